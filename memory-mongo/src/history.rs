@@ -1,12 +1,13 @@
 //! The history: a row for each write that changed or removed a record, or put a document where there was none.
 //!
 //! The `_id` of a row is {of, place}: the key of the record, and where the entry stands. The place of a memory's entry is the revision. The
-//! writes of a document are counted from 1, also across its removals: its row has the count, and when it is removed a row at place 0, which is
-//! no entry. Two writes can't take the same place, since one of them does not find what it has read: the order of the entries is that of the
-//! commits, and depends on no clock.
+//! writes of a document are counted from 1, also across its removals, and its row has the count. Two writes can't take the same place, since
+//! one of them does not find what it has read, or its `_id` is taken: the order of the entries is that of the commits, and depends on no clock.
+//! An older program removes a document without an entry, which the server can't refuse, so a removal leaves the count nowhere else.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, RecordId, Result};
 use mongodb::bson::raw::{RawDocument, cstr};
@@ -18,6 +19,8 @@ use crate::error::native;
 use crate::read::each;
 use crate::row::{append, bytes, impossible, key_of, number, optional, text};
 
+/// How many newest entries are looked up at once.
+const AT_ONCE: usize = 32;
 /// After how many bytes no further row is read at once.
 const BYTES: usize = 4 << 20;
 
@@ -57,23 +60,25 @@ pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most
     Ok(found)
 }
 
-/// The statement that remembers the place of the last entry of a document that is removed.
-pub(crate) fn last_place(of: &RecordId, place: i64) -> Document {
-    doc! { "q": { "_id": id(of, 0) }, "u": { "$set": { "last": place } }, "upsert": true }
-}
-
 /// The place of the next entry of each document. The caller gives the place of the newest one, or 0 where no row has it: then it is looked up,
-/// since a document that was removed has left entries under its id.
+/// since a document that was removed has left entries under its id, and the first of them tells that.
 pub(crate) async fn places(session: &MongoSession, documents: &[(RecordId, i64)]) -> Result<Vec<i64>> {
     let unknown = documents.iter().filter(|(_, newest)| *newest == 0);
-    let removed = unknown.map(|(of, _)| id(of, 0).into()).collect();
-    let last = |row: &RawDocument| Ok((bytes(key_of(row)?, "of")?.to_vec(), number(row, "last")?));
-    let last: HashMap<_, _> = each(session, &session.on.primary.history, removed, last).await?.into_iter().collect();
-    let newest = |(of, newest): &(RecordId, i64)| match *newest {
-        0 => last.get(&of.to_key()).copied().unwrap_or_default(),
-        newest => newest,
-    };
-    Ok(documents.iter().map(|document| newest(document).saturating_add(1)).collect())
+    let firsts = unknown.map(|(of, _)| id(of, 1).into()).collect();
+    let key = |row: &RawDocument| bytes(key_of(row)?, "of").map(<[u8]>::to_vec);
+    let known: HashSet<_> = each(session, &session.on.primary.history, firsts, key).await?.into_iter().collect();
+    let newest = documents.iter().map(|(of, newest)| {
+        let has_entries = *newest == 0 && known.contains(&of.to_key());
+        async move { if has_entries { newest_of(session, of).await } else { Ok(*newest) } }
+    });
+    let newest: Vec<_> = stream::iter(newest.collect::<Vec<_>>()).buffered(AT_ONCE).try_collect().await?;
+    Ok(newest.into_iter().map(|newest| newest.saturating_add(1)).collect())
+}
+
+async fn newest_of(session: &MongoSession, of: &RecordId) -> Result<i64> {
+    let find = session.on.primary.history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
+    let newest = find.projection(doc! { "_id": 1 }).max_time(session.left()?).await.map_err(native)?;
+    newest.map_or(Ok(0), |newest| place_of(&newest))
 }
 
 fn read(row: &RawDocument) -> Result<HistoryRow> {

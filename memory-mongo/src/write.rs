@@ -202,7 +202,7 @@ impl MongoSession {
             let mut kept = Vec::new();
             for ((removal, (of, _)), place) in some.iter().zip(&named[start..]).zip(&places[start..]) {
                 if let Some(end) = &removal.end {
-                    kept.extend([history::kept(of, *place, end)?, history::last_place(of, *place)]);
+                    kept.push(history::kept(of, *place, end)?);
                 }
             }
             self.keep(kept, transaction).await?;

@@ -3,7 +3,7 @@
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
-    History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
+    History, IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
@@ -139,7 +139,8 @@ fn grants(sql: &str) -> Vec<&str> {
     sql.lines().filter_map(|line| line.strip_prefix("GRANT ")?.strip_suffix(';')).collect()
 }
 
-/// Does everything that a role may be there for, on a ledger whose backfill is pending where it may write.
+/// Does everything that a role may be there for; where it may write, on a ledger whose backfill is pending and of which nobody has decided
+/// whether it keeps a history.
 async fn work(
     admin: &mut PgConnection,
     config: PostgresConfig,
@@ -150,7 +151,8 @@ async fn work(
         Err(error) => return Ok(Err(error)),
     };
     if writes {
-        let again = "DELETE FROM agent_memory.paths_backfill;
+        let again = "DELETE FROM agent_memory.history_begin;
+            DELETE FROM agent_memory.paths_backfill;
             INSERT INTO agent_memory.paths_backfill (collection, id, done) VALUES ('', '', 0);
             UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name = 'paths'";
         execute(admin, again).await?;
@@ -189,8 +191,8 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     let page = provider.query(&MemoryQuery::builder().under("a").build()?).await?;
     for memory in page.memories.iter().take(1) {
         provider.get(memory.id).await?;
+        provider.history(&History::of(memory.id)).await?;
     }
-    provider.history(&History::of(MemoryId::from_bytes([7; 16]))).await?;
     provider.history(&History::of((notes(), DocumentId::parse("kept")?))).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;

@@ -323,9 +323,7 @@ def get_document(collection: str, id: str, as_of: Time | None) -> Call[models.Do
     return Call("GET", f"/v1/documents/{_path(collection)}/{_path(id)}", _model(models.Document), params=_then(as_of))
 
 
-def document_history(
-    collection: str, id: str, limit: int | None, cursor: str | None, removed: bool
-) -> Call[models.HistoryPage]:
+def document_history(collection: str, id: str, limit: int | None, cursor: str | None, removed: bool) -> Call[models.HistoryPage]:
     """Reads a page of the versions of a document."""
     params = _versions(limit, cursor) + ([("removed", "true")] if removed else [])
     path = f"/v1/documents/{_path(collection)}/{_path(id)}/history"
