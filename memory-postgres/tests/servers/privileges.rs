@@ -146,13 +146,17 @@ async fn work(
     config: PostgresConfig,
     writes: bool,
 ) -> Result<Result<(), Error>, Box<dyn std::error::Error + Send + Sync>> {
+    if writes {
+        // Where there is no schema yet, there is none to begin anew.
+        let undecided = "DO $$ BEGIN DELETE FROM agent_memory.history_begin; EXCEPTION WHEN undefined_table OR invalid_schema_name THEN END $$";
+        execute(admin, undecided).await?;
+    }
     let provider = match open(config).await {
         Ok(provider) => provider,
         Err(error) => return Ok(Err(error)),
     };
     if writes {
-        let again = "DELETE FROM agent_memory.history_begin;
-            DELETE FROM agent_memory.paths_backfill;
+        let again = "DELETE FROM agent_memory.paths_backfill;
             INSERT INTO agent_memory.paths_backfill (collection, id, done) VALUES ('', '', 0);
             UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name = 'paths'";
         execute(admin, again).await?;
