@@ -36,7 +36,7 @@ pub struct RedisConfig {
     pub namespace: String,
     /// How many replicas must have a write before it is acknowledged; none by default.
     pub wait: Option<Wait>,
-    /// How many changes the feed keeps; 100,000 by default and at least.
+    /// How many entries the feed keeps, each of up to 8 changes of one write; 100,000 by default and at least.
     pub kept_changes: KeptChanges,
     /// How long a call tries to reach a server that takes it, over restarts and failovers; 10 s by default.
     pub connect_timeout: Duration,

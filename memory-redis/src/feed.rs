@@ -15,10 +15,10 @@ const MEMORY: u8 = b'm';
 const PUT: u8 = b'd';
 const REMOVAL: u8 = b'r';
 
-/// Entries of the stream, each with its number and its one field.
-type Entries = Vec<(String, (String, Vec<u8>))>;
+/// Entries of the stream, each with its number, and a field for each record that it tells of.
+type Entries = Vec<(String, Vec<(String, Vec<u8>)>)>;
 
-/// A number of the stream, and the stamp of its entry.
+/// A number of the stream, and the stamp of a record in its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     millis: u64,
@@ -26,7 +26,7 @@ struct Place {
     stamp: [u8; STAMP],
 }
 
-/// Makes the entries of one write, each behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may
+/// Makes what the feed is told of the records of one write, each behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may
 /// get the number of one that is lost, also from the same provider, if the clock of the new master is behind: it is known by its stamp.
 #[derive(Debug)]
 pub(crate) struct Stamps(u64);
@@ -37,12 +37,12 @@ impl Stamps {
         Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
 
-    /// The entry of a memory that is appended or replaced.
+    /// What is told of a memory that is appended or replaced.
     pub(crate) fn of_memory(&mut self, memory: &Memory) -> Vec<u8> {
         self.entry(MEMORY, &[memory.id.as_bytes(), memory.space_id.as_str().as_bytes()])
     }
 
-    /// The entry of a document that is put in the place of another version, or where there was none.
+    /// What is told of a document that is put in the place of another version, or where there was none.
     pub(crate) fn of_put(&mut self, before: Option<&Document>, after: &Document) -> Vec<u8> {
         let before = before.map(|before| before.space_id.as_str()).filter(|space| *space != after.space_id.as_str());
         let revision = after.revision.get().to_be_bytes();
@@ -51,7 +51,7 @@ impl Stamps {
         self.entry(PUT, &[&revision, text.as_bytes()])
     }
 
-    /// The entry of a document that is removed.
+    /// What is told of a document that is removed.
     pub(crate) fn of_removal(&mut self, document: &Document) -> Vec<u8> {
         self.entry(REMOVAL, &[named(document).as_bytes()])
     }
@@ -86,40 +86,51 @@ pub(crate) async fn newest(on: &Connections, until: Instant) -> Result<FeedPosit
     last(on).await?.ok_or_else(|| Error::corrupt("the feed of changes has no entry"))
 }
 
-/// The last entry, if there is one.
+/// The last record that the feed tells of, if there is one.
 pub(crate) async fn last(on: &Connections) -> Result<Option<FeedPosition>> {
     let read = command("XREVRANGE", &[&on.keys.of(FEED), b"+", b"-", b"COUNT", b"1"]);
-    let last = on.read_one::<Entries>(&read).await?.pop();
-    last.map(|(number, (_, entry))| Place::of(&number, &entry)?.to_position()).transpose()
+    let entry = on.read_one::<Entries>(&read).await?;
+    told(&entry).last().map(|(number, told)| Place::of(number, told)?.to_position()).transpose()
 }
 
-/// The next entries behind a place.
+/// What comes next behind a place.
 pub(crate) async fn changes(on: &Connections, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
+    // The entry of the place itself, and so many that there is more than a page behind it unless they are the last.
     let (from, count) = (place.number(), (most + 2).to_string());
     let read = command("XRANGE", &[&on.keys.of(FEED), from.as_bytes(), b"+", b"COUNT", count.as_bytes()]);
-    let mut found = on.read_one::<Entries>(&read).await?.into_iter();
-    // The entry of the place itself tells that nothing behind it is lost.
-    match found.next() {
-        Some((number, (_, entry))) if Place::of(&number, &entry)? == place => {}
-        _ => return Err(Error::feed_reset()),
+    let found = on.read_one::<Entries>(&read).await?;
+    let mut told = told(&found);
+    // That the place is there tells that nothing behind it is lost.
+    loop {
+        match told.next() {
+            Some((number, _)) if *number != from => return Err(Error::feed_reset()),
+            Some((number, told)) if Place::of(number, told)? == place => break,
+            Some(_) => {}
+            None => return Err(Error::feed_reset()),
+        }
     }
-    let (mut entries, mut reached, is_end) = (Vec::new(), after.clone(), found.len() <= most);
-    for (number, (_, entry)) in found.take(most) {
-        reached = Place::of(&number, &entry)?.to_position()?;
-        let write = entry.get(STAMP..).and_then(write_of);
+    let (mut entries, mut reached) = (Vec::new(), after.clone());
+    for (number, told) in told.by_ref().take(most) {
+        reached = Place::of(number, told)?.to_position()?;
+        let write = told.get(STAMP..).and_then(write_of);
         entries.extend(write.map(|write| FeedEntry { position: reached.clone(), write }));
     }
-    Ok(FeedPage { entries, reached, is_end })
+    Ok(FeedPage { entries, reached, is_end: told.next().is_none() })
+}
+
+/// What entries tell of each record, with the number of the entry.
+fn told(entries: &Entries) -> impl Iterator<Item = (&String, &Vec<u8>)> {
+    entries.iter().flat_map(|(number, told)| told.iter().map(move |(_, told)| (number, told)))
 }
 
 impl Place {
-    fn of(number: &str, entry: &[u8]) -> Result<Self> {
+    fn of(number: &str, told: &[u8]) -> Result<Self> {
         let parts =
             number.split_once('-').and_then(|(millis, number)| Some((millis.parse().ok()?, number.parse().ok()?)));
         let (millis, number) = parts.ok_or_else(|| Error::corrupt("an entry of the feed has no number"))?;
         // The first of all has none.
-        let stamp = entry.first_chunk().copied().unwrap_or_default();
+        let stamp = told.first_chunk().copied().unwrap_or_default();
         Ok(Self { millis, number, stamp })
     }
 
@@ -139,9 +150,9 @@ impl Place {
     }
 }
 
-/// What an entry says behind its stamp; `None` where it names nothing.
-fn write_of(entry: &[u8]) -> Option<FeedWrite> {
-    let (kind, rest) = entry.split_first()?;
+/// What is told of a record behind its stamp; `None` where it names nothing.
+fn write_of(told: &[u8]) -> Option<FeedWrite> {
+    let (kind, rest) = told.split_first()?;
     match *kind {
         MEMORY => {
             let (id, space) = rest.split_first_chunk()?;

@@ -25,11 +25,11 @@ if #taken > 0 then return taken end
 if not may('MSET', KEYS[4], '') then return redis.error_reply(DENIED) end
 
 change('ZADD', count + 4, #KEYS, 4 * count + 3)
+note(count, 5, 4)
 local rows = {}
 for place = 1, count do
-  local id, key, row, entry = unpack(ARGV, 4 * place - 2, 4 * place + 1)
+  local id, key, row = unpack(ARGV, 4 * place - 2, 4 * place)
   rows[2 * place - 1], rows[2 * place] = KEYS[3 + place], row
-  note(entry, place == count)
   if key ~= '' then redis.call('HSET', KEYS[3], key, id) end
 end
 for first = 1, 2 * count, 4000 do redis.call('MSET', unpack(rows, first, math.min(first + 3999, 2 * count))) end

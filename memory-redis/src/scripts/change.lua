@@ -21,7 +21,7 @@ if not is_allowed then return redis.error_reply(DENIED) end
 local sets, last = 4 * count + 3, 2 * count + 3
 local going = last + tonumber(ARGV[sets])
 local at = change('ZADD', last + 1, going, sets + 1)
-for place = 1, count do note(ARGV[4 * place + 1], place == count) end
+note(count, 5, 4)
 for place = 1, count do keep(KEYS[3 + count + place], ARGV[4 * place + 2]) end
 for place = 1, count do
   local new = ARGV[4 * place]

@@ -10,7 +10,7 @@ for place = 1, count do
 end
 local is_allowed = may('DEL', KEYS[5]) and may_keep(KEYS[5 + count], ARGV[4 + count])
 if not is_allowed then return redis.error_reply(DENIED) end
-for place = 1, count do note(ARGV[1 + count + 2 * place], place == count) end
+note(count, 3 + count, 2)
 for place = 1, count do keep(KEYS[4 + count + place], ARGV[2 + count + 2 * place]) end
 for place = 1, count do redis.call('DEL', KEYS[4 + place]) end
 local rows, sets = 4 + 2 * count, 4 + 3 * count

@@ -12,6 +12,7 @@ use crate::fixture::{at, kind, new_document, new_memory, query};
 chapter!("watch":
     a_token_goes_on_behind_its_change ["C3", "C5"] needs Feed,
     a_token_survives_a_restart ["C5"] needs Feed,
+    a_token_in_the_midst_of_a_batch_goes_on_there ["C2", "C5"] needs Feed,
     a_token_in_the_midst_of_a_snapshot_goes_on_there ["C2", "C5"] needs Feed,
     a_token_belongs_to_its_watch ["C5"] needs Feed,
     what_was_there_is_told_before_it_is_reached ["C2"] needs Feed,
@@ -76,6 +77,22 @@ async fn a_token_survives_a_restart(stage: Stage) -> CaseResult {
         let (last, rest) = told.split_last().expect("what was stored since");
         assert_eq!(shown(&last.kind), "stored after");
         assert_eq!(all_shown(rest), behind);
+    }
+    Ok(())
+}
+
+/// What was written in one call may lie in one place of an engine's feed.
+async fn a_token_in_the_midst_of_a_batch_goes_on_there(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.open().await?);
+    let before = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
+    provider.store_many((0..40).map(|number| new_memory(&format!("b-{number}"), number)).collect()).await?;
+    let told = until_reached(&mut provider.watch(&everything(before)).await?).await?;
+    assert_eq!(told.len(), 40);
+    let names = all_shown(&told);
+    for (place, change) in told.iter().enumerate() {
+        let behind = all_shown(&until_reached(&mut other.watch(&everything(change.token.clone())).await?).await?);
+        assert!(behind.ends_with(&names[place + 1..]), "behind {place}: {behind:?}");
+        assert!(behind.len() < 40, "it goes on, and does not begin anew: {behind:?}");
     }
     Ok(())
 }
