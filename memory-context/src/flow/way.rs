@@ -201,13 +201,14 @@ impl MessageService {
         decided: &mut Option<Why>,
     ) -> Result<(), End> {
         let (mut time, begun) = (TimeLeft::new(self.limits.run), task.journal.lease().runs());
+        let known = Dialogue::decided(&task.journal)?;
+        *decided = known.flatten();
         if begun > self.limits.runs {
             let reason = format!("the work on it was begun {} times and never came to its end", self.limits.runs);
             return Err(End::Failed { reason });
         }
-        let (_claim, mut dialogue, said) = match Dialogue::decided(&task.journal)? {
+        let (_claim, mut dialogue, said) = match known {
             Some(why) => {
-                *decided = why;
                 stand(&mut ticket, why);
                 let claim = self.door.unless(Stopping::Undecided, ticket.claim_again()).await?;
                 let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
@@ -295,14 +296,15 @@ impl MessageService {
         Ok(decide(Why::Model))
     }
 
-    /// Whether a quarter of what was said last in the room is the agent's own.
+    /// Whether a quarter of what was said last in the room is the agent's own, or most of what is kept is what its tools gave.
     async fn says_much(&self, message: &Message) -> Result<bool> {
         let services = self.composer.services();
         let records = services.records();
         let (recent, agent) = (records.messages().until(message, RECENT).await?, records.agent().entity());
-        // What its tools gave was not said.
-        let said = recent.iter().filter(|one| one.content.action_result.is_none()).take(SAID_LAST);
-        Ok(4 * said.filter(|one| one.content.author == agent).count() >= SAID_LAST)
+        // What its tools gave was not said. Where little else is left, it works much.
+        let said: Vec<_> = recent.iter().filter(|one| one.content.action_result.is_none()).take(SAID_LAST).collect();
+        let is_busy = recent.len() == RECENT && said.len() < SAID_LAST;
+        Ok(is_busy || 4 * said.iter().filter(|one| one.content.author == agent).count() >= SAID_LAST)
     }
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message

@@ -1,5 +1,6 @@
 //! What happens when messages and answers meet.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -311,4 +312,27 @@ async fn results_of_tools_are_not_what_the_agent_says() {
         let (end, asked) = stage.play(said_in_group("bo", "hello", 0), does).await;
         assert_eq!((end, asked), (End::Completed, vec![Task::Answer, Task::Answer]));
     }
+}
+
+/// Two agents that follow one room would answer each other without an end.
+#[tokio::test]
+async fn an_agent_whose_results_fill_the_room_asks_whether_to_answer() {
+    let names: Vec<_> = (0..16).map(|number| format!("T{number}")).collect();
+    let tool = |parts: ContextParts, name: &String| parts.with_tool(Tool::new(name, |(), _| async { Ok("done") }));
+    let mut stage = Stage::with_parts(names.iter().fold(ContextParts::default(), tool)).await;
+    stage.follows().await;
+    let answers = Cell::new(0);
+    let does = |call: &Call| {
+        if call.task == Task::Decide {
+            return IGNORE.to_owned();
+        }
+        match answers.replace(answers.get() + 1) % 3 {
+            2 => text("Hi"),
+            _ => actions(&names.join(","), ""),
+        }
+    };
+    let (end, asked) = stage.play(said_in_group("bo", "hello", 0), does).await;
+    assert_eq!((end, asked), (End::Completed, vec![Task::Answer; 3]));
+    let (end, asked) = stage.play(said_in_group("bo", "hello", 0), does).await;
+    assert_eq!((end, asked), (End::Ignored(Why::Model), vec![Task::Decide]));
 }

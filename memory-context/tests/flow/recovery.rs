@@ -398,6 +398,26 @@ async fn one_that_never_comes_to_its_end_has_failed() {
     assert_eq!(third.memory("hello").await.status, Status::Failed);
 }
 
+/// What supersedes what depends on why it was to be answered.
+#[tokio::test]
+async fn one_that_never_comes_to_its_end_keeps_why_it_was_to_be_answered() {
+    let with = |service: MessageService| service.with_limits(Limits { runs: 1, ..Limits::default() });
+    let cut = Counted::new(0);
+    let parts = || ContextParts::default().with_tool(cut.tool("CUT"));
+    let mut stage = Stage::build_with(parts(), with).await;
+    stage.follows().await;
+    let run = stage.receive(said_in_group("bo", "lol", 1));
+    stage.asked().await.answer(actions("CUT", ""));
+    cut.is_called(1).await;
+    run.abort();
+    assert!(run.await.is_err());
+    stage.leases_run_out();
+    let other = stage.elsewhere(parts(), with);
+    let ends = other.recover().await.expect("no panic");
+    assert!(matches!(&ends[..], [End::Failed { reason }] if reason.contains("begun 1 times")), "{ends:?}");
+    assert_eq!(label(&other.memory("lol").await, "why").as_deref(), Some("followed"));
+}
+
 #[tokio::test]
 async fn one_that_is_begun_for_the_last_time_is_recovered_alone() {
     let with = |service: MessageService| service.with_limits(Limits { runs: 2, ..Limits::default() });
