@@ -40,6 +40,20 @@ impl ActionState {
             step.status = if success { StepStatus::Completed } else { StepStatus::Failed };
         }
     }
+
+    /// Whether what was done has brought something that is for one answer alone.
+    pub(crate) fn has_private(&self) -> bool {
+        self.results.iter().any(|result| result.is_private)
+    }
+
+    /// What others than the one answer may see.
+    pub(crate) fn shared(&self) -> Self {
+        let mut shared = Self { results: self.results.iter().map(ToolResult::shared).collect(), ..self.clone() };
+        if let Some(plan) = shared.plan.as_mut().filter(|_| self.has_private()) {
+            plan.thought.clear();
+        }
+        shared
+    }
 }
 
 /// How much of a tool's result a model is shown, in bytes.
@@ -62,6 +76,8 @@ pub struct ToolResult {
     pub text: Option<String>,
     /// Whether the agent said the text to the user.
     pub is_said: bool,
+    /// Whether the text is for this answer alone; see [`ToolOutput::private`](crate::tool::ToolOutput::private).
+    pub is_private: bool,
     /// For templates.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub values: Values,
@@ -82,6 +98,15 @@ impl ToolResult {
     /// The result of a call that failed.
     pub fn failed(tool: impl Into<String>, error: impl Into<String>) -> Self {
         Self { tool: tool.into(), error: Some(error.into()), ..Self::default() }
+    }
+
+    /// The same without what is for one answer alone.
+    pub(crate) fn shared(&self) -> Self {
+        let mut shared = self.clone();
+        if self.is_private {
+            (shared.text, shared.values, shared.data) = (None, Values::default(), Values::default());
+        }
+        shared
     }
 
     /// What the model is told: the text or why it failed, up to [`MAX_RESULT`].

@@ -14,6 +14,8 @@ pub struct ToolOutput {
     pub text: String,
     /// Whether the agent says the text to the user, as soon as the tool is over.
     pub is_said: bool,
+    /// Whether it is for this answer alone; see [`ToolOutput::private`].
+    pub is_private: bool,
     /// For the templates of what the model is asked next.
     pub values: Values,
     /// For programs, in [`ToolResult::data`](crate::state::ToolResult::data).
@@ -29,6 +31,16 @@ impl ToolOutput {
     /// A text that the agent says to the user, and that the model sees too.
     pub fn said(text: impl Into<String>) -> Self {
         Self { is_said: true, ..Self::new(text) }
+    }
+
+    /// Keeps it for this answer alone, as what those who are in the room now may know, and others may not: whoever comes later is shown that
+    /// the tool was called, and not what it gave. Evaluators don't see it, and the room keeps no thoughts that came behind it. A run that
+    /// goes on after a cut calls a [repeatable](super::Tool::repeatable) tool anew; what another one gave is kept with the message until its
+    /// answer is given. What is [said](Self::said) is in the room all the same, and so is why a tool failed.
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.is_private = true;
+        self
     }
 
     /// Adds a value for templates.

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use futures::{join, poll};
 use memory_context::embedding::Embedder;
 use memory_context::flow::End;
-use memory_context::records::{ActionStatus, NewFact};
+use memory_context::records::{ActionStatus, ChannelType, NewFact, Room};
 use memory_context::tool;
 use memory_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::stage::{NOW, Stage, asking_for_facts, at, audience, entity, said, text};
+use crate::stage::{NOW, Stage, asking_for_facts, at, audience, entity, room, said, text};
 
 type Asked = (Vec<String>, oneshot::Sender<()>);
 
@@ -141,6 +141,36 @@ async fn facts_are_looked_for_so_many_times_about_one_message() {
     let found: Vec<_> = stage.results().await.into_iter().map(|result| result.status).collect();
     let one = [[ActionStatus::Completed; 4].as_slice(), &[ActionStatus::Failed]].concat();
     assert_eq!(found, [one.clone(), one].concat());
+}
+
+#[tokio::test]
+async fn facts_that_were_looked_for_are_not_shown_to_who_comes_later() {
+    let mut stage = Stage::with_embedder(Arc::new(Down { hangs: false })).await;
+    stage.composer.add(tool::built_in_tools()).expect("new names");
+    let elsewhere = room("elsewhere");
+    for room in [&audience().room, &elsewhere] {
+        stage.records.rooms().ensure(&Room::new(room.clone(), ChannelType::Dm)).await.expect("kept");
+        stage.records.participants().join(room, &entity("ana")).await.expect("joins");
+    }
+    let fact = NewFact::new(elsewhere, entity("ana"), entity("eliza"), "Ana likes tea number 0", at(NOW - 9));
+    stage.records.facts().remember(fact).await.expect("kept");
+    let run = stage.receive(said("ana", "What do I like?", 3));
+    stage.asked().await.answer(asking_for_facts(1));
+    let call = stage.asked().await;
+    assert!(call.told.contains("Ana likes tea"), "Ana alone hears of it: {}", call.told);
+    call.answer(text("You know that"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    stage.records.participants().join(&audience().room, &entity("dan")).await.expect("joins");
+    for (author, ago) in [("dan", 2), ("ana", 1)] {
+        let run = stage.receive(said(author, "What did she ask?", ago));
+        let call = stage.asked().await;
+        assert!(call.prompt.contains("FIND_FACTS (completed)"), "{}", call.prompt);
+        assert!(!call.prompt.contains("Ana likes tea"), "Dan listens: {}", call.prompt);
+        call.answer(text("Something"));
+        assert_eq!(run.await.expect("no panic"), End::Completed);
+    }
+    let stored = serde_json::to_string(&stage.stored().await).expect("JSON");
+    assert!(!stored.contains("Ana likes tea"), "who reads the room may read this: {stored}");
 }
 
 #[tokio::test]

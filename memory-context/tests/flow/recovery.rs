@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory_context::flow::{End, FlowStep, Incoming, Limits, MessageService, Why};
-use memory_context::records::{ChannelType, Room};
+use memory_context::records::{ActionStatus, ChannelType, Room};
 use memory_context::state::{ContextParts, Services};
-use memory_context::tool::Tool;
-use memory_core::{ErrorKind, Json, Memory, Status};
+use memory_context::tool::{Tool, ToolOutput};
+use memory_core::{Error, ErrorKind, Json, Memory, Status};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -162,6 +162,46 @@ async fn a_tool_is_called_again_only_where_it_is_repeatable() {
         assert_eq!(told.pop().as_deref(), Some("Hi"));
         assert_eq!(told.iter().filter(|text| text.contains("CUT: it was cut off")).count(), 2 - times, "{told:?}");
         assert_eq!(told.len(), 2 - times, "{told:?}");
+    }
+}
+
+/// Others may be in the room when the run goes on.
+#[tokio::test]
+async fn what_is_for_one_answer_alone_is_found_anew_after_a_cut() {
+    for fails in [false, true] {
+        let count: Arc<AtomicUsize> = Arc::default();
+        let parts = || {
+            let count = Arc::clone(&count);
+            let look = Tool::new("LOOK", move |(), _| {
+                let time = count.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    match fails && time > 0 {
+                        true => Err(Error::invalid("as a test")),
+                        false => Ok(ToolOutput::new(format!("secret {time}")).private()),
+                    }
+                }
+            });
+            ContextParts::default().with_tool(look.repeatable())
+        };
+        let mut stage = Stage::with_parts(parts()).await;
+        let run = stage.receive(said("ana", "hello", 1));
+        stage.asked().await.answer(actions("LOOK", ""));
+        let call = stage.asked().await;
+        assert!(call.prompt.contains("secret 0"), "{}", call.prompt);
+        let context = stage.memory("hello").await.context.expect("a journal");
+        assert!(context.as_str().contains("LOOK") && !context.as_str().contains("secret"), "{}", context.as_str());
+        run.abort();
+        call.dropped().await;
+        stage.leases_run_out();
+        let mut other = stage.elsewhere(parts(), same);
+        let recovered = other.recover();
+        let next = other.asked().await;
+        let expected = if fails { "can't be read again" } else { "secret 1" };
+        assert!(next.prompt.contains(expected) && !next.prompt.contains("secret 0"), "{}", next.prompt);
+        next.answer(text("Hi"));
+        assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
+        let found: Vec<_> = other.results().await.into_iter().map(|result| (result.action, result.status)).collect();
+        assert_eq!(found, [("LOOK".to_owned(), ActionStatus::Completed)], "it is there once");
     }
 }
 

@@ -180,6 +180,31 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
 }
 
 #[tokio::test]
+async fn nobody_else_sees_what_was_for_one_answer_alone() {
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let look =
+        Tool::new("LOOK", |(), _| async { Ok(ToolOutput::new("a secret").with_value("v", "a secret").private()) });
+    let critic = Critic(EvaluatorInfo::new("CRITIC", ""), Arc::clone(&seen));
+    let parts = ContextParts::default().with_tool(look).with_evaluator(Arc::new(critic));
+    let mut stage = Stage::with_parts(parts).await;
+    let looks = |call: &Call| match call.prompt.contains("# Results of Actions") {
+        true => {
+            assert!(call.prompt.contains("a secret"), "the model sees it: {}", call.prompt);
+            text("Hi")
+        }
+        false => answer("LOOK", ""),
+    };
+    let (end, asked) = stage.play(said("ana", "hello", 9), looks).await;
+    assert_eq!((end, asked.len()), (End::Completed, 2));
+    let stored = stage.stored().await;
+    let said = stored.iter().find(|message| message.content.text == "Hi").expect("the answer");
+    assert_eq!(said.content.thought, None, "it may tell of that");
+    assert!(!serde_json::to_string(&stored).expect("JSON").contains("a secret"), "{stored:?}");
+    let state = seen.lock().expect("no panic").texts.pop().expect("evaluated");
+    assert!(state.contains("LOOK (completed)") && !state.contains("a secret"), "{state}");
+}
+
+#[tokio::test]
 async fn every_template_is_replaced_while_the_agent_runs() {
     let mut stage = Stage::reflecting(1).await;
     let mut templates = Templates::default();

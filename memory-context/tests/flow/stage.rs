@@ -37,6 +37,8 @@ pub(crate) enum Task {
 pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) prompt: String,
+    /// What it is told last: the prompt, or what came of its last call.
+    pub(crate) told: String,
     answer: oneshot::Sender<Result<Completion>>,
 }
 
@@ -82,7 +84,8 @@ impl Model for Asking {
         ];
         let (_, task) = tasks.into_iter().find(|(words, _)| asked.contains(words)).expect("a known template");
         let (answer, answered) = oneshot::channel();
-        let call = Call { task, prompt: asked, answer };
+        let told = prompt.messages.last().expect("a message").content.clone();
+        let call = Call { task, prompt: asked, told, answer };
         self.0.send(call).map_err(|_| Error::new(ErrorKind::Unavailable, "the test is over"))?;
         answered.await.map_err(|_| Error::new(ErrorKind::Unavailable, "the test gave no answer"))?
     }

@@ -1,5 +1,6 @@
 //! One call of a tool, and what is kept of it.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ const NOTES: usize = 50;
 const MAX_SMALL: usize = 1 << 10;
 /// What stands before a text of which nobody knows whether the user heard it: a model that does not know that says it once more.
 const MAY_BE_SAID: &str = "the user may have been told this already, so don't repeat it: ";
+/// What the room keeps of a text that is for one answer alone.
+const NOT_KEPT: &str = "what it gave was for that answer alone";
+/// What is told of a text of that kind that can't be had anew.
+const GONE: &str = "what it gave before can't be read again now";
 /// What is told of a call that may have happened.
 const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
@@ -64,29 +69,37 @@ impl Dialogue<'_> {
         arguments: Result<Value>,
     ) -> Result<ToolResult> {
         let given = arguments.as_ref().cloned().unwrap_or_default();
-        match self.journal.recorded(step)? {
+        let is_repeatable = tool.as_ref().is_some_and(Tool::is_repeatable);
+        let is_again = |result: &ToolResult| result.success && result.is_private && is_repeatable;
+        let recorded = self.journal.recorded(step)?;
+        let is_known = matches!(recorded, Recorded::Done(_));
+        match recorded {
+            // Who is there may be others than before.
+            Recorded::Done(result) if is_again(&result) => {}
             Recorded::Done(result) => {
                 self.say_again(step).await?;
                 return Ok(result);
             }
-            Recorded::Begun if !tool.as_ref().is_some_and(Tool::is_repeatable) => {
+            Recorded::Begun if !is_repeatable => {
                 let (unclear, text) = (unclear_step(step), format!("{called}: {UNCLEAR}"));
                 if let Err(error) = self.say(&Spoken { step: &unclear, text: &text, answer: None }).await {
                     let error = unless_lost(error)?;
                     tracing::warn!(%error, "the room was not told that a call may have happened");
                 }
                 let result = ToolResult { arguments: given, ..ToolResult::failed(called, UNCLEAR) };
-                return self.record_result(step, result).await;
+                return self.record_result(step, result, is_repeatable).await;
             }
             Recorded::Nothing | Recorded::Begun => {}
         }
-        let is_repeatable = tool.as_ref().is_some_and(Tool::is_repeatable);
         let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
-            Ok(ToolOutput { text, is_said, values, data }) => {
+            Ok(ToolOutput { text, is_said, is_private, values, data }) => {
                 let mut result = ToolResult::done(called, cut(&text, if is_said { MAX_ANSWER } else { MAX_RESULT }));
-                (result.is_said, result.values, result.data) = (is_said, values, data);
+                (result.is_said, result.is_private) = (is_said, is_private);
+                (result.values, result.data) = (values, data);
                 result
             }
+            // The room has it as done.
+            Err(_) if is_known => ToolResult { is_private: true, ..ToolResult::done(called, GONE) },
             Err(error) => {
                 let is_unclear = error.outcome() == Outcome::Unknown && !is_repeatable;
                 let unclear = if is_unclear { "; it may have happened" } else { "" };
@@ -95,19 +108,23 @@ impl Dialogue<'_> {
         };
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
-        self.record_result(step, result).await
+        if is_known {
+            return Ok(result);
+        }
+        self.record_result(step, result, is_repeatable).await
     }
 
     /// Keeps what came of a call in the journal. Of what that can't hold it keeps whether the tool did its work, and how its text
-    /// begins: a model that took it for a failure would call the tool again.
-    async fn record_result(&self, step: &str, result: ToolResult) -> Result<ToolResult> {
-        match self.journal.done(step, &result).await {
+    /// begins: a model that took it for a failure would call the tool again. Of what is private only that, where the tool gives it anew.
+    async fn record_result(&self, step: &str, result: ToolResult, is_repeatable: bool) -> Result<ToolResult> {
+        let kept = if is_repeatable { Cow::Owned(result.shared()) } else { Cow::Borrowed(&result) };
+        match self.journal.done(step, &kept).await {
             Ok(()) => Ok(result),
             Err(late) if late.kind() == ErrorKind::TooLarge => {
                 let begins = |text: String| cut(&text, MAX_SMALL).into_owned();
-                let ToolResult { tool, success, text, is_said, error, .. } = result;
+                let ToolResult { tool, success, text, is_said, is_private, error, .. } = kept.into_owned();
                 let (text, error) = (text.map(begins), error.map(begins));
-                let small = ToolResult { tool, success, text, is_said, error, ..ToolResult::default() };
+                let small = ToolResult { tool, success, text, is_said, is_private, error, ..ToolResult::default() };
                 self.journal.done(step, &small).await?;
                 Ok(small)
             }
@@ -202,7 +219,8 @@ impl Dialogue<'_> {
     /// Keeps the result of a step, as a message of the agent and for what comes next.
     pub(super) async fn keep(&mut self, step: &str, result: ToolResult) -> Result<()> {
         let services = Arc::clone(&self.services);
-        let mut message = voice::reply(&services, &self.turn.message, result.told()).with_run(self.run.context().id);
+        let text = if result.is_private && result.success { Cow::Borrowed(NOT_KEPT) } else { result.told() };
+        let mut message = voice::reply(&services, &self.turn.message, text).with_run(self.run.context().id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let (before, plan) = (self.turn.actions.results.len(), self.turn.actions.plan.as_ref());
         let open = plan.map_or(0, |plan| plan.steps.len() - plan.steps_over());
@@ -212,14 +230,14 @@ impl Dialogue<'_> {
             status: if result.success { ActionStatus::Completed } else { ActionStatus::Failed },
             step: count(before + 1),
             steps: count(before + 1 + open),
-            thought: Some(self.thought.clone()).filter(|thought| !thought.is_empty()),
+            thought: self.kept_thought(&self.thought),
         });
         let step = format!("{step}.result");
         let stored = services.records().messages().add_keyed(message, self.journal.message(), &step).await;
         stored.inspect_err(|error| self.journal.note_failure(error))?;
         self.run.tap().result(&result);
         self.change_actions(|actions| {
-            if result.success && result.text.is_some() {
+            if result.success && result.text.is_some() && !result.is_private {
                 let text = result.told().into_owned();
                 actions.working_memory.push(Note { key: result.tool.clone(), text });
                 let old = actions.working_memory.len().saturating_sub(NOTES);

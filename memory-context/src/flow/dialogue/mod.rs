@@ -384,7 +384,7 @@ impl<'a> Dialogue<'a> {
         let services = Arc::clone(&self.services);
         let mut new = voice::reply(&services, &self.turn.message, spoken.text);
         if let Some(answer) = spoken.answer {
-            new.content.thought = Some(answer.thought.clone()).filter(|thought| !thought.is_empty());
+            new.content.thought = self.kept_thought(&answer.thought);
             new.content.actions = answer.actions.clone();
             new.content.providers = answer.providers.clone();
         }
@@ -402,6 +402,11 @@ impl<'a> Dialogue<'a> {
         let steps: Vec<_> = actions.map(step).collect();
         self.thought.clone_from(&thought);
         self.change_actions(|actions| actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps }));
+    }
+
+    /// A thought as the room keeps it: none behind what is for this answer alone, since it may tell of that.
+    fn kept_thought(&self, thought: &str) -> Option<String> {
+        (!thought.is_empty() && !self.turn.actions.has_private()).then(|| thought.to_owned())
     }
 
     fn change_actions(&mut self, change: impl FnOnce(&mut ActionState)) {

@@ -23,7 +23,7 @@ impl MessageService {
     /// counts the interaction, and has the vectors of facts made. What fails, panics or is late does not change what was done, and the
     /// others go on. What nobody waits for has a place of its own, of which there are few: a run that gets none in time leaves it out.
     pub(in crate::flow) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
-        let has_answered = *end == End::Completed;
+        let (turn, has_answered) = (&turn.clone().with_actions(turn.actions.shared()), *end == End::Completed);
         let is_concerned = |info: &EvaluatorInfo| has_answered || info.always_run;
         self.run_evaluators(run, turn, end, |info| info.is_awaited && is_concerned(info)).await;
         run.tap().end(end);

@@ -7,12 +7,12 @@ use tokio::time::timeout;
 use crate::deadline::late;
 use crate::records::FactQuery;
 use crate::state::PROVIDER_DEADLINE;
-use crate::tool::{Tool, ToolContext};
+use crate::tool::{Tool, ToolContext, ToolOutput};
 
 const NAME: &str = "FIND_FACTS";
 /// How many facts it gives at most.
 const COUNT: usize = 12;
-/// How often it is called about one message: each call reads all facts and vectors of the rooms that the author may see.
+/// How often it is called about one message: each call reads all facts and vectors that may be shown in the room.
 const CALLS: usize = 4;
 
 /// Finds known facts by their meaning and by their words, where those in the prompt do not answer
@@ -31,7 +31,7 @@ pub(super) fn tool() -> Tool {
     ["RECALL_FACTS", "SEARCH_FACTS"].into_iter().fold(tool, Tool::with_simile)
 }
 
-async fn find(Search { question }: Search, context: ToolContext) -> Result<Value> {
+async fn find(Search { question }: Search, context: ToolContext) -> Result<ToolOutput> {
     if context.actions().results.iter().filter(|result| result.tool == NAME).count() >= CALLS {
         return Err(Error::invalid(format!("{NAME} is called at most {CALLS} times about one message")));
     }
@@ -43,5 +43,6 @@ async fn find(Search { question }: Search, context: ToolContext) -> Result<Value
         let fact = found.fact;
         json!({ "fact": fact.text, "kind": fact.kind, "about": fact.subject, "knownSince": fact.created_at, "similarity": found.similarity })
     });
-    Ok(facts.collect())
+    // Facts of other rooms are among them, and more people than now may listen later.
+    Ok(ToolOutput::from(facts.collect::<Value>()).private())
 }
