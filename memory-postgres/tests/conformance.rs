@@ -149,7 +149,7 @@ fn unexpected(error: sqlx::Error) -> Error {
 }
 
 fn main() -> ExitCode {
-    let server = Arc::new(LazyLock::new(TestServer::postgres));
+    let server = Arc::new(LazyLock::new(TestServer::postgres_without_fsync));
     let pooled = Arc::clone(&server);
     conformance::run(vec![
         on_demand("postgres", move || {

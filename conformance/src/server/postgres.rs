@@ -32,6 +32,12 @@ impl TestServer {
     pub fn postgres() -> Result<Self, Missing> {
         Self::find(ENGINE, USUAL_IMAGE, in_container, local)
     }
+
+    /// The same for tests that measure nothing. One from the binaries of this machine does not wait for the disk, which takes half of the time
+    /// of the suite: what it has written outlives its processes, and no test ends the system.
+    pub fn postgres_without_fsync() -> Result<Self, Missing> {
+        Self::find(ENGINE, USUAL_IMAGE, in_container, local_without_fsync)
+    }
 }
 
 /// A PostgreSQL server from the binaries of this machine, for tests that kill it or need settings of their own.
@@ -221,6 +227,10 @@ ignore_startup_parameters = extra_float_digits,options
 
 fn local() -> Result<TestServer, Missing> {
     LocalPostgres::start().map(|server| TestServer::new(server.url().to_owned(), server))
+}
+
+fn local_without_fsync() -> Result<TestServer, Missing> {
+    LocalPostgres::start_with(&[("fsync", "off")]).map(|server| TestServer::new(server.url().to_owned(), server))
 }
 
 fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let engines = [
         OnDemand::new("in-memory", |runtime| Ok((opened(runtime, Engine::in_memory()), None))),
         OnDemand::new("sqlite", move |runtime| Ok((opened(runtime, Engine::open(&sqlite)), None))),
-        OnDemand::new("postgres", |runtime| on(runtime, TestServer::postgres()?)),
+        OnDemand::new("postgres", |runtime| on(runtime, TestServer::postgres_without_fsync()?)),
         OnDemand::new("redis", |runtime| on(runtime, TestServer::redis()?)),
         OnDemand::new("mongo", |runtime| on(runtime, TestServer::mongo()?)),
     ];

@@ -126,7 +126,7 @@ fn main() -> ExitCode {
         recovery::a_chain_recalls_only_what_is_related,
         recovery::a_patch_of_somebody_else_does_no_harm,
     ];
-    let server = Arc::new(LazyLock::new(TestServer::postgres));
+    let server = Arc::new(LazyLock::new(TestServer::postgres_without_fsync));
     let mut trials = Vec::new();
     for case in cases {
         trials.push(trial(format!("in-memory::{}", case.name), move || play(case, in_memory)));
