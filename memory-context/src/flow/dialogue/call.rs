@@ -98,8 +98,7 @@ impl Dialogue<'_> {
                 (result.values, result.data) = (values, data);
                 result
             }
-            // The room has it as done.
-            Err(_) if is_known => ToolResult { is_private: true, ..ToolResult::done(called, GONE) },
+            Err(_) if is_known => ToolResult::done(called, GONE),
             Err(error) => {
                 let is_unclear = error.outcome() == Outcome::Unknown && !is_repeatable;
                 let unclear = if is_unclear { "; it may have happened" } else { "" };
@@ -109,6 +108,8 @@ impl Dialogue<'_> {
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
         if is_known {
+            // The room has it as done, without a text.
+            result.is_private = true;
             return Ok(result);
         }
         self.record_result(step, result, is_repeatable).await
