@@ -1,13 +1,15 @@
 //! Versions that are taken over from elsewhere.
 
+use std::sync::Arc;
+
 use memory_core::{
-    Document, ErrorKind, HistorySettings, Memory, MemoryPatch, MemoryProvider, Record, RecordId, RestoreReport, Result,
-    Revision, Status, Version,
+    Document, ErrorKind, HistorySettings, Memory, MemoryId, MemoryPatch, MemoryProvider, Record, RecordId,
+    RestoreReport, Result, Revision, Status, Version,
 };
 
 use super::{BEGIN, NOTES, note, remove_note, set_clock, versions_of};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{actor, at, context, key, new_document, new_memory, the, trigger};
+use crate::fixture::{actor, at, context, key, metadata, new_document, new_memory, the, trigger};
 
 chapter!("history":
     versions_are_restored_with_their_times_and_actors ["H9"] needs History,
@@ -17,6 +19,8 @@ chapter!("history":
     a_first_version_may_lack_its_time ["H4", "H9"] needs History,
     a_history_goes_on_behind_versions_that_were_restored ["H5", "H9"] needs History,
     versions_go_on_behind_a_change_of_transient_members ["H8", "H9"] needs History,
+    a_version_of_metadata_alone_is_taken_over_once ["H8", "H9"] needs History,
+    what_differs_in_more_than_transient_members_stays ["H8", "H9"] needs History,
     versions_are_restored_only_where_a_history_is_kept ["H6", "H9"] needs History,
 );
 
@@ -210,21 +214,9 @@ async fn a_history_goes_on_behind_versions_that_were_restored(stage: Stage) -> C
 
 /// The newest version is given with them, as an export does.
 async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> CaseResult {
-    let transient = || HistorySettings { is_kept: None, transient: "task.leaseUntil".parse().expect("keys") };
-    let (stage, target) = (stage.clone().with_history(transient()), stage.elsewhere().with_history(transient()));
-    let (provider, target) = (stage.open().await?, target.open().await?);
+    let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
-    let lease = |until: i32| {
-        let lease = format!(r#"{{"task":{{"leaseUntil":{until}}}}}"#);
-        MemoryPatch::new().merge_metadata(crate::fixture::metadata(&lease))
-    };
-    let whole = async || -> Result<Vec<Version>> {
-        let mut versions = oldest_first(&*provider, id.into()).await?.1;
-        if let Some(newest) = versions.last_mut() {
-            newest.record = Some(Record::Memory(the(&*provider, id).await?));
-        }
-        Ok(versions)
-    };
+    let whole = || whole(&*provider, id);
     provider.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
     provider.update(id, lease(5)).await?;
     target.restore_versions(whole().await?).await?;
@@ -238,6 +230,58 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
     assert_eq!(target.restore_versions(whole().await?).await?, report(2, 1));
     assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
     assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+    Ok(())
+}
+
+/// A handle, and one of another namespace, for which leases are transient.
+async fn with_leases(stage: &Stage) -> Result<(Arc<dyn MemoryProvider>, Arc<dyn MemoryProvider>)> {
+    let transient = || HistorySettings { is_kept: None, transient: "task.leaseUntil".parse().expect("keys") };
+    let (stage, target) = (stage.clone().with_history(transient()), stage.elsewhere().with_history(transient()));
+    Ok((stage.open().await?, target.open().await?))
+}
+
+fn lease(until: i32) -> MemoryPatch {
+    MemoryPatch::new().merge_metadata(metadata(&format!(r#"{{"task":{{"leaseUntil":{until}}}}}"#)))
+}
+
+/// The versions of a memory, oldest first, the newest as it is.
+async fn whole(provider: &dyn MemoryProvider, id: MemoryId) -> Result<Vec<Version>> {
+    let mut versions = oldest_first(provider, id.into()).await?.1;
+    if let Some(newest) = versions.last_mut() {
+        newest.record = Some(Record::Memory(the(provider, id).await?));
+    }
+    Ok(versions)
+}
+
+async fn a_version_of_metadata_alone_is_taken_over_once(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    provider.update(id, MemoryPatch::new().merge_metadata(metadata(r#"{"note":1,"task":{"leaseUntil":5}}"#))).await?;
+    for until in 6..9 {
+        target.restore_versions(whole(&*provider, id).await?).await?;
+        assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+        provider.update(id, lease(until)).await?;
+    }
+    Ok(())
+}
+
+/// What somebody has changed in the target is not taken for a lease.
+async fn what_differs_in_more_than_transient_members_stays(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    let mut versions = whole(&*provider, id).await?;
+    target.restore_versions(versions[..1].to_vec()).await?;
+    target.update(id, MemoryPatch::new().with_status(Status::Completed).merge_metadata(metadata(r#"{"x":1}"#))).await?;
+    let before = (the(&*target, id).await?, versions_of(&*target, id).await?);
+    // Leases were renewed between the two.
+    if let [_, Version { revision, record: Some(Record::Memory(memory)), .. }] = &mut versions[..] {
+        memory.revision = Revision::new(5)?;
+        *revision = memory.revision;
+    }
+    let report = target.restore_versions(versions).await?;
+    assert_eq!((report.written, report.equal, &report.conflicts[..]), (0, 0, &[0, 1][..]));
+    assert_eq!((the(&*target, id).await?, versions_of(&*target, id).await?), before);
     Ok(())
 }
 

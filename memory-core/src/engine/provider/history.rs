@@ -20,7 +20,7 @@ const SLICE: usize = 64;
 
 impl<E: Engine> Open<E> {
     /// Since when the namespace keeps a history; `None` where it keeps none. It is decided when it is opened first, or with the first write
-    /// where it was read-only then, or opened by somebody who may not write.
+    /// where it was read-only then (PostgreSQL keeps the decision there too), or opened by somebody who may not write.
     pub(super) async fn history_since(&self) -> Result<Option<Timestamp>> {
         if !E::HISTORY {
             return Ok(None);

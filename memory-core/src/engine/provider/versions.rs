@@ -8,13 +8,17 @@ use super::restore::{Restored, is_later, slices};
 use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp, Version};
+use crate::{
+    Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp, TransientKeys,
+    Version,
+};
 
 /// Some of the versions of one record.
 struct Given {
     versions: Arc<Versions>,
     /// Which of them are written now.
     range: Range<usize>,
+    transient: TransientKeys,
     now: Timestamp,
 }
 
@@ -39,7 +43,8 @@ impl<E: Engine> Open<E> {
         for (start, some) in slices::<E, _>(&versions.all, |(_, record)| record.size()) {
             let until = self.until();
             let (range, now) = (start..start + some.len(), self.settings.clock.now());
-            let given = Arc::new(Given { versions: Arc::clone(&versions), range, now });
+            let transient = self.settings.history.transient.clone();
+            let given = Arc::new(Given { versions: Arc::clone(&versions), range, transient, now });
             let attempt = |_| {
                 self.engine
                     .run(Access::Write, until, Arc::clone(&given), |writer, given| Box::pin(restore(writer, given)))
@@ -91,29 +96,27 @@ impl Versions {
 impl Versions {
     /// Which of the versions a record is, and whether it has all that this one has: of a memory in which transient members alone have changed,
     /// an earlier revision has not (H8). `None` where it is none of them.
-    fn place_of(&self, present: &Record) -> Option<(usize, bool)> {
-        let revision_of = |place: usize| self.all.get(place).map(|(_, record)| record.revision());
-        let exact = self.all.iter().position(|(_, record)| record == present);
-        let passed = |(place, (_, record)): (usize, &(Version, Record))| {
-            let (revision, next) = (present.revision(), revision_of(place + 1));
-            (differs_in_metadata_alone(present, record) && revision > record.revision() && Some(revision) < next)
-                .then_some((place, true))
-        };
-        let coming = |(place, (_, record)): (usize, &(Version, Record))| {
-            let (revision, before) = (present.revision(), revision_of(place.checked_sub(1)?)?);
-            (differs_in_metadata_alone(present, record) && revision < record.revision() && revision > before)
-                .then_some((place, false))
-        };
-        let all = || self.all.iter().enumerate();
-        exact.map(|place| (place, true)).or_else(|| all().find_map(passed)).or_else(|| all().find_map(coming))
+    fn place_of(&self, present: &Record, transient: &TransientKeys) -> Option<(usize, bool)> {
+        if let Some(place) = self.all.iter().position(|(_, record)| record == present) {
+            return Some((place, true));
+        }
+        let next = self.all.partition_point(|(_, record)| record.revision() <= present.revision());
+        let before = next.checked_sub(1)?;
+        let ((_, passed), (_, coming)) = (&self.all[before], self.all.get(next)?);
+        if passed.revision() == present.revision() {
+            return None;
+        }
+        let is_same = |record: &Record| is_same_version(present, record, transient);
+        if is_same(passed) { Some((before, true)) } else { is_same(coming).then_some((next, false)) }
     }
 }
 
-/// Whether two memories are one, and their status and context are the same.
-fn differs_in_metadata_alone(one: &Record, other: &Record) -> bool {
+/// Whether two records are one memory, and differ in transient members and the revision alone.
+fn is_same_version(one: &Record, other: &Record, transient: &TransientKeys) -> bool {
     let (Record::Memory(one), Record::Memory(other)) = (one, other) else { return false };
+    let lasting = |memory: &Memory| transient.strip(&memory.metadata).ok();
     let Memory { metadata, revision, updated_at, .. } = other.clone();
-    Memory { metadata, revision, updated_at, ..one.clone() } == *other
+    lasting(one) == lasting(other) && Memory { metadata, revision, updated_at, ..one.clone() } == *other
 }
 
 impl<V> Present<V> {
@@ -156,7 +159,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
     // What was read may change meanwhile.
     loop {
         let present = Present::read(writer, &versions.id).await?;
-        let stands = match present.record().map(|record| versions.place_of(&record)) {
+        let stands = match present.record().map(|record| versions.place_of(&record, &given.transient)) {
             None if place == 0 => None,
             Some(Some((there, _))) if place < there => return Ok(Restored::Equal),
             Some(Some((there, true))) if place == there => return Ok(Restored::Equal),
