@@ -78,8 +78,8 @@ impl Versions {
     }
 }
 
-/// How many versions go in one call of [`restore_behind`].
-pub(crate) const AT_ONCE: usize = MAX_LIMIT - 1;
+/// How many versions go in one call of [`restore_behind`]: each is committed for itself, and all have the deadline of one call.
+pub(crate) const AT_ONCE: usize = 100;
 
 /// Restores versions of one record, oldest first, behind what the target has of it. `before` is the version before them, where there is one.
 pub(crate) async fn restore_behind(
@@ -93,6 +93,10 @@ pub(crate) async fn restore_behind(
         RecordId::Memory(id) => target.get(*id).await?.map(Record::Memory),
         RecordId::Document { collection, id } => target.documents().get(collection, id).await?.map(Record::Document),
     };
+    if present.is_none() && before.is_some() {
+        // Somebody has removed it meanwhile. It does not come back without its beginning.
+        return Ok(RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() });
+    }
     let revision = present.map(|present| present.revision());
     if revision.is_some_and(|revision| revision > last.revision) {
         // It is further than these, of which it then has the last in its history.
@@ -120,7 +124,9 @@ async fn has(target: &dyn MemoryProvider, of: RecordId, wanted: &Version) -> mem
     loop {
         let page = target.history(&history).await?;
         if let Some(found) = page.versions.iter().find(|version| version.revision <= wanted.revision) {
-            return Ok(found.record == wanted.record);
+            // What is transient may differ, and the time of a commit does not.
+            let is_same = found.committed_at == wanted.committed_at && found.actor == wanted.actor;
+            return Ok(is_same && (found.committed_at.is_some() || found.record == wanted.record));
         }
         let Some(next) = page.next else { return Ok(false) };
         history = whole.clone().cursor(next);
