@@ -319,7 +319,9 @@ impl MongoSession {
 impl Changed<'_> {
     /// About how many bytes the larger of its two statements has.
     fn size(&self) -> usize {
-        self.put.after.size().max(self.put.entry.as_ref().map_or(0, |entry| entry.before.len()))
+        let after = self.put.after.size();
+        // Without a history the texts that were read stand in it too.
+        self.put.entry.as_ref().map_or(after + self.before.record.size(), |entry| after.max(entry.before.len()))
     }
 
     fn update(&self) -> Result<bson::Document> {
