@@ -22,7 +22,8 @@ use crate::records::{
 /// - Each write goes through the lease of the message: a run that has lost it writes nothing (`Conflict`).
 /// - To drop a future leaves its write to its end. Writes don't overtake each other.
 /// - All entries take [`MAX_BYTES`] at most; what is larger is `TooLarge`, and is not kept.
-/// - The end of the run takes the journal away: what it has left are its messages.
+/// - The end of the run takes the journal away: what it has left are its messages, and versions of its message where the ledger keeps a
+///   history.
 #[derive(Clone)]
 pub(crate) struct Journal {
     lease: Arc<Lease>,

@@ -36,7 +36,7 @@ impl ToolOutput {
     /// Keeps it for this answer alone, as what those who are in the room now may know, and others may not: whoever comes later is shown that
     /// the tool was called, and not what it gave. Evaluators don't see it, and the room keeps no thoughts that came behind it. A run that
     /// goes on after a cut calls a [repeatable](super::Tool::repeatable) tool anew; what another one gave is kept with the message until its
-    /// answer is given. What is [said](Self::said) is in the room all the same, and so is why a tool failed.
+    /// answer is given, and in the versions of the message where the ledger keeps a history. What is [said](Self::said) is in the room all the same, and so is why a tool failed.
     #[must_use]
     pub fn private(mut self) -> Self {
         self.is_private = true;

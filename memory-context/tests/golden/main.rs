@@ -1,5 +1,5 @@
-//! A conversation of 67 turns over SQLite with a model behind HTTP, in which each built-in tool, each provider and each failure has its
-//! turn. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
+//! A conversation of 67 turns over SQLite with a model behind HTTP, in which each built-in tool and each provider has its turn, and most
+//! failures. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
 //! changes by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
 
 #[path = "../common/engine.rs"]

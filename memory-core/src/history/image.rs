@@ -275,7 +275,7 @@ fn take_text(value: &[u8], text: &mut Vec<u8>) -> Option<()> {
 
 /// How many bytes both begin with.
 fn shared_beginning(one: &[u8], other: &[u8]) -> usize {
-    /// Compared at once.
+    /// How many bytes are compared in one step.
     const BLOCK: usize = 512;
     let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK));
     let start = BLOCK * blocks.take_while(|(one, other)| one == other).count();

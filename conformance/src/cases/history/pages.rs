@@ -1,4 +1,4 @@
-//! Pages of versions.
+//! A history is read in pages, each version once.
 
 use memory_core::{ErrorKind, History, MAX_LIMIT, MAX_PAGE_BYTES, MemoryId, MemoryPatch, Status};
 

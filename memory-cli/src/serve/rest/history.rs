@@ -1,4 +1,4 @@
-//! What records were.
+//! The versions of memories and documents, over HTTP.
 
 use axum::extract::State;
 use axum::{Extension, Json};
