@@ -23,6 +23,9 @@ pub struct MongoEngine {
     connections: Arc<Connections>,
 }
 
+/// How often a refused write is tried again where nothing refuses it any more: a fence may be put and lifted beside it again and again.
+const MENDS: usize = 8;
+
 impl Engine for MongoEngine {
     const NAME: &'static str = "mongo";
     // An insert of up to 48 MB is one command: what fails of it has failed as a whole.
@@ -117,18 +120,18 @@ impl Engine for MongoEngine {
         let mut session = MongoSession::new(&self.connections, reads, until);
         if access == Access::Write {
             let write = async move {
-                let mut is_again = false;
+                let mut left = MENDS;
                 loop {
                     let refused = match work(&mut session, &argument).await {
                         Err(error) if code(&error) == Some(NOT_VALID) => schema::refusal(&session, error).await,
                         written => return written,
                     };
-                    if is_again || code(&refused) != Some(NOT_VALID) || refused.outcome() == Outcome::Unknown {
+                    if left == 0 || code(&refused) != Some(NOT_VALID) || refused.outcome() == Outcome::Unknown {
                         return Err(refused);
                     }
                     // A rule that came back goes here, and a fence may have gone meanwhile: then the same is taken.
                     let _ = schema::mend(&session).await;
-                    is_again = true;
+                    left -= 1;
                 }
             };
             return self.connections.run_write(write).await;

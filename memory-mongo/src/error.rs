@@ -162,6 +162,8 @@ fn meaning(code: i32) -> Error {
         24 | 46 | 12587 => (Unavailable, "a lock of the server is taken, or an index is being built", true),
         26 => (SchemaMismatch, "a collection of the namespace is gone: open the provider again", false),
         50 | 262 => (Timeout, "the server gave up on a command that took too long", true),
+        // A rule of the collection is being changed, or was behind the view of a transaction.
+        117 | 246 => (Unavailable, "the collection is being changed", true),
         64 | 100 => (Unavailable, "too few members of the replica set confirm writes", true),
         NOT_VALID => return Error::newer_writer(),
         225 | 251 | 290 => (Unavailable, "the server has ended the transaction", true),
