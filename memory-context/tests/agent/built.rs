@@ -11,11 +11,14 @@ use memory_context::flow::platform::Origin;
 use memory_context::flow::{AttachmentContent, AttachmentKind, AttachmentReader, RespondRules, Why};
 use memory_context::model::{Completion, Embedder, Model, Prompt};
 use memory_context::prompt::{MarkdownMemory, MemoryLoadContext, MemoryStore, PromptMemory};
-use memory_context::records::{Attachment, Audience, ChannelType, Entity, EntityId, NewFact, NewMessage, Room, RoomId};
+use memory_context::records::{
+    Attachment, Audience, ChannelType, Entity, EntityId, FactQuery, NewFact, NewMessage, Room, RoomId,
+};
 use memory_context::state::{Budget, ComposeOptions, ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 use memory_context::{ErrorKind, Result};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
+use tokio::task::yield_now;
 
 use crate::model::{self, Question, within};
 use crate::stage::{Stage, answer, results};
@@ -134,6 +137,17 @@ impl Embedder for Vectors {
     }
 }
 
+/// Waits until the vector of a fact is asked for, which upkeep does behind an answer.
+async fn upkeep(embedded: &Mutex<Vec<String>>, fact: &str) {
+    let is_asked = || embedded.lock().expect("no panic holds it").iter().any(|text| text.contains(fact));
+    within(async {
+        while !is_asked() {
+            yield_now().await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_embedder_of_the_host_is_asked_about_questions_and_facts() {
     let embedded = Arc::new(Mutex::new(Vec::new()));
@@ -148,8 +162,7 @@ async fn an_embedder_of_the_host_is_asked_about_questions_and_facts() {
         asked.says("Well");
         answer(asking).await;
     }
-    let embedded = embedded.lock().expect("no panic holds it").clone();
-    assert!(embedded.iter().any(|text| text.contains("sencha")), "upkeep makes the vectors of facts: {embedded:?}");
+    upkeep(&embedded, "sencha").await;
     stage.ends().await;
 }
 
@@ -164,6 +177,10 @@ async fn a_model_finds_facts_by_their_meaning() {
     let said = stage.asks("ana", "Hello");
     stage.model.asked().await.says("Hi");
     answer(said).await;
+    // Upkeep makes the vectors behind the answer.
+    let (facts, of_ana) = (records.facts(), audience("dm:ana"));
+    let recalled = || async { facts.recall(&of_ana, &FactQuery::new("Lima")).await.expect("a recall") };
+    within(async { while recalled().await.unembedded > 0 {} }).await;
     let question = stage.asks("ana", "What else?");
     let asked = stage.model.asked().await;
     assert!(asked.offered().contains(&"FIND_FACTS"), "{:?}", asked.offered());
