@@ -126,9 +126,14 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
     error.source_as::<Native>()?.code
 }
 
-/// Whether somebody has ended the command.
+/// Whether somebody has ended the command, or its wait for the other servers.
 pub(crate) fn is_ended(error: &mongodb::error::Error) -> bool {
-    matches!(error.kind.as_ref(), DriverKind::Command(refusal) if matches!(refusal.code, 279 | 11601))
+    let code = match error.kind.as_ref() {
+        DriverKind::Command(refusal) => refusal.code,
+        DriverKind::Write(WriteFailure::WriteConcernError(refusal)) => refusal.code,
+        _ => return false,
+    };
+    matches!(code, 279 | 11601)
 }
 
 const LOST: &str = "the connection to the server failed";
