@@ -11,6 +11,7 @@ mod members;
 #[path = "../conversations/model.rs"]
 mod model;
 mod registration;
+mod replacing;
 mod shutdown;
 mod stage;
 mod streaming;

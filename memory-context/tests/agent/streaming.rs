@@ -103,3 +103,18 @@ async fn what_is_heard_of_an_answer_that_is_refused_stands_by_itself() {
     assert_eq!(end(stream).await, "It rains.", "what was refused is no part of the answer");
     stage.ends().await;
 }
+
+/// What was heard can't be taken back, so another answer behind it would be a second one.
+#[tokio::test]
+async fn a_stream_that_breaks_behind_its_first_text_is_not_asked_for_again() {
+    let mut stage = Stage::new().await;
+    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    let writing = stage.model.asked().await.begins();
+    writing.writes("It rains");
+    let (_, mut stream) = within(stream).await.expect("no panic");
+    drop(writing);
+    let Some(Err(broken)) = within(stream.next()).await else { panic!("no failure") };
+    assert!(broken.message().contains("ended in the middle"), "{broken}");
+    assert!(within(stream.next()).await.is_none());
+    stage.ends().await;
+}

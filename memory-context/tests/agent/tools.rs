@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use memory_context::agent::{ContextParts, End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
-use memory_context::core::{InMemory, MemoryProvider, Outcome};
+use memory_context::core::{Clock, InMemory, MemoryProvider, Outcome, SystemClock};
 use memory_context::flow::{MAX_CALLS, MAX_ROUNDS};
+use memory_context::model::{ChatMessage, Prompt};
+use memory_context::records::{Audience, FactQuery, NewFact};
 use memory_context::state::MAX_RESULT;
 use memory_context::template::{Template, Templates};
 use memory_context::{Error, ErrorKind};
@@ -358,5 +360,35 @@ async fn a_value_of_a_result_reaches_the_next_prompt() {
     assert!(asked.prompt.contains("next at 21 degrees"), "{}", asked.prompt);
     asked.says("Warm");
     assert_eq!(answer(question).await.text, "Warm");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_tool_of_the_host_asks_the_model_and_keeps_a_fact() {
+    let sum_up = Tool::new("sum_up", |(), context: ToolContext| async move {
+        let question = ChatMessage::user("What was said so far, in a word?");
+        let prompt = Prompt { messages: vec![question], ..Prompt::default() };
+        let word = context.model().complete(&prompt).await?.text;
+        let (records, audience) = (context.records(), context.audience());
+        let fact =
+            NewFact::new(audience.room.clone(), audience.entity, records.agent().entity(), &*word, SystemClock.now());
+        records.facts().remember(fact.with_source(context.message().id)).await?;
+        Ok(word)
+    });
+    let mut stage = Stage::with(|builder| builder.tool(sum_up.with_description("Sums up"))).await;
+    let question = stage.asks("ana", "Ana moved to Lima");
+    stage.model.asked().await.calls(&[("sum_up", json!({}))]);
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.prompt, "What was said so far, in a word?");
+    asked.writes("Ana lives in Lima");
+    stage.model.asked().await.writes("I see");
+    let answer = answer(question).await;
+    assert_eq!(results(&answer), [("sum_up", true, "Ana lives in Lima")]);
+    assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (30, 6), "its call counts");
+    let audience = Audience::new("dm:ana".parse().expect("valid"), "ana".parse().expect("valid"));
+    let known = stage.agent.records().facts().recall(&audience, &FactQuery::new("Where does Ana live?")).await;
+    let known = known.expect("a recall");
+    assert_eq!(known.facts[0].fact.text, "Ana lives in Lima");
+    assert_eq!(known.facts[0].fact.source, Some(answer.message.expect("a message")));
     stage.ends().await;
 }

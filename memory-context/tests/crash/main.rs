@@ -8,6 +8,7 @@ mod deadly;
 mod direct;
 #[path = "../common/engine.rs"]
 mod engine;
+mod followed;
 mod group;
 #[path = "../conversations/model.rs"]
 mod model;
@@ -39,9 +40,10 @@ fn main() -> ExitCode {
     }
     // Dropped with the last test, so that the server ends.
     let postgres = Arc::new(OnceLock::new());
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("a_process_that_is_killed_at_any_step_loses_and_repeats_nothing", |url| block_on(direct::killed(&url))),
         ("a_group_is_answered_wherever_its_agent_is_killed", |url| block_on(group::killed(&url))),
+        ("a_group_that_is_followed_is_answered_by_actions_and_told_no_secret", |url| block_on(followed::killed(&url))),
         ("an_answer_that_is_streamed_is_kept_once_wherever_it_is_cut", |url| block_on(streamed::killed(&url))),
         ("two_processes_answer_each_message_once", |url| block_on(direct::two_processes(&url))),
     ];
@@ -70,6 +72,7 @@ async fn live(role: &str, place: &Place) -> CaseResult {
     let provider = place.provider().await?;
     match role.split_once(' ') {
         Some(("direct", part)) => direct::live(part, place, &provider).await?,
+        Some(("followed", part)) => followed::live(part, place, &provider).await?,
         Some(("group", part)) => group::live(part, place, &provider).await?,
         Some(("streamed", part)) => streamed::live(part, place, &provider).await?,
         _ => return Err(format!("there is no life {role}").into()),
