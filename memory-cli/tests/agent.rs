@@ -248,6 +248,23 @@ async fn a_file_and_the_environment_say_how_the_agent_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_model_whose_endpoint_refuses_tools_is_asked_for_a_form() {
+    let (cli, mut model) = (Cli::new(), Model::start().await);
+    for (lines, calls_tools) in [("without_tool_calls = true", false), ("", true)] {
+        let server = Arc::new(start_as(cli.command(), &cli, &model, lines, &[]));
+        let asked = spawn_blocking({
+            let server = Arc::clone(&server);
+            move || server.request("POST", PATH, &[], &body("Hello", json!({})).to_string())
+        });
+        let question = model.asked_to(Question::Answer).await;
+        let is_form = question.prompt.contains("Answer in this form");
+        assert_eq!((!question.offered().is_empty(), is_form), (calls_tools, !calls_tools), "{}", question.prompt);
+        question.says("Hi");
+        assert_eq!(within(asked).await.expect("no panic").status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_goes_on_with_what_its_instance_had_open() {
     let (cli, mut model) = (Cli::new(), Model::start().await);
     let lines = "instance = \"one\"";

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::answer::Mistake;
 use super::{MessageService, Run};
-use crate::state::{ComposeOptions, State, Turn};
+use crate::state::{ComposeOptions, Turn, Values};
 use crate::template::Template;
 
 impl MessageService {
@@ -36,18 +36,18 @@ impl MessageService {
         parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<T> {
         let state = self.composer.compose_state(turn, options).await;
-        let prompt = Prompt { messages: self.messages(template, &state)?, ..Prompt::default() };
+        let prompt = Prompt { messages: self.messages(template, &state.values)?, ..Prompt::default() };
         let asked = ask(model.as_ref(), prompt, self.limits.model, parse).await?;
         run.tap().used(asked.usage);
         Ok(asked.value)
     }
 
-    /// What a model is asked over a state: the instructions of the character, then the template.
-    pub(super) fn messages(&self, template: &Template, state: &State) -> Result<Vec<model::ChatMessage>> {
+    /// What a model is asked with the values of a state: the instructions of the character, then the template.
+    pub(super) fn messages(&self, template: &Template, values: &Values) -> Result<Vec<model::ChatMessage>> {
         let services = self.composer.services();
         let system = &services.character().system;
         let system = (!system.trim().is_empty()).then(|| model::ChatMessage::system(system));
-        let asked = model::ChatMessage::user(template.render(&state.values)?.text);
+        let asked = model::ChatMessage::user(template.render(values)?.text);
         Ok(system.into_iter().chain([asked]).collect())
     }
 

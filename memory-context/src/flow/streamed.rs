@@ -3,12 +3,12 @@
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Piece;
-use super::answer::{MAX_ANSWER, markup_in};
+use super::answer::{IGNORE, MAX_ANSWER, markup_in};
 use super::tap::BETWEEN;
 use crate::state::ToolResult;
 
 /// Passes on what a model writes as it comes, as far as that is plain text: what may be an answer in XML or JSON is held back until it
-/// is read and said.
+/// is read and said, and so is what may be the word of ignoring.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
     /// What the model has written since it began.
@@ -44,6 +44,10 @@ impl Streamed {
         self.written.push_str(text);
         let written = self.written.trim_start();
         let (is_form, rest) = (written.starts_with(['<', '{', '`']), &written[self.passed..]);
+        // Until it is clear whether that is the word or the beginning of a text.
+        if IGNORE.get(..written.trim_end().len()).is_some_and(|word| word.eq_ignore_ascii_case(written.trim_end())) {
+            return;
+        }
         let markup = if is_form { Some(0) } else { markup_in(rest) };
         let piece = rest[..markup.unwrap_or_else(|| end_of_plain(rest))].trim_end().to_owned();
         self.is_held = markup.is_some();
@@ -123,6 +127,14 @@ mod tests {
         assert_eq!(passed(&[" It", " rains ", "in Lima.\n"], &["It rains in Lima."]), ["It", " rains", " in Lima."]);
         assert_eq!(passed(&["a < b", " && c", " > d"], &["a < b && c > d"]).concat(), "a < b && c > d");
         assert_eq!(passed(&["One"], &["One", "Two"]), ["One", "\n\nTwo"], "what a tool says stands by itself");
+    }
+
+    #[test]
+    fn the_word_of_ignoring_is_not_passed_on() {
+        assert_eq!(passed(&["IG", "NO", "RE\n"], &[]), [""; 0]);
+        assert_eq!(passed(&["I", " ", "can't"], &["I can't"]), ["I can't"]);
+        assert_eq!(passed(&["Ignore", "d it"], &["Ignored it"]), ["Ignored it"]);
+        assert_eq!(passed(&["Ign"], &["Ign"]), ["Ign"], "an answer that ends there");
     }
 
     #[test]

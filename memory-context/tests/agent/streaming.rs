@@ -1,9 +1,10 @@
 //! Answers that are heard while they are written.
 
-use memory_context::agent::{AnswerStream, End, Piece};
+use memory_context::agent::{AnswerStream, End, Piece, Tool};
+use memory_context::flow::Why;
 
 use crate::model::within;
-use crate::stage::Stage;
+use crate::stage::{Stage, weather};
 
 async fn text(stream: &mut AnswerStream) -> String {
     match within(stream.next()).await.expect("a piece").expect("no failure") {
@@ -28,7 +29,12 @@ async fn first(mut stream: AnswerStream) -> (String, AnswerStream) {
 async fn plain_text_is_heard_as_it_is_written() {
     let mut stage = Stage::new().await;
     let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
-    let writing = stage.model.asked().await.begins();
+    let asked = stage.model.asked().await;
+    // So a model that does as it is told is heard while it writes.
+    assert!(asked.prompt.contains("What you write is said as it is, so write nothing else."), "{}", asked.prompt);
+    assert!(!asked.prompt.contains("Answer in this form"), "{}", asked.prompt);
+    assert_eq!(asked.offered(), ["weather"]);
+    let writing = asked.begins();
     writing.writes("It rains");
     let (piece, mut stream) = within(stream).await.expect("no panic");
     assert_eq!(piece, "It rains", "heard before the answer is whole");
@@ -101,5 +107,52 @@ async fn what_is_heard_of_an_answer_that_is_refused_stands_by_itself() {
     let (piece, mut stream) = within(stream).await.expect("no panic");
     assert_eq!((piece.as_str(), text(&mut stream).await.as_str()), ("Well then:", "\n\nIt rains."));
     assert_eq!(end(stream).await, "It rains.", "what was refused is no part of the answer");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_model_that_calls_no_tools_is_asked_for_a_form_and_heard_when_it_is_whole() {
+    let mut stage = Stage::with(|builder| builder.tool(Tool::new("weather", weather)).without_tool_calls()).await;
+    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("Answer in this form"), "{}", asked.prompt);
+    assert!(!asked.prompt.contains("What you write is said as it is"), "{}", asked.prompt);
+    assert_eq!((asked.offered(), asked.prompt.contains("**weather**")), (vec![], true));
+    let writing = asked.begins();
+    writing.writes("<response><thought>because</thought><actions>REPLY</actions><text>It ");
+    writing.writes("rains.</text></response>");
+    writing.ends();
+    let (piece, stream) = within(stream).await.expect("no panic");
+    assert_eq!(piece, "It rains.");
+    assert_eq!(end(stream).await, "It rains.");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn the_word_of_ignoring_is_not_heard() {
+    let mut stage = Stage::new().await;
+    let mut stream = stage.agent.ask_stream("ana", "Never mind");
+    let stream = tokio::spawn(async move { (within(stream.next()).await, stream) });
+    let writing = stage.model.asked().await.begins();
+    writing.writes("IGN");
+    writing.writes("ORE");
+    writing.ends();
+    let (Some(Ok(Piece::Answer(answer))), _) = within(stream).await.expect("no panic") else { panic!("no answer") };
+    assert_eq!((answer.end, answer.text.as_str(), answer.said.len()), (End::Ignored(Why::Model), "", 0));
+    stage.ends().await;
+}
+
+/// What was heard can't be taken back, so another answer behind it would be a second one.
+#[tokio::test]
+async fn a_stream_that_breaks_behind_its_first_text_is_not_asked_for_again() {
+    let mut stage = Stage::new().await;
+    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    let writing = stage.model.asked().await.begins();
+    writing.writes("It rains");
+    let (_, mut stream) = within(stream).await.expect("no panic");
+    drop(writing);
+    let Some(Err(broken)) = within(stream.next()).await else { panic!("no failure") };
+    assert!(broken.message().contains("ended in the middle"), "{broken}");
+    assert!(within(stream.next()).await.is_none());
     stage.ends().await;
 }

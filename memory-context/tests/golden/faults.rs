@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use memory_context::core::{Error, ErrorKind, IdempotencyKey, Result};
+use memory_context::core::{Error, ErrorKind, IdempotencyKey, Outcome, Result};
 use memory_context::embedding::Embedder;
+use memory_context::flow::Platform;
 use memory_context::prompt::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, PromptSource, SyncReport};
+use memory_context::records::Message;
 
 use crate::engine::{Around, Call};
 
@@ -82,5 +84,36 @@ impl Embedder for NoVectors {
 
     async fn embed(&self, _: &[String]) -> Result<Vec<Vec<f32>>> {
         Err(Error::new(ErrorKind::Unavailable, "the embedder is down"))
+    }
+}
+
+/// An embedder to which all that tells of a home means the same.
+#[derive(Debug)]
+pub(crate) struct Homes;
+
+#[async_trait]
+impl Embedder for Homes {
+    fn model(&self) -> &str {
+        "homes"
+    }
+
+    fn width(&self) -> usize {
+        2
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        let tells_of_home = |text: &String| text.contains("lives in") || text.contains("home");
+        Ok(texts.iter().map(|text| if tells_of_home(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] }).collect())
+    }
+}
+
+/// A platform on which nobody hears whether something was said.
+#[derive(Debug)]
+pub(crate) struct Telegraph;
+
+#[async_trait]
+impl Platform for Telegraph {
+    async fn say(&self, _: &Message) -> Result<()> {
+        Err(Error::new(ErrorKind::Unavailable, "the line is cut").with_outcome(Outcome::Unknown))
     }
 }

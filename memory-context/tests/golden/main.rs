@@ -1,4 +1,4 @@
-//! A conversation of 67 turns over SQLite with a model behind HTTP, in which each built-in tool and each provider has its turn, and most
+//! A conversation of 71 turns over SQLite with a model behind HTTP, in which each built-in tool and each provider has its turn, and most
 //! failures. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
 //! changes by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
 
@@ -20,7 +20,7 @@ use memory_context::agent::Limits;
 use memory_context::records::Attachment;
 use serde_json::{Value, json};
 
-use crate::faults::NoVectors;
+use crate::faults::{Homes, NoVectors};
 use crate::play::{Line, Play, Reply};
 
 /// Ana says something to the agent alone.
@@ -95,10 +95,12 @@ async fn a_conversation_in_which_everything_happens() {
     loses_its_ledger(&mut play).await;
     runs_out_of_time(&mut play).await;
     finds_no_vectors(&mut play).await;
+    finds_by_meaning(&mut play).await;
+    is_heard_as_it_writes(&mut play).await;
     hears_and_speaks_otherwise(&mut play).await;
 
     let (turns, conversation, prompts) = play.ends().await;
-    assert_eq!(turns, 67);
+    assert_eq!(turns, 71);
     record::compare("conversation.jsonl", &conversation);
     record::compare("prompts.txt", &prompts);
 }
@@ -264,6 +266,19 @@ async fn finds_no_vectors(play: &mut Play) {
     play.hears(dan("Where does Dan live?"), vec![says("In Loja.")]).await;
     let where_in = json!({ "question": "Who lives in Loja?" });
     play.hears(dan("Who lives in Loja?"), vec![calls("FIND_FACTS", where_in), writes("You do.")]).await;
+}
+
+async fn finds_by_meaning(play: &mut Play) {
+    play.restarts(|builder| builder.embedder(Homes)).await;
+    // Behind its answer the facts get their vectors.
+    play.hears(dan("Look again"), vec![says("I do.")]).await;
+    let home = json!({ "question": "Whose home is in the south?" });
+    play.hears(dan("Whose home is in the south?"), vec![calls("FIND_FACTS", home), writes("Yours.")]).await;
+}
+
+async fn is_heard_as_it_writes(play: &mut Play) {
+    play.hears_as_it_is_written(dan("Sing"), Reply::Streams(&["La, la", ", la."])).await;
+    play.hears(Line { source: "telegraph", ..dan("Do you hear me?") }, vec![says("Yes.")]).await;
 }
 
 async fn hears_and_speaks_otherwise(play: &mut Play) {

@@ -11,7 +11,8 @@ use axum::http::StatusCode;
 use futures::future::LocalBoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
 use memory_context::agent::{
-    Agent, AgentBuilder, Answer, Arrival, ContextContent, ContextPart, ContextParts, End, HttpTrigger, Incoming, Limits,
+    Agent, AgentBuilder, Answer, Arrival, ContextContent, ContextPart, ContextParts, End, HttpTrigger, Incoming,
+    Limits, Piece,
 };
 use memory_context::core::{Clock, Error, ErrorKind, MemoryProvider, Result, Timestamp};
 use memory_context::flow::platform::Origin;
@@ -30,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::engine::Wrapped;
-use crate::faults::{Prompts, Switch};
+use crate::faults::{Prompts, Switch, Telegraph};
 use crate::http::posts;
 use crate::model::{Asked, Model, Question, within};
 use crate::{record, tools};
@@ -51,6 +52,8 @@ pub(crate) struct Line {
 pub(crate) enum Reply {
     /// This text.
     Writes(String),
+    /// This text, piece by piece.
+    Streams(&'static [&'static str]),
     /// The beginning of a text, and why it breaks off.
     BreaksOff(&'static str, &'static str),
     /// Calls of tools.
@@ -178,6 +181,26 @@ impl Play {
         self.ends_turn(&line, turn, Some(answer)).await;
         let left = replies.iter().filter(|reply| !matches!(reply, Reply::AlwaysFails(_))).count();
         assert_eq!(left, 0, "replies that the model was not asked for: {}", line.text);
+    }
+
+    /// Somebody asks the agent alone, and hears the answer as it is written.
+    pub(crate) async fn hears_as_it_is_written(&mut self, line: Line, reply: Reply) {
+        self.time_passes();
+        let (mut turn, mut pieces) = (Turn::of(&line), self.ada.agent.ask_stream(line.user, line.text));
+        let heard = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            while let Some(piece) = pieces.next().await {
+                heard.push(match piece.expect("no failure") {
+                    Piece::Text(text) => text,
+                    Piece::Answer(answer) => format!("{}: {}", answer.end.as_str(), answer.text),
+                    other => panic!("{other:?}"),
+                });
+            }
+            heard
+        });
+        self.plays(&mut VecDeque::from([reply]), &mut turn).await;
+        let heard = within(heard).await.expect("no panic");
+        self.keeps_turn(&line, turn, &json!({ "heard": heard }));
     }
 
     /// The second is said before the model has answered the first.
@@ -407,6 +430,11 @@ impl Reply {
     fn give(self, asked: Asked) -> Option<Asked> {
         match self {
             Self::Writes(text) => asked.writes(&text),
+            Self::Streams(pieces) => {
+                let writing = asked.begins();
+                pieces.iter().for_each(|piece| writing.writes(piece));
+                writing.ends();
+            }
             Self::BreaksOff(text, reason) => asked.breaks_off(text, reason),
             Self::Calls(calls) => asked.calls(&calls),
             Self::Fails(status) | Self::AlwaysFails(status) => asked.fails(status),
@@ -469,6 +497,7 @@ impl Parts {
             .options(ComposeOptions::with(NAMED))
             .memory_tools()
             .platform("radio", Down)
+            .platform("telegraph", Telegraph)
             .limits(limits())
             .grace(Duration::ZERO)
             .instance("golden")

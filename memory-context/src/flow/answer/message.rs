@@ -55,6 +55,9 @@ pub struct MessageAnswer {
     pub memory: Vec<MemoryUpdate>,
 }
 
+/// The most bytes of a word that stands for an action.
+const MAX_WORD: usize = 128;
+
 /// How an answer is worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -73,7 +76,7 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
 
 impl MessageAnswer {
     /// Reads what a model wrote. Thought and actions must be there, and a text where [`REPLY`] is one of them. What is neither XML with a
-    /// tag of the form nor JSON with one of its fields is plain text, which is said as it is.
+    /// tag of the form nor JSON with one of its fields is plain text, which is said as it is, unless it is [`IGNORE`] alone.
     ///
     /// [`IGNORE`] beside other actions does not count where there is a text; without one, nothing else counts.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
@@ -84,7 +87,7 @@ impl MessageAnswer {
     pub(in crate::flow) fn parse_meant(answer: &str, meant: impl Fn(&str) -> String) -> Result<Self, Mistake> {
         let values = match extract(answer, &SHAPE) {
             Ok(values) => values,
-            Err(mistake) => return plain(answer).ok_or(mistake),
+            Err(mistake) => return plain(answer, meant).ok_or(mistake),
         };
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
@@ -153,15 +156,16 @@ impl MessageAnswer {
     }
 }
 
-/// An answer that is plain text: not blank, and not the beginning of one in a form.
-fn plain(answer: &str) -> Option<MessageAnswer> {
+/// An answer that is plain text: not blank, and not the beginning of one in a form. The word of ignoring alone is no text.
+fn plain(answer: &str, meant: impl Fn(&str) -> String) -> Option<MessageAnswer> {
     let text = without_thinking(answer).trim();
     let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
     let is_broken = text.is_empty() || text.len() > MAX_ANSWER || markup_in(text).is_some();
     if is_broken || text.trim_start_matches("```json").trim_start().starts_with('{') && !is_json() {
         return None;
     }
-    Some(MessageAnswer::saying(text.to_owned()))
+    let is_ignored = text.len() <= MAX_WORD && is(&meant(text), IGNORE);
+    Some(if is_ignored { MessageAnswer::ignored() } else { MessageAnswer::saying(text.to_owned()) })
 }
 
 /// Where the first tag of an answer in XML stands.

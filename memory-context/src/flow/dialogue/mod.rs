@@ -27,12 +27,14 @@ pub const MAX_ROUNDS: usize = 8;
 /// How many tools are called about one message at most. The model is told how many more calls it wanted.
 pub const MAX_CALLS: usize = 32;
 const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know, with REPLY as the only action.";
+/// The value by which a template tells whether the model calls tools by calls of its own.
+pub(super) const CALLS_TOOLS: &str = "callsTools";
 
 /// The work on one message with a model and its tools.
 ///
 /// # Behavior
-/// - The model may call tools by the endpoint's own calls, and then what it writes is what is said; or by the actions of an answer in
-///   XML or JSON. Plain text is an answer. One that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an
+/// - A model that calls tools is offered them, and asked for plain text, which is what is said. Any other is asked for an answer in XML, and
+///   does something by its actions. What either writes is read all the same: plain text is an answer, and so is one in XML or JSON. One that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an
 ///   answer in XML or JSON that is not whole, are asked for again.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
@@ -140,7 +142,8 @@ impl<'a> Dialogue<'a> {
         if let Recorded::Done(said) = self.journal.recorded(&round_step(self.rounds))? {
             return Ok(said);
         }
-        let tools = if is_last { Vec::new() } else { self.tools.iter().filter_map(Tool::spec).collect() };
+        let is_offered = self.calls_tools() && !is_last;
+        let tools = if is_offered { self.tools.iter().filter_map(Tool::spec).collect() } else { Vec::new() };
         let mut prompt = Prompt { messages: self.messages.clone(), schema: None, tools };
         if is_last {
             prompt.messages.push(model::ChatMessage::user(self.last_round()));
@@ -255,11 +258,18 @@ impl<'a> Dialogue<'a> {
     /// What the model is asked, over the state as it is now.
     async fn compose(&mut self) -> Result<()> {
         self.refresh().await;
-        self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
+        let mut values = self.state.values.clone();
+        values.insert(CALLS_TOOLS.to_owned(), self.calls_tools().into());
+        self.messages = self.service.messages(&self.services.templates().message_handler, &values)?;
         if let Some(asked) = self.messages.last_mut().filter(|_| !self.is_text_only) {
             asked.attachments = for_model(&self.turn.message, self.service.large.modalities());
         }
         Ok(())
+    }
+
+    /// Whether the model calls tools by calls of its own, and is not asked for a form.
+    fn calls_tools(&self) -> bool {
+        self.service.large.calls_tools()
     }
 
     /// Composes the state anew where something came up.
