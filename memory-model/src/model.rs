@@ -31,6 +31,12 @@ pub trait Model: Send + Sync + 'static {
         Modalities::default()
     }
 
+    /// Whether it calls the tools of a prompt by calls of its own ([`Completion::tool_calls`]), and writes plain text beside them. A model that
+    /// does not, as by default, is offered no tools by an agent, and asked for an answer in a form instead.
+    fn calls_tools(&self) -> bool {
+        false
+    }
+
     /// Answers a prompt piece by piece: texts as they come, and at the end [`Delta::Done`] with the whole answer. By default
     /// the whole text is one piece.
     ///

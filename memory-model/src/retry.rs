@@ -105,6 +105,10 @@ impl<M: Model> Model for Retrying<M> {
         self.inner.modalities()
     }
 
+    fn calls_tools(&self) -> bool {
+        self.inner.calls_tools()
+    }
+
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
         let begin = move || async move {
             let mut rest = self.inner.stream(prompt);

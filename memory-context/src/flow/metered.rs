@@ -44,6 +44,10 @@ impl Model for Metered {
         self.model.modalities()
     }
 
+    fn calls_tools(&self) -> bool {
+        self.model.calls_tools()
+    }
+
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
         let begin = Some((self.model.stream(prompt), None));
         let next = move |state: Option<(BoxStream<'a, Result<Delta>>, Option<Instant>)>| async move {

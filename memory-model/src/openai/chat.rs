@@ -58,6 +58,10 @@ impl Model for OpenAiModel {
         self.0.modalities()
     }
 
+    fn calls_tools(&self) -> bool {
+        self.0.calls_tools()
+    }
+
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
         self.0.stream(prompt)
     }
@@ -71,6 +75,10 @@ impl Model for Chat {
 
     fn modalities(&self) -> Modalities {
         self.config.modalities
+    }
+
+    fn calls_tools(&self) -> bool {
+        self.config.tool_calls
     }
 
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {

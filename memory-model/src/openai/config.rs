@@ -29,6 +29,9 @@ pub struct OpenAiConfig {
     /// What the model takes beside text; nothing by default.
     #[serde(default)]
     pub modalities: Modalities,
+    /// Whether the model calls tools, so that an agent offers it some; `true` by default. Endpoints refuse tools for a model that does not.
+    #[serde(default = "default_tool_calls")]
+    pub tool_calls: bool,
     /// When a call is tried again: after a connection that failed, an attempt that took too long, and the answers 408, 429 and
     /// 5xx.
     #[serde(default)]
@@ -58,6 +61,7 @@ impl OpenAiConfig {
             deadline_ms: default_deadline_ms(),
             schema_hint: SchemaHint::default(),
             modalities: Modalities::default(),
+            tool_calls: default_tool_calls(),
             retries: Retries::default(),
         }
     }
@@ -71,6 +75,7 @@ impl fmt::Debug for OpenAiConfig {
             .field("deadline_ms", &self.deadline_ms)
             .field("schema_hint", &self.schema_hint)
             .field("modalities", &self.modalities)
+            .field("tool_calls", &self.tool_calls)
             .field("retries", &self.retries)
             .finish_non_exhaustive()
     }
@@ -78,6 +83,10 @@ impl fmt::Debug for OpenAiConfig {
 
 fn default_deadline_ms() -> u64 {
     60_000
+}
+
+fn default_tool_calls() -> bool {
+    true
 }
 
 #[cfg(test)]
@@ -96,6 +105,8 @@ mod tests {
         let config = read(r#"{ "url": "u", "model": "m", "modalities": { "images": true } }"#);
         let config = config.expect("a configuration");
         assert_eq!(config.modalities, Modalities { images: true, documents: false });
+        let config = read(r#"{ "url": "u", "model": "m", "toolCalls": false }"#).expect("a configuration");
+        assert_eq!(config, OpenAiConfig { tool_calls: false, ..OpenAiConfig::new("u", "m") });
         assert!(read(r#"{ "url": "u", "model": "m", "retries": { "tries": 7 } }"#).is_err());
     }
 }
