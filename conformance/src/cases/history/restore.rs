@@ -19,6 +19,12 @@ chapter!("history":
     a_first_version_may_lack_its_time ["H4", "H9"] needs History,
     a_history_goes_on_behind_versions_that_were_restored ["H5", "H9"] needs History,
     versions_go_on_behind_a_change_of_transient_members ["H8", "H9"] needs History,
+    versions_go_on_behind_a_lease_that_was_not_renewed ["H8", "H9"] needs History,
+    versions_go_on_behind_a_first_one_that_was_renewed ["H8", "H9"] needs History,
+    a_way_back_to_the_same_values_is_none_of_the_versions ["H8", "H9"] needs History,
+    versions_go_on_behind_a_plain_restore ["H8", "H9"] needs History,
+    the_same_change_by_another_is_none_of_the_versions ["H8", "H9", "W7"] needs History,
+    an_update_to_equal_values_is_taken_over_once ["H8", "H9", "W7"] needs History,
     a_version_of_metadata_alone_is_taken_over_once ["H8", "H9"] needs History,
     what_differs_in_more_than_transient_members_stays ["H8", "H9"] needs History,
     versions_are_restored_only_where_a_history_is_kept ["H6", "H9"] needs History,
@@ -230,6 +236,100 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
     assert_eq!(target.restore_versions(whole().await?).await?, report(2, 1));
     assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
     assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+    Ok(())
+}
+
+/// The version before has lost its lease, and is the one that is there.
+async fn versions_go_on_behind_a_lease_that_was_not_renewed(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    provider.update(id, lease(5).with_status(Status::Running)).await?;
+    target.restore_versions(whole(&*provider, id).await?).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 2));
+    // Also where the target has renewed it behind the last version.
+    target.update(id, lease(9)).await?;
+    assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(0, 3));
+    Ok(())
+}
+
+async fn versions_go_on_behind_a_first_one_that_was_renewed(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    for until in 5..7 {
+        provider.update(id, lease(until)).await?;
+        assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 0));
+        assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
+    }
+    provider.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
+    assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 1));
+    assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+    Ok(())
+}
+
+/// It is told by its commit, also where the records are the same.
+async fn the_same_change_by_another_is_none_of_the_versions(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    target.restore_versions(whole(&*provider, id).await?).await?;
+    let completed = |by| MemoryPatch::new().with_status(Status::Completed).by(actor(by));
+    provider.update(id, completed("ana")).await?;
+    target.update(id, completed("bo")).await?;
+    target.update(id, lease(5)).await?;
+    let before = (the(&*target, id).await?, versions_of(&*target, id).await?);
+    for _ in 0..2 {
+        let report = target.restore_versions(whole(&*provider, id).await?).await?;
+        assert_eq!((report.written, report.equal, &report.conflicts[..]), (0, 0, &[0, 1][..]));
+        // And where it goes on.
+        provider.update(id, lease(7)).await?;
+    }
+    assert_eq!((the(&*target, id).await?, versions_of(&*target, id).await?), before);
+    Ok(())
+}
+
+/// What has gone another way and come back to the same values is none of the versions either.
+async fn a_way_back_to_the_same_values_is_none_of_the_versions(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    target.restore_versions(whole(&*provider, id).await?).await?;
+    for until in 5..8 {
+        provider.update(id, lease(until)).await?;
+    }
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    for status in [Status::Running, Status::Pending] {
+        target.update(id, MemoryPatch::new().with_status(status).by(actor("bo"))).await?;
+    }
+    let before = (the(&*target, id).await?, versions_of(&*target, id).await?);
+    let report = target.restore_versions(whole(&*provider, id).await?).await?;
+    assert_eq!((report.written, report.equal, &report.conflicts[..]), (0, 0, &[0, 1][..]));
+    assert_eq!((the(&*target, id).await?, versions_of(&*target, id).await?), before);
+    Ok(())
+}
+
+/// A plain restore keeps no versions, and says when it was.
+async fn versions_go_on_behind_a_plain_restore(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    provider.update(id, lease(5).with_status(Status::Running)).await?;
+    target.restore(vec![the(&*provider, id).await?]).await?;
+    provider.update(id, lease(6)).await?;
+    assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 1));
+    assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
+    Ok(())
+}
+
+/// Of two versions that are the same but for what is transient, the one that is there is told by when it was committed.
+async fn an_update_to_equal_values_is_taken_over_once(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    set_clock(&stage, 10);
+    provider.update(id, MemoryPatch::new().with_status(Status::Pending)).await?;
+    for until in 5..8 {
+        target.restore_versions(whole(&*provider, id).await?).await?;
+        assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+        set_clock(&stage, 10 * i64::from(until));
+        provider.update(id, lease(until)).await?;
+    }
     Ok(())
 }
 

@@ -9,8 +9,8 @@ use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
 use crate::{
-    Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp, TransientKeys,
-    Version,
+    Actor, Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp,
+    TransientKeys, Version,
 };
 
 /// Some of the versions of one record.
@@ -95,19 +95,40 @@ impl Versions {
 
 impl Versions {
     /// Which of the versions a record is, and whether it has all that this one has: of a memory in which transient members alone have changed,
-    /// an earlier revision has not (H8). `None` where it is none of them.
-    fn place_of(&self, present: &Record, transient: &TransientKeys) -> Option<(usize, bool)> {
+    /// an earlier revision has not (H8). `None` where it is none of them, or has gone another way since.
+    fn place_of(&self, present: &Record, commit: &Commit, transient: &TransientKeys) -> Option<(usize, bool)> {
         if let Some(place) = self.all.iter().position(|(_, record)| record == present) {
             return Some((place, true));
         }
-        let next = self.all.partition_point(|(_, record)| record.revision() <= present.revision());
-        let before = next.checked_sub(1)?;
-        let ((_, passed), (_, coming)) = (&self.all[before], self.all.get(next)?);
-        if passed.revision() == present.revision() {
-            return None;
-        }
-        let is_same = |record: &Record| is_same_version(present, record, transient);
-        if is_same(passed) { Some((before, true)) } else { is_same(coming).then_some((next, false)) }
+        let is_same = |(_, record): &(Version, Record)| is_same_version(present, record, transient);
+        let has_commit =
+            |(version, _): &(Version, Record)| version.committed_at == commit.at && version.actor == commit.actor;
+        // An update to equal values is a version too, told by its commit. What was restored without its versions was committed by that.
+        let place = self.all.iter().rposition(|version| is_same(version) && has_commit(version));
+        let place = place.or_else(|| self.all.iter().position(is_same).filter(|_| commit.is_first))?;
+        let is_behind = |(_, record): &(Version, Record)| record.revision() > present.revision();
+        self.all.get(place + 1).is_none_or(is_behind).then(|| (place, !is_behind(&self.all[place])))
+    }
+}
+
+/// When and by whom the newest version of a record was made, as far as that is known.
+#[derive(Default)]
+struct Commit {
+    at: Option<Timestamp>,
+    actor: Option<Actor>,
+    /// Whether it made the record, as far as this ledger has it.
+    is_first: bool,
+}
+
+impl Commit {
+    /// That of a record as it was read; `None` where it has changed meanwhile.
+    async fn of<R: Reader>(reader: &mut R, present: &Record) -> Result<Option<Self>> {
+        let Record::Memory(memory) = present else { return Ok(Some(Self::default())) };
+        let Some(newest) = reader.history(&memory.id.into(), u64::MAX, 1).await?.pop() else {
+            return Ok(Some(Self { at: reader.stored_at(memory.id).await?, actor: None, is_first: true }));
+        };
+        let VersionEntry { revision, at, actor, .. } = newest.entry;
+        Ok((revision <= memory.revision).then_some(Self { at: Some(at), actor, is_first: false }))
     }
 }
 
@@ -159,7 +180,14 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
     // What was read may change meanwhile.
     loop {
         let present = Present::read(writer, &versions.id).await?;
-        let stands = match present.record().map(|record| versions.place_of(&record, &given.transient)) {
+        let found = match present.record() {
+            None => None,
+            Some(record) => {
+                let Some(commit) = Commit::of(writer, &record).await? else { continue };
+                Some(versions.place_of(&record, &commit, &given.transient))
+            }
+        };
+        let stands = match found {
             None if place == 0 => None,
             Some(Some((there, _))) if place < there => return Ok(Restored::Equal),
             Some(Some((there, true))) if place == there => return Ok(Restored::Equal),
