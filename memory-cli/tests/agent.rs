@@ -214,6 +214,7 @@ async fn a_file_and_the_environment_say_how_the_agent_answers() {
         rules = {{ channel_types = ["THREAD"] }}
         prompt_memory = {{ markdown = {:?} }}
         aliases = {{ SPEAK = "REPLY" }}
+        without_tool_calls = true
         grace = 5
         rooms = [
             {{ id = "kitchen", channel_type = "GROUP", name = "Kitchen", members = ["bo"] }},
@@ -234,8 +235,10 @@ async fn a_file_and_the_environment_say_how_the_agent_answers() {
         let question = model.asked_to(Question::Answer).await;
         assert!(question.prompt.contains("People in the Room"), "{}", question.prompt);
         assert_eq!(question.prompt.contains("(id bo)"), room == "kitchen", "{}", question.prompt);
-        let note = json!({ "store": "memory", "text": format!("Seen in the {room}") });
-        question.calls(&[("REMEMBER", note)]);
+        let note = format!(r#"{{"REMEMBER": {{"store": "memory", "text": "Seen in the {room}"}}}}"#);
+        question.writes(&format!(
+            "<response><thought>because</thought><actions>REMEMBER</actions><parameters>{note}</parameters></response>"
+        ));
         model.asked_to(Question::Answer).await.acts("SPEAK", "", "Hi");
         let answer = within(asked).await.expect("no panic").json();
         assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
@@ -245,6 +248,23 @@ async fn a_file_and_the_environment_say_how_the_agent_answers() {
     let files = std::fs::read_dir(&notes).expect("the folder").map(|file| file.expect("a file").path());
     let texts: Vec<_> = files.map(|file| std::fs::read_to_string(file).expect("text")).collect();
     assert_eq!(texts.iter().filter(|text| text.contains("Seen in the ")).count(), 3, "{texts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_whose_endpoint_refuses_tools_is_asked_for_a_form() {
+    let (cli, mut model) = (Cli::new(), Model::start().await);
+    for (lines, calls_tools) in [("without_tool_calls = true", false), ("", true)] {
+        let server = Arc::new(start_as(cli.command(), &cli, &model, lines, &[]));
+        let asked = spawn_blocking({
+            let server = Arc::clone(&server);
+            move || server.request("POST", PATH, &[], &body("Hello", json!({})).to_string())
+        });
+        let question = model.asked_to(Question::Answer).await;
+        let is_form = question.prompt.contains("Answer in this form");
+        assert_eq!((!question.offered().is_empty(), is_form), (calls_tools, !calls_tools), "{}", question.prompt);
+        question.says("Hi");
+        assert_eq!(within(asked).await.expect("no panic").status, 200);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

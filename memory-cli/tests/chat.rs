@@ -407,7 +407,7 @@ impl Audit {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_shows_who_said_what_and_why() {
     let (cli, mut model) = (Cli::new(), Model::start().await);
-    let mut chat = Chat::start(&cli, &model, &["--group", "--room", "kitchen"]);
+    let mut chat = Chat::start(&cli, &model, &["--group", "--room", "kitchen", "--without-tool-calls"]);
     // Not for the agent.
     chat.types("Bo, is there tea?");
     model.asked_to(Question::Respond).await.decides("IGNORE");
@@ -416,7 +416,7 @@ async fn an_export_shows_who_said_what_and_why() {
     chat.types("Eliza, remember that nuts make me ill");
     model.asked_to(Question::Respond).await.decides("RESPOND");
     let asked = model.asked_to(Question::Answer).await;
-    assert!(asked.prompt.contains("**REMEMBER**"), "{}", asked.prompt);
+    assert!(asked.prompt.contains("**REMEMBER**") && asked.offered().is_empty(), "{}", asked.prompt);
     asked.writes(
         r#"<response><thought>because</thought><actions>REPLY, REMEMBER, SING</actions><parameters>{"REMEMBER": {"store": "user",
         "text": "Nuts make Ana ill"}}</parameters><providers></providers><text>I will</text></response>"#,

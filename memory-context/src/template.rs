@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memory_core::{Error, Result};
@@ -46,7 +47,9 @@ pub struct Templates {
     /// Whether to answer, over the default providers and [`RESPOND_PROVIDERS`](crate::flow::RESPOND_PROVIDERS); read as
     /// [`RespondAnswer`](crate::flow::answer::RespondAnswer).
     pub should_respond: Template,
-    /// What to answer, over the default providers; read as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
+    /// What to answer, over the default providers and `callsTools`: whether the model calls tools by itself
+    /// ([`Model::calls_tools`](crate::model::Model::calls_tools)). What such a model writes is said as it is, whatever it looks like, where the
+    /// template asks for that value. Else, as without the value, it is read as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
     pub message_handler: Template,
     /// What was learned, over the default providers and [`REFLECTION_PROVIDERS`](crate::flow::REFLECTION_PROVIDERS); read as
     /// [`ReflectionAnswer`](crate::flow::answer::ReflectionAnswer).
@@ -96,6 +99,8 @@ pub struct Rendered {
     pub text: String,
     /// The names without a value.
     pub missing: Vec<String>,
+    /// All names whose values it asked for.
+    names: BTreeSet<String>,
 }
 
 /// The name of the one template of an environment.
@@ -124,11 +129,19 @@ impl Template {
 
     /// The text with these values; `InvalidInput` when the template asks for what values can't do.
     pub fn render(&self, values: &Values) -> Result<Rendered> {
-        let names = Arc::new(Names { values: values.clone(), missing: Mutex::default() });
+        let names = Arc::new(Names { values: values.clone(), asked: Mutex::default() });
         let template = self.environment.get_template(NAME).map_err(|error| mistake(&error))?;
         let text = template.render(Value::from_dyn_object(Arc::clone(&names))).map_err(|error| mistake(&error))?;
-        let missing = names.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Rendered { text, missing: missing.iter().cloned().collect() })
+        let names = mem::take(&mut *names.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        let missing = names.iter().filter(|name| !values.contains_key(*name)).cloned().collect();
+        Ok(Rendered { text, missing, names })
+    }
+}
+
+impl Rendered {
+    /// Whether the template has asked for the value of a name.
+    pub(crate) fn asked_for(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 }
 
@@ -136,17 +149,17 @@ impl Template {
 #[derive(Debug)]
 struct Names {
     values: Values,
-    missing: Mutex<BTreeSet<String>>,
+    asked: Mutex<BTreeSet<String>>,
 }
 
 impl Object for Names {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let name = key.as_str()?;
-        if let Some(value) = self.values.get(name) {
-            return Some(Value::from(Serde(value)));
-        }
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        Some(Value::from_object(Missing(name.to_owned())))
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        Some(match self.values.get(name) {
+            Some(value) => Value::from(Serde(value)),
+            None => Value::from_object(Missing(name.to_owned())),
+        })
     }
 }
 

@@ -31,8 +31,9 @@ pub trait Model: Send + Sync + 'static {
         Modalities::default()
     }
 
-    /// Whether it calls the tools of a prompt by calls of its own ([`Completion::tool_calls`]), and writes plain text beside them. A model that
-    /// does not, as by default, is offered no tools by an agent, and asked for an answer in a form instead.
+    /// Whether it calls the tools of a prompt by calls of its own ([`Completion::tool_calls`]), and writes plain text beside them. A model
+    /// that does not, as by default, is offered no tools by an agent, and asked for an answer in a form instead. One that wraps another passes
+    /// on what that says.
     fn calls_tools(&self) -> bool {
         false
     }

@@ -97,6 +97,7 @@ enum EmbedderSource {
 struct EndpointSettings {
     key: Option<String>,
     modalities: Modalities,
+    calls_no_tools: bool,
 }
 
 /// How many events are kept for subscribers that are slower than they come.
@@ -154,7 +155,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Speaks by this model. A call that fails ends the run: a [`Retrying`](crate::model::Retrying) model is asked again, as an endpoint is.
+    /// Speaks by this model, which is offered tools where it says that it calls them ([`Model::calls_tools`]). A call that fails ends the
+    /// run: a [`Retrying`](crate::model::Retrying) model is asked again, as an endpoint is.
     pub fn model_client(mut self, model: impl Model) -> Self {
         self.model = Some(ModelSource::Client(Arc::new(model)));
         self
@@ -184,6 +186,14 @@ impl AgentBuilder {
     #[cfg(feature = "openai")]
     pub fn model_modalities(mut self, modalities: Modalities) -> Self {
         self.endpoint.modalities = modalities;
+        self
+    }
+
+    /// Offers the model of [`model`](Self::model) no tools to call, which its endpoint would refuse, and asks it for answers in a form that
+    /// names actions. What it writes is then heard when it is whole. By default the model calls tools, and what it writes is said as it is.
+    #[cfg(feature = "openai")]
+    pub fn without_tool_calls(mut self) -> Self {
+        self.endpoint.calls_no_tools = true;
         self
     }
 
@@ -255,7 +265,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Can do only what the host gives it: follows and mutes no room, and keeps and forgets nothing, by a tool.
+    /// Can do only what the host gives it: by a tool it follows and mutes no room, keeps and forgets nothing, and reads no dynamic provider.
     pub fn without_built_in_tools(mut self) -> Self {
         self.built_in_tools = ContextParts::default();
         self
@@ -418,6 +428,7 @@ impl AgentBuilder {
             if let Some(ModelSource::Endpoint(config)) = source {
                 config.key = settings.key.take();
                 config.modalities = settings.modalities;
+                config.tool_calls = !settings.calls_no_tools;
                 config.deadline_ms = limit_ms.saturating_add(1_000);
                 config.retries.within_ms = config.retries.within_ms.min(limit_ms);
             }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::answer::Mistake;
 use super::{MessageService, Run};
-use crate::state::{ComposeOptions, State, Turn};
+use crate::state::{ComposeOptions, Turn};
 use crate::template::Template;
 
 impl MessageService {
@@ -36,23 +36,24 @@ impl MessageService {
         parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<T> {
         let state = self.composer.compose_state(turn, options).await;
-        let prompt = Prompt { messages: self.messages(template, &state)?, ..Prompt::default() };
+        let messages = self.messages(template.render(&state.values)?.text);
+        let prompt = Prompt { messages, ..Prompt::default() };
         let asked = ask(model.as_ref(), prompt, self.limits.model, parse).await?;
         run.tap().used(asked.usage);
         Ok(asked.value)
     }
 
-    /// What a model is asked over a state: the instructions of the character, then the template.
-    pub(super) fn messages(&self, template: &Template, state: &State) -> Result<Vec<model::ChatMessage>> {
+    /// What a model is asked: the instructions of the character, then what a template has become.
+    pub(super) fn messages(&self, asked: String) -> Vec<model::ChatMessage> {
         let services = self.composer.services();
         let system = &services.character().system;
         let system = (!system.trim().is_empty()).then(|| model::ChatMessage::system(system));
-        let asked = model::ChatMessage::user(template.render(&state.values)?.text);
-        Ok(system.into_iter().chain([asked]).collect())
+        system.into_iter().chain([model::ChatMessage::user(asked)]).collect()
     }
 
-    /// One answer of the model that writes. Where somebody listens, its pieces are passed on as they come.
-    pub(super) async fn complete(&self, run: &Run, prompt: &Prompt) -> Result<Completion> {
+    /// One answer of the model that writes, which is asked for plain text or for a form. Where somebody listens, its pieces are passed on
+    /// as they come.
+    pub(super) async fn complete(&self, run: &Run, prompt: &Prompt, is_plain: bool) -> Result<Completion> {
         let (limit, tap) = (self.limits.model, run.tap());
         let late = |_| {
             let message = format!("the model gave no answer within {} ms", limit.as_millis());
@@ -62,7 +63,7 @@ impl MessageService {
             if !tap.is_streaming() {
                 return self.large.complete(prompt).await;
             }
-            tap.completion_begins();
+            tap.completion_begins(is_plain);
             let mut pieces = self.large.stream(prompt);
             while let Some(piece) = pieces.next().await {
                 match piece? {

@@ -3,14 +3,17 @@
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Piece;
-use super::answer::{MAX_ANSWER, markup_in};
+use super::answer::{IGNORE, MAX_ANSWER, THINKING, markup_in};
 use super::tap::BETWEEN;
 use crate::state::ToolResult;
 
 /// Passes on what a model writes as it comes, as far as that is plain text: what may be an answer in XML or JSON is held back until it
-/// is read and said.
+/// is read and said. Where plain text was asked for, that is only what begins with the thinking of the model, or may be the word of
+/// ignoring.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
+    /// Whether the model is asked for plain text.
+    is_plain: bool,
     /// What the model has written since it began.
     written: String,
     /// How much of it was passed on, without the white space before it.
@@ -26,11 +29,17 @@ const TAG: usize = 64;
 
 impl Streamed {
     pub(super) fn new(pieces: UnboundedSender<Piece>) -> Self {
-        Self { pieces, written: String::new(), passed: 0, is_held: false, has_said: false }
+        Self { pieces, is_plain: false, written: String::new(), passed: 0, is_held: false, has_said: false }
     }
 
-    /// A model begins to write. What was passed on before was heard, whether it became an answer or was refused.
-    pub(super) fn begin(&mut self) {
+    /// A model begins to write, which is asked for plain text or for a form.
+    pub(super) fn begin(&mut self, is_plain: bool) {
+        self.is_plain = is_plain;
+        self.ends();
+    }
+
+    /// What comes next stands by itself. What was passed on before was heard, whether it became an answer or was refused.
+    fn ends(&mut self) {
         self.has_said |= self.passed > 0;
         (self.written, self.passed, self.is_held) = (String::new(), 0, false);
     }
@@ -42,10 +51,18 @@ impl Streamed {
             return;
         }
         self.written.push_str(text);
-        let written = self.written.trim_start();
-        let (is_form, rest) = (written.starts_with(['<', '{', '`']), &written[self.passed..]);
-        let markup = if is_form { Some(0) } else { markup_in(rest) };
-        let piece = rest[..markup.unwrap_or_else(|| end_of_plain(rest))].trim_end().to_owned();
+        let text = self.written.trim_start();
+        let rest = &text[self.passed..];
+        let markup = match self.is_plain {
+            // Until it is clear whether that is the word or the beginning of a text.
+            true if [IGNORE, THINKING].iter().any(|word| word.starts_with(text.trim_end())) => return,
+            true if text.starts_with(THINKING) => Some(0),
+            true => None,
+            false if text.starts_with(['<', '{', '`']) => Some(0),
+            false => markup_in(rest),
+        };
+        let whole = if self.is_plain { rest.len() } else { end_of_plain(rest) };
+        let piece = rest[..markup.unwrap_or(whole)].trim_end().to_owned();
         self.is_held = markup.is_some();
         if !piece.is_empty() {
             let length = piece.len();
@@ -60,11 +77,16 @@ impl Streamed {
         let rest = text.strip_prefix(passed).map(str::to_owned);
         if rest.is_none() {
             // What was passed on stands by itself.
-            self.begin();
+            self.ends();
         }
         self.pass(rest.unwrap_or_else(|| text.to_owned()));
-        self.begin();
+        self.ends();
         self.has_said = true;
+    }
+
+    /// Whether something of what the model writes was passed on.
+    pub(super) fn is_heard(&self) -> bool {
+        self.passed > 0
     }
 
     /// A tool that was called is done.
@@ -95,11 +117,16 @@ mod tests {
 
     use super::*;
 
-    /// What is passed on of what a model writes, and then says.
+    /// What is passed on of what a model writes that is asked for a form, and then says.
     fn passed(written: &[&str], said: &[&str]) -> Vec<String> {
+        heard(false, written, said)
+    }
+
+    /// The same of one that may be asked for plain text.
+    fn heard(is_plain: bool, written: &[&str], said: &[&str]) -> Vec<String> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut streamed = Streamed::new(sender);
-        streamed.begin();
+        streamed.begin(is_plain);
         for piece in written {
             streamed.piece(piece);
         }
@@ -126,12 +153,24 @@ mod tests {
     }
 
     #[test]
+    fn where_plain_text_is_asked_for_all_of_it_is_passed_on() {
+        let heard = |written: &[&str], said: &[&str]| heard(true, written, said);
+        assert_eq!(heard(&["<te", "xt>Hi", "</text>"], &["<text>Hi</text>"]), ["<te", "xt>Hi", "</text>"]);
+        assert_eq!(heard(&["{\"a\": ", "1}"], &["{\"a\": 1}"]), ["{\"a\":", " 1}"]);
+        assert_eq!(heard(&["<th", "ink>a</think>", "Hi"], &["Hi"]), ["Hi"]);
+        assert_eq!(heard(&["IG", "NO", "RE\n"], &[]), [""; 0]);
+        assert_eq!(heard(&["I", " ", "can't"], &["I can't"]), ["I can't"]);
+        assert_eq!(heard(&["IGNORE", "D it"], &["IGNORED it"]), ["IGNORED it"]);
+        assert_eq!(heard(&["IGN"], &["IGN"]), ["IGN"], "an answer that ends there");
+    }
+
+    #[test]
     fn what_was_refused_stands_by_itself() {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut streamed = Streamed::new(sender);
         for (written, text) in [(" Well", None), ("  ", None), ("Sure", None), ("Hi", Some("Hi")), ("Bye", Some("Bye"))]
         {
-            streamed.begin();
+            streamed.begin(false);
             streamed.piece(written);
             text.into_iter().for_each(|text| streamed.said(text));
         }

@@ -136,9 +136,14 @@ impl Tap {
         self.shared.as_ref().is_some_and(|shared| lock(shared).streamed.is_some())
     }
 
-    /// A model begins to answer.
-    pub(super) fn completion_begins(&self) {
-        self.with(|gathered| gathered.streamed.iter_mut().for_each(Streamed::begin));
+    /// A model begins to answer, which is asked for plain text or for a form.
+    pub(super) fn completion_begins(&self, is_plain: bool) {
+        self.with(|gathered| gathered.streamed.iter_mut().for_each(|streamed| streamed.begin(is_plain)));
+    }
+
+    /// Whether somebody has heard something of what the model writes now.
+    pub(super) fn is_heard(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| lock(shared).streamed.as_ref().is_some_and(Streamed::is_heard))
     }
 
     /// A piece of what a model answers.

@@ -15,13 +15,14 @@ mod tests {
     use memory_core::{InMemory, MemoryProvider, Timestamp};
 
     use super::*;
-    use crate::flow::answer::{MessageAnswer, Mode, PostAnswer, ReflectionAnswer, RespondAnswer};
+    use crate::flow::answer::{IGNORE, MessageAnswer, Mode, PostAnswer, ReflectionAnswer, RespondAnswer};
+    use crate::flow::dialogue::CALLS_TOOLS;
     use crate::records::{AgentId, EntityId, MessageContent, NewMessage, Records, RoomId};
     use crate::state::{Character, ComposeOptions, Composer, Services, Turn};
     use crate::template::{Template, Templates};
 
     /// The prompt of a template for a message that says `Hello <b>`.
-    async fn prompt(template: &Template, options: &ComposeOptions) -> String {
+    async fn prompt(template: &Template, options: &ComposeOptions, calls_tools: bool) -> String {
         let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
         provider.init().await.expect("ready");
         let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
@@ -32,7 +33,9 @@ mod tests {
         let composer = Composer::builder(services).built_in().build().expect("names differ");
         let state = composer.compose_state(&Turn::new(message), options).await;
         assert!(state.unknown.is_empty(), "{:?}", state.unknown);
-        let rendered = template.render(&state.values).expect("values are enough");
+        let mut values = state.values.clone();
+        values.insert(CALLS_TOOLS.to_owned(), calls_tools.into());
+        let rendered = template.render(&values).expect("values are enough");
         assert!(rendered.missing.is_empty(), "{:?}", rendered.missing);
         rendered.text
     }
@@ -41,22 +44,27 @@ mod tests {
     #[tokio::test]
     async fn default_templates_ask_for_what_is_read() {
         let templates = Templates::default();
-        let asked = prompt(&templates.should_respond, &ComposeOptions::only(RESPOND_PROVIDERS)).await;
+        let asked = prompt(&templates.should_respond, &ComposeOptions::only(RESPOND_PROVIDERS), false).await;
         assert!(asked.contains("Eliza") && asked.contains("Hello <b>"), "{asked}");
         let answer = RespondAnswer::parse(&asked).expect("the form");
         assert!(!answer.reasoning.is_empty() && answer.action.contains("IGNORE"), "{}", answer.action);
 
-        let asked = prompt(&templates.message_handler, &ComposeOptions::default()).await;
+        let asked = prompt(&templates.message_handler, &ComposeOptions::default(), false).await;
         assert!(asked.contains("Eliza") && asked.contains("Hello <b>"), "{asked}");
         let answer = MessageAnswer::parse(&asked).expect("the form");
         assert_eq!((answer.actions.join(",").as_str(), answer.mode()), ("REPLY", Mode::Simple));
 
-        let asked = prompt(&templates.reflection, &ComposeOptions::only(REFLECTION_PROVIDERS)).await;
+        // A model that calls tools is shown no form.
+        let asked = prompt(&templates.message_handler, &ComposeOptions::default(), true).await;
+        assert!(asked.contains("Eliza") && asked.contains("Hello <b>") && asked.contains(IGNORE), "{asked}");
+        assert!(MessageAnswer::parse(&asked).expect("plain text").is_plain());
+
+        let asked = prompt(&templates.reflection, &ComposeOptions::only(REFLECTION_PROVIDERS), false).await;
         assert!(asked.contains("Eliza") && asked.contains("Hello <b>"), "{asked}");
         let answer = ReflectionAnswer::parse(&asked).expect("the form");
         assert_eq!((answer.facts.len(), answer.relationships.len(), answer.new_facts().count()), (1, 1, 1));
 
-        let asked = prompt(&templates.post_creation, &ComposeOptions::only(POST_PROVIDERS)).await;
+        let asked = prompt(&templates.post_creation, &ComposeOptions::only(POST_PROVIDERS), false).await;
         assert!(asked.contains("Eliza"), "{asked}");
         let answer = PostAnswer::parse(&asked).expect("the form");
         assert!(!answer.post.is_empty() && !answer.image_prompt.is_empty());

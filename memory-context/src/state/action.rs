@@ -84,6 +84,9 @@ pub struct ToolResult {
     /// For programs.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub data: Values,
+    /// The providers that it has the model asked with; see [`ToolOutput::with_providers`](crate::tool::ToolOutput::with_providers).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub providers: Vec<String>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

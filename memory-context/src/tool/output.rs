@@ -20,6 +20,8 @@ pub struct ToolOutput {
     pub values: Values,
     /// For programs, in [`ToolResult::data`](crate::state::ToolResult::data).
     pub data: Values,
+    /// See [`ToolOutput::with_providers`].
+    pub providers: Vec<String>,
 }
 
 impl ToolOutput {
@@ -47,6 +49,14 @@ impl ToolOutput {
     #[must_use]
     pub fn with_value(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.values.insert(name.into(), value.into());
+        self
+    }
+
+    /// Has the model asked next, and from then on in this run, with what these providers know too: dynamic ones, as an answer in a form names
+    /// them.
+    #[must_use]
+    pub fn with_providers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.providers.extend(names.into_iter().map(Into::into));
         self
     }
 

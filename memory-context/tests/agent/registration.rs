@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use memory_context::agent::{Agent, ContextPart, ContextParts, ContextPlugin, Tool};
+use memory_context::agent::{Agent, AgentBuilder, ContextPart, ContextParts, ContextPlugin, Tool};
 use memory_context::core::InMemory;
 use memory_context::flow::{EventKind, FlowStep, Notice};
 use memory_context::model::{ChatMessage, Prompt};
@@ -23,7 +23,7 @@ async fn an_agent_keeps_what_it_is_to_remember_by_a_tool() {
     let mut stage = Stage::whole(|builder| builder.tool(Tool::new("weather", weather))).await;
     let question = stage.asks("ana", "Remember that I like tea");
     let asked = stage.model.asked().await;
-    assert_eq!(asked.offered(), ["weather", "NONE", "FOLLOW_ROOM", "MUTE_ROOM", "REMEMBER", "FORGET"]);
+    assert_eq!(asked.offered(), ["weather", "NONE", "FOLLOW_ROOM", "MUTE_ROOM", "REMEMBER", "LOOK_UP", "FORGET"]);
     asked.calls(&[("REMEMBER", json!({ "store": "user", "text": "Ana likes tea" }))]);
     stage.model.asked().await.writes("I do");
     assert_eq!(results(&answer(question).await), [("REMEMBER", true, "It is kept.")]);
@@ -115,16 +115,24 @@ async fn each_round_offers_the_tools_of_its_time() {
 #[tokio::test]
 async fn a_host_gives_other_names_to_what_it_did_not_make() {
     let config = Values::from_iter([("tool".to_owned(), "forecast".into())]);
-    let mut stage = Stage::whole(|builder| {
-        let builder = builder.context_plugin(Station::default(), config).alias("Rain radar", "forecast");
+    let with_names = |builder: AgentBuilder| {
+        let builder = builder.context_plugin(Station::default(), config.clone()).alias("Rain radar", "forecast");
         builder.alias("SAY_SOMETHING", "REPLY").alias("stay", "FOLLOW_ROOM")
-    })
-    .await;
+    };
+    let rains = |place: &str| format!("It rains in {place}.");
+    let mut stage = Stage::whole(with_names).await;
     let question = stage.asks("ana", "Does it rain?");
     stage.model.asked().await.calls(&[("rain_radar", place("Lima")), ("forecast", place("Cusco"))]);
     let asked = stage.model.asked().await;
     assert_eq!(asked.body["messages"][2]["tool_calls"][0]["function"]["name"], "forecast");
-    asked.writes(
+    asked.writes("It does.");
+    let answered = answer(question).await;
+    assert_eq!(results(&answered), ["Lima", "Cusco"].map(rains).each_ref().map(|told| ("forecast", true, &**told)));
+    stage.ends().await;
+
+    let mut stage = Stage::whole(|builder| with_names(builder).without_tool_calls()).await;
+    let question = stage.asks("ana", "Does it rain?");
+    stage.model.asked().await.writes(
         "<response><thought>I look</thought><actions>say-something, RAIN_RADAR, Forecast, STAY</actions>\
          <parameters>{\"RainRadar\": {\"place\": \"Puno\"}, \"FORECAST\": {\"place\": \"Tacna\"}}</parameters><text>I look</text></response>",
     );
@@ -132,9 +140,8 @@ async fn a_host_gives_other_names_to_what_it_did_not_make() {
     let answered = answer(question).await;
     assert_eq!(said(&answered), ["I look", "It does."]);
     assert_eq!(answered.said[1].content.actions, ["REPLY"]);
-    let rains = |place: &str| format!("It rains in {place}.");
-    let [lima, cusco, puno, tacna, (followed, is_followed, _)] = results(&answered)[..] else { panic!("five calls") };
-    for (result, place) in [(lima, "Lima"), (cusco, "Cusco"), (puno, "Puno"), (tacna, "Tacna")] {
+    let [puno, tacna, (followed, is_followed, _)] = results(&answered)[..] else { panic!("three calls") };
+    for (result, place) in [(puno, "Puno"), (tacna, "Tacna")] {
         assert_eq!(result, ("forecast", true, &*rains(place)));
     }
     assert_eq!((followed, is_followed), ("FOLLOW_ROOM", true));
@@ -203,7 +210,8 @@ impl ContextProvider for Counter {
 #[tokio::test]
 async fn what_is_cached_is_read_and_cleared() {
     let counter = Counter(ProviderInfo::new("COUNTER", ""), Default::default());
-    let mut stage = Stage::with(|builder| builder.provider(counter).tool(Tool::new("weather", weather))).await;
+    let builder = |builder: AgentBuilder| builder.provider(counter).tool(Tool::new("weather", weather));
+    let mut stage = Stage::with(|agent| builder(agent).without_tool_calls()).await;
     let question = stage.asks("ana", "Does it rain?");
     let asked = stage.model.asked().await;
     assert!(asked.prompt.contains("counted 1"), "{}", asked.prompt);

@@ -60,7 +60,7 @@ async fn a_built_in_tool_is_replaced_and_taken_away() {
     stage.agent.replace(ContextParts::default().with_tool(forecast)).expect("the name is there");
     let question = stage.asks("ana", "Does it rain?");
     let asked = stage.model.asked().await;
-    assert_eq!(asked.offered(), ["NONE", "FOLLOW_ROOM", "MUTE_ROOM", "REMEMBER", "FORGET"]);
+    assert_eq!(asked.offered(), ["NONE", "FOLLOW_ROOM", "MUTE_ROOM", "REMEMBER", "LOOK_UP", "FORGET"]);
     assert_eq!(asked.body["tools"][0]["function"]["description"], "Tells the weather, surely");
     asked.calls(&[("NONE", place("Lima"))]);
     stage.model.asked().await.writes("It does");
@@ -72,7 +72,7 @@ async fn a_built_in_tool_is_replaced_and_taken_away() {
     }
     let question = stage.asks("ana", "Does it rain?");
     let asked = stage.model.asked().await;
-    assert_eq!(asked.offered(), ["FOLLOW_ROOM", "MUTE_ROOM"]);
+    assert_eq!(asked.offered(), ["FOLLOW_ROOM", "MUTE_ROOM", "LOOK_UP"]);
     asked.calls(&[("REMEMBER", json!({ "store": "user", "text": "Ana asks of rain" }))]);
     stage.model.asked().await.writes("I can't tell");
     assert!(!answer(question).await.results[0].success);

@@ -4,19 +4,20 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_context::agent::{ContextParts, End, Limits, Tool, ToolContext, ToolOutput};
+use async_trait::async_trait;
+use memory_context::agent::{End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
 use memory_context::core::{Clock, InMemory, MemoryProvider, Outcome, SystemClock};
 use memory_context::flow::{MAX_CALLS, MAX_ROUNDS};
 use memory_context::model::{ChatMessage, Prompt};
 use memory_context::records::{Audience, FactQuery, NewFact};
-use memory_context::state::MAX_RESULT;
+use memory_context::state::{ContextProvider, Cx, MAX_RESULT, ProviderInfo, ProviderResult};
 use memory_context::template::{Template, Templates};
-use memory_context::{Error, ErrorKind};
+use memory_context::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::stage::{Stage, answer, failure, place, results, said};
+use crate::stage::{Stage, answer, failure, place, results, said, weather};
 
 #[tokio::test]
 async fn the_conversation_of_the_example() {
@@ -43,7 +44,7 @@ async fn the_conversation_of_the_example() {
 
 #[tokio::test]
 async fn the_same_by_the_actions_of_an_answer() {
-    let mut stage = Stage::new().await;
+    let mut stage = Stage::with(|builder| builder.tool(Tool::new("weather", weather)).without_tool_calls()).await;
     let question = stage.asks("ana", "Does it rain in Lima?");
     let asked = stage.model.asked().await;
     assert!(
@@ -156,14 +157,17 @@ async fn the_calls_are_bounded() {
     assert!(asked.prompt.contains(&told(1)), "{}", asked.prompt);
     asked.writes("Always");
     assert_eq!(answer(question).await.results.len(), MAX_CALLS);
+    stage.ends().await;
     // By the actions of an answer, of which sixteen go into one. What is said does not hide that the rest is left out.
     let quiet = Tool::new("quiet", |(), _| async { Ok(()) });
-    stage.agent.add(ContextParts::default().with_tool(quiet)).expect("a new name");
+    let mut stage = Stage::with(|builder| builder.tool(quiet).without_tool_calls()).await;
     let question = stage.asks("ana", "Do it often");
-    stage.model.asked().await.calls(&vec![("quiet", json!({})); MAX_CALLS - 2]);
+    for count in [15, 15] {
+        stage.model.asked().await.acts(&vec!["quiet"; count].join(","), "", "");
+    }
     stage.model.asked().await.acts("REPLY, quiet, quiet, quiet, quiet", "", "I do");
     let asked = stage.model.asked().await;
-    assert!(asked.prompt.contains(&told(2)) && asked.offered().is_empty(), "{}", asked.prompt);
+    assert!(asked.prompt.contains(&told(2)), "{}", asked.prompt);
     asked.says("Not all of it");
     let answer = answer(question).await;
     assert_eq!((answer.results.len(), said(&answer)), (MAX_CALLS, vec!["I do", "Not all of it"]));
@@ -355,11 +359,62 @@ async fn a_value_of_a_result_reaches_the_next_prompt() {
     templates.message_handler = Template::parse(template).expect("a template");
     let mut stage = Stage::with(|builder| builder.tool(tool).templates(templates)).await;
     let question = stage.asks("ana", "How warm is it?");
-    stage.model.asked().await.acts("measure", "", "");
+    // The template knows of no plain text, so what answers it is read as the form; tools are offered all the same.
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.offered(), ["measure"]);
+    asked.writes("<response><thought>because</thought><actions>measure</actions></response>");
     let asked = stage.model.asked().await;
     assert!(asked.prompt.contains("next at 21 degrees"), "{}", asked.prompt);
     asked.says("Warm");
     assert_eq!(answer(question).await.text, "Warm");
+    stage.ends().await;
+}
+
+/// Tells where it is, or of the place that another one tells.
+struct Told(ProviderInfo);
+
+#[async_trait]
+impl ContextProvider for Told {
+    fn info(&self) -> &ProviderInfo {
+        &self.0
+    }
+
+    async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
+        let place = cx.state().values.get("place").and_then(Value::as_str).unwrap_or("Nowhere").to_owned();
+        let result = ProviderResult::text(format!("{} of {place}", self.0.name));
+        Ok(if self.0.dynamic { result } else { result.with_value("place", "Lima") })
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_calls_tools_looks_up_what_it_was_told_of_by_name() {
+    let told = |info: ProviderInfo| Told(info.position(50));
+    let mut stage = Stage::whole(|builder| {
+        let place = Told(ProviderInfo::new("PLACE", "Where it is").position(-1));
+        let tides = told(ProviderInfo::new("TIDES", "When the water is high").dynamic());
+        let gates = told(ProviderInfo::new("GATES", "Which gates are open").dynamic().private());
+        builder.provider(place).provider(tides).provider(gates).tool(Tool::new("weather", weather))
+    })
+    .await;
+    let question = stage.asks("ana", "When is high water?");
+    let asked = stage.model.asked().await;
+    assert!(asked.offered().contains(&"LOOK_UP") && asked.prompt.contains("**TIDES**"), "{}", asked.prompt);
+    assert!(!asked.prompt.contains("TIDES of") && !asked.prompt.contains("GATES"), "{}", asked.prompt);
+    asked.calls(&[("LOOK_UP", json!({ "providers": ["GATES", "NOTHING"] })), ("weather", place("Lima"))]);
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("no provider has such a name; there are "), "{}", asked.prompt);
+    asked.calls(&[("LOOK_UP", json!({ "providers": ["tides", "NOTHING"] }))]);
+    // It sees what they know over the rest, and what came of its calls.
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("TIDES of Lima") && asked.prompt.contains("It rains in Lima."), "{}", asked.prompt);
+    asked.calls(&[("weather", place("Cusco"))]);
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("TIDES of Lima") && asked.prompt.contains("It rains in Cusco."), "{}", asked.prompt);
+    asked.writes("At noon");
+    let answer = answer(question).await;
+    let calls: Vec<_> = results(&answer).into_iter().map(|(tool, success, _)| (tool, success)).collect();
+    assert_eq!(calls, [("LOOK_UP", false), ("weather", true), ("LOOK_UP", true), ("weather", true)]);
+    assert_eq!(said(&answer), ["At noon"]);
     stage.ends().await;
 }
 

@@ -86,13 +86,19 @@ impl Model {
 }
 
 impl Asked {
-    /// Says something, and does nothing else.
+    /// Says something, and does nothing else: in the form where that is asked for, and else as plain text.
     pub(crate) fn says(self, text: &str) {
-        self.acts("REPLY", "", text);
+        if self.is_asked_for_form() { self.acts("REPLY", "", text) } else { self.writes(text) }
+    }
+
+    /// Whether an answer in the form is asked for.
+    pub(crate) fn is_asked_for_form(&self) -> bool {
+        self.prompt.contains("Answer in this form")
     }
 
     /// Does something, with the information of providers.
     pub(crate) fn acts(self, actions: &str, providers: &str, text: &str) {
+        assert!(self.is_asked_for_form(), "of plain text that would be said: {}", self.prompt);
         self.writes(&format!(
             "<response><thought>because</thought><actions>{actions}</actions><providers>{providers}</providers>\
              <text>{text}</text></response>"
@@ -131,12 +137,17 @@ impl Asked {
 
     /// Calls tools: the name and the arguments of each.
     pub(crate) fn calls(self, tools: &[(&str, Value)]) {
+        self.says_and_calls(None, tools);
+    }
+
+    /// The same behind a text.
+    pub(crate) fn says_and_calls(self, text: Option<&str>, tools: &[(&str, Value)]) {
         let call = |(at, (name, arguments)): (usize, &(&str, Value))| {
             let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
             json!({ "id": format!("call_{at}"), "type": "function", "function": { "name": name, "arguments": arguments } })
         };
         let calls: Vec<_> = tools.iter().enumerate().map(call).collect();
-        let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+        let message = json!({ "role": "assistant", "content": text, "tool_calls": calls });
         let choice = json!({ "index": 0, "message": message, "finish_reason": "tool_calls" });
         let usage = json!({ "prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12 });
         self.responds(StatusCode::OK, &json!({ "choices": [choice], "usage": usage }));

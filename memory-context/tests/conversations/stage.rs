@@ -67,6 +67,7 @@ impl Stage {
         let composer = Composer::builder(services).built_in().parts(parts);
         let model = Model::start().await;
         let mut config = OpenAiConfig::new(&model.url, "small");
+        config.tool_calls = false;
         // The limits of the flow are what is tested.
         config.deadline_ms = 1 << 40;
         config.retries = Retries::NONE;

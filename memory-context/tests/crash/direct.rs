@@ -12,6 +12,7 @@ use memory_context::flow::{
 use memory_context::prompt::{MemoryLoadContext, MemoryStore, PromptMemory};
 use memory_context::records::{Attachment, Audience, EntityId, MessageContent, NewMessage, Records, RoomId};
 use memory_context::state::{Character, Composer, ContextParts, Services};
+use memory_context::tool::built_in_tools;
 use memory_core::{MemoryProvider, Result, SystemClock, Timestamp};
 use memory_model::openai::{OpenAiConfig, OpenAiModel};
 use serde_json::json;
@@ -28,15 +29,14 @@ use crate::story::{Story, Told, kill_everywhere};
 const MANY: usize = 60;
 
 /// What the model says when it has the results.
-const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><text>Hi</text>\
-    <memory><update><store>user</store><text>Ana likes tea</text></update></memory></response>";
+const ANSWER: &str = "Hi";
 
 fn service(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<MessageService> {
     let records = Records::new(Deadly::engine(provider), place.agent()?);
     let services = Services::new(records, Character::named("Eliza"));
     let tools = vec![once(&place.folder), again(&place.folder)];
     let parts = ContextParts { tools, ..ContextParts::default() };
-    let composer = Composer::builder(services).built_in().parts(parts).build()?;
+    let composer = Composer::builder(services).built_in().parts(parts).parts(built_in_tools()).build()?;
     let model = OpenAiModel::new(OpenAiConfig::new(&place.endpoint, &place.model))?;
     let events = Events::new(100, Arc::new(SystemClock));
     let platform = Arc::new(Loud(place.folder.clone()));
@@ -101,12 +101,16 @@ fn short() -> Limits {
     Limits { lease: Duration::from_secs(3), ..Limits::default() }
 }
 
-/// Has both tools called, and says and keeps something when the model is told what came of them.
+/// Has both tools called and something kept, and says something when the model is told what came of them.
 fn answer(asked: Asked) {
     let results = asked.messages().iter().filter(|(role, _)| *role == "tool").count();
     match results {
-        0 => asked.calls(&[("ONCE", json!({})), ("AGAIN", json!({}))]),
-        2 => asked.writes(ANSWER),
+        0 => asked.calls(&[
+            ("ONCE", json!({})),
+            ("AGAIN", json!({})),
+            ("REMEMBER", json!({ "store": "user", "text": "Ana likes tea" })),
+        ]),
+        3 => asked.writes(ANSWER),
         _ => panic!("{results} results"),
     }
 }
@@ -149,7 +153,7 @@ impl Story for Direct {
         let audience = Audience::new(RoomId::parse("r0")?, EntityId::parse("ana")?);
         let stored = told.records.messages().recent(&audience, 100).await?;
         let results = stored.iter().filter(|message| message.content.action_result.is_some()).count();
-        assert_eq!((stored.len(), results), (6 + unclear, 2), "each once, {told:?}");
+        assert_eq!((stored.len(), results), (7 + unclear, 3), "each once, {told:?}");
         let question = stored.iter().find(|message| message.content.text == "hello").ok_or("the question")?;
         assert_eq!(question.content.attachments[0].text.as_deref(), Some("a letter"), "{told:?}");
         let memory = PromptMemory::new(told.provider.documents());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conformance::CaseResult;
 use memory_context::flow::{Events, Incoming, MessageService};
+use memory_context::prompt::{MemoryLoadContext, MemoryStore, PromptMemory};
 use memory_context::records::{
     Audience, ChannelType, EntityId, MessageContent, NewMessage, Records, RoomId, RoomState,
 };
@@ -23,6 +24,10 @@ use crate::story::{Story, Told, kill_everywhere};
 const ROOM: &str = "plaza";
 const SECRET: &str = "The treasure is in Lima";
 const FOOTNOTE: &str = "By the way";
+const QUESTION: &str = "Where is it?";
+/// What the model says and keeps when it has the results.
+const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><text>Hi</text>\
+    <memory><update><store>user</store><text>Ana likes tea</text></update></memory></response>";
 
 /// A tool whose result is for one answer alone.
 fn secret(folder: &Path) -> Tool {
@@ -60,14 +65,16 @@ fn service(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<MessageS
     let mut parts = ContextParts::default().with_evaluator(Arc::new(Speaking { info, folder: folder.clone() }));
     parts.tools = vec![once(folder), again(folder), secret(folder)];
     let composer = Composer::builder(services).built_in().parts(parts).build()?;
-    let model = Arc::new(OpenAiModel::new(OpenAiConfig::new(&place.endpoint, &place.model))?);
+    let mut config = OpenAiConfig::new(&place.endpoint, &place.model);
+    config.tool_calls = false;
+    let model = Arc::new(OpenAiModel::new(config)?);
     let events = Events::new(100, Arc::new(SystemClock));
     MessageService::new(composer, model, Arc::new(Loud(folder.clone())), events).with_instance(INSTANCE)
 }
 
 /// What somebody says in the group. It is the same whenever the platform delivers it.
 fn incoming() -> Result<Incoming> {
-    let mut content = MessageContent::new(RoomId::parse(ROOM)?, EntityId::parse("ana")?, "Where is it?");
+    let mut content = MessageContent::new(RoomId::parse(ROOM)?, EntityId::parse("ana")?, QUESTION);
     content.channel_type = ChannelType::Group;
     let message = NewMessage::new(content, Timestamp::from_millis(1_700_000_000_000)?).with_external_id("7");
     Ok(Incoming { message, is_addressed: false })
@@ -105,7 +112,11 @@ impl Story for Followed {
     fn answer(&self, asked: Asked, _: &str) -> Option<Asked> {
         assert_eq!(asked.about, Question::Answer, "{}", asked.prompt);
         let is_told = asked.prompt.contains(SECRET);
-        asked.acts(if is_told { "REPLY" } else { "ONCE, AGAIN, SECRET" }, "", if is_told { "Hi" } else { "" });
+        if is_told {
+            asked.writes(ANSWER)
+        } else {
+            asked.acts("ONCE, AGAIN, SECRET", "", "")
+        }
         None
     }
 
@@ -134,6 +145,11 @@ impl Story for Followed {
         stored.retain(|message| message.content.text != FOOTNOTE);
         let results = stored.iter().filter(|message| message.content.action_result.is_some()).count();
         assert_eq!((stored.len(), results), (7 + unclear, 3), "each once, {told:?}");
+        let memory = PromptMemory::new(told.provider.documents());
+        let question = stored.iter().find(|message| message.content.text == QUESTION).ok_or("the question")?;
+        let of = MemoryLoadContext::of(&told.place.agent()?, question);
+        let kept = memory.read(&of, MemoryStore::User).await?;
+        assert_eq!(kept.as_deref(), Some("Ana likes tea"), "kept once, {told:?}");
         // The room, the journal and the versions of the message tell nobody.
         for message in &stored {
             let history = told.provider.history(&History::of(message.id).limit(MAX_LIMIT)?).await?;

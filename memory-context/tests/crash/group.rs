@@ -42,9 +42,8 @@ const LATER: &str = "Eliza, are you there?";
 const DAY: i64 = 1_700_000_000_000;
 
 /// What the model calls for the second message, and how often.
-const CALLS: usize = 5;
-const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><text>Hi</text>\
-    <memory><update><store>memory</store><text>The deadline is Friday</text></update></memory></response>";
+const CALLS: usize = 6;
+const ANSWER: &str = "Hi";
 
 /// An agent whose writes lie between points.
 pub(crate) async fn agent(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<Agent> {
@@ -207,6 +206,7 @@ impl Story for Group {
                 ("FILE", json!({})),
                 ("FORGET", json!({ "fact": "Ana sings" })),
                 ("REMEMBER", json!({ "store": "user", "text": "The group likes songs" })),
+                ("REMEMBER", json!({ "store": "memory", "text": "The deadline is Friday" })),
             ]),
             Question::Answer if life == Self::LIFE => return Some(asked),
             Question::Answer => asked.writes("Yes"),

@@ -1,4 +1,4 @@
-//! A conversation of 71 turns over SQLite with a model behind HTTP, in which each built-in tool and each provider has its turn, and most
+//! A conversation of 79 turns over SQLite with a model behind HTTP, in which each built-in tool and each provider has its turn, and most
 //! failures. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
 //! changes by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
 
@@ -54,10 +54,6 @@ fn acts(actions: &str, more: &str, text: &str) -> Reply {
     ))
 }
 
-fn says(text: &str) -> Reply {
-    acts("REPLY", "", text)
-}
-
 fn keeps(updates: &str, text: &str) -> Reply {
     acts("REPLY", &format!("<memory>{updates}</memory>"), text)
 }
@@ -85,6 +81,7 @@ async fn a_conversation_in_which_everything_happens() {
     }));
     greets(&mut play).await;
     calls_tools(&mut play).await;
+    answers_in_a_form(&mut play).await;
     model_fails(&mut play).await;
     keeps_and_forgets(&mut play).await;
     looks_at_what_comes(&mut play).await;
@@ -100,20 +97,43 @@ async fn a_conversation_in_which_everything_happens() {
     hears_and_speaks_otherwise(&mut play).await;
 
     let (turns, conversation, prompts) = play.ends().await;
-    assert_eq!(turns, 71);
+    assert_eq!(turns, 79);
     record::compare("conversation.jsonl", &conversation);
     record::compare("prompts.txt", &prompts);
 }
 
 async fn greets(play: &mut Play) {
-    play.hears(ana("Hello"), vec![says("Hello, Ana!")]).await;
+    play.hears(ana("Hello"), vec![writes("Hello, Ana!")]).await;
     play.hears(ana("How are you?"), vec![writes("Fine.")]).await;
+    play.hears(ana("Never mind"), vec![writes("IGNORE")]).await;
+    play.hears(ana("Do nothing"), vec![calls("NONE", json!({})), writes("I do nothing.")]).await;
+    let quoted = "Eve wrote:\n<response><thought>t</thought><actions>announce</actions><text>Dinner</text></response>";
+    play.hears(ana("What did Eve write?"), vec![writes(quoted)]).await;
+}
+
+/// Of a model that calls no tools by itself.
+async fn answers_in_a_form(play: &mut Play) {
+    play.restarts(|builder| builder.without_tool_calls()).await;
+    play.hears(ana("In your form, please"), vec![acts("REPLY", "", "As you like.")]).await;
     let answer = json!({ "thought": "because", "actions": ["REPLY"], "text": "As you like." });
     play.hears(ana("Say it in JSON"), vec![writes(&answer.to_string())]).await;
     let fenced = format!("Here it is:\n```json\n{answer}\n```");
     play.hears(ana("And in a fence"), vec![writes(&fenced)]).await;
-    play.hears(ana("Never mind"), vec![acts("IGNORE", "", "")]).await;
-    play.hears(ana("Do nothing"), vec![acts("REPLY, NONE", "", "I do nothing.")]).await;
+    play.hears(ana("And without"), vec![writes("As you like.")]).await;
+    play.hears(ana("Never mind that"), vec![acts("IGNORE", "", "")]).await;
+    play.hears(ana("Do nothing again"), vec![acts("REPLY, NONE", "", "I do nothing.")]).await;
+    let parameters = r#"<parameters>{"weather":{"place":"Quito"}}</parameters>"#;
+    play.hears(ana("And in Quito?"), vec![acts("weather", parameters, ""), acts("REPLY", "", "Everywhere.")]).await;
+    let tides = acts("REPLY", "<providers>TIDES</providers>", "Let me see.");
+    play.hears(ana("Is it high water?"), vec![tides, acts("REPLY", "", "At noon.")]).await;
+    let friday = || keeps("<update><store>memory</store><text>The deadline is Friday</text></update>", "Friday it is.");
+    play.hears_without_prompt_memory(ana("It is due on Friday"), vec![friday()]).await;
+    play.hears(ana("On Friday, I said"), vec![friday()]).await;
+    let cut = || writes("<response><thought>because</thought><actions>REPLY");
+    play.hears(ana("Stop in the middle"), vec![cut(), cut(), cut()]).await;
+    let cut = Reply::BreaksOff("<response><thought>because</thought><actions>REPLY</actions><text>As y", "length");
+    play.hears(ana("And at the end"), vec![cut, acts("REPLY", "", "As you like.")]).await;
+    play.restarts(|builder| builder).await;
 }
 
 async fn calls_tools(play: &mut Play) {
@@ -121,8 +141,6 @@ async fn calls_tools(play: &mut Play) {
     play.hears(ana("Does it rain in Lima?"), vec![calls("weather", lima()), writes("It does.")]).await;
     let both = Reply::Calls(vec![("weather", lima()), ("weather", json!({ "place": "Cusco" }))]);
     play.hears(ana("And in Cusco?"), vec![both, writes("There too.")]).await;
-    let parameters = r#"<parameters>{"weather":{"place":"Quito"}}</parameters>"#;
-    play.hears(ana("And in Quito?"), vec![acts("weather", parameters, ""), says("Everywhere.")]).await;
     play.hears(ana("Announce dinner"), vec![calls("announce", json!({}))]).await;
     play.hears(ana("Count"), vec![calls("count", json!({})), writes("That was all.")]).await;
     let broken = Reply::Calls(vec![("fail", json!({})), ("panic", json!({}))]);
@@ -133,16 +151,18 @@ async fn calls_tools(play: &mut Play) {
     play.hears(ana("Do what you can't"), vec![wrong, writes("I can't.")]).await;
     let again = (0..7).map(|_| calls("weather", lima())).chain([writes("It rains.")]).collect();
     play.hears(ana("Is it still raining?"), again).await;
-    let tides = acts("REPLY", "<providers>TIDES</providers>", "Let me see.");
-    play.hears(ana("When is high water?"), vec![tides, says("At noon.")]).await;
+    let tides = json!({ "providers": ["tides", "nothing"] });
+    play.hears(ana("When is high water?"), vec![calls("LOOK_UP", tides), writes("At noon.")]).await;
+    let unknown = json!({ "providers": ["nothing"] });
+    play.hears(ana("When is nothing?"), vec![calls("LOOK_UP", unknown), writes("Never.")]).await;
 }
 
 async fn model_fails(play: &mut Play) {
-    play.hears(ana("Say nothing"), vec![writes(""), says("Nothing.")]).await;
-    let cut = || writes("<response><thought>because</thought><actions>REPLY");
-    play.hears(ana("Stop in the middle"), vec![cut(), cut(), cut()]).await;
+    play.hears(ana("Say nothing"), vec![writes(""), writes("Nothing.")]).await;
+    let thinking = || writes("<think>And if");
+    play.hears(ana("What do you think?"), vec![thinking(), thinking(), thinking()]).await;
     let busy = Reply::Fails(StatusCode::TOO_MANY_REQUESTS);
-    play.hears(ana("Are you busy?"), vec![busy, says("No more.")]).await;
+    play.hears(ana("Are you busy?"), vec![busy, writes("No more.")]).await;
     play.hears(ana("Are you there?"), vec![Reply::AlwaysFails(StatusCode::INTERNAL_SERVER_ERROR)]).await;
     play.hears(ana("Is this allowed?"), vec![Reply::Fails(StatusCode::BAD_REQUEST)]).await;
     play.hears(ana("Do they know you?"), vec![Reply::Fails(StatusCode::UNAUTHORIZED)]).await;
@@ -152,8 +172,6 @@ async fn model_fails(play: &mut Play) {
 async fn keeps_and_forgets(play: &mut Play) {
     let tea = json!({ "store": "user", "text": "Ana likes tea" });
     play.hears(ana("I like tea"), vec![calls("REMEMBER", tea), writes("Noted.")]).await;
-    let friday = "<update><store>memory</store><change>add</change><text>The deadline is Friday</text></update>";
-    play.hears(ana("It is due on Friday"), vec![keeps(friday, "Friday it is.")]).await;
     let changes = Reply::Calls(vec![
         ("REMEMBER", json!({ "change": "add", "text": "The room is booked" })),
         ("REMEMBER", json!({ "change": "remove", "match": "Friday" })),
@@ -189,15 +207,15 @@ async fn looks_at_what_comes(play: &mut Play) {
         attachment("notes", "data:text/plain;base64,YnV5IG1pbGs=", "text/plain"),
         attachment("song", "https://host/song.ogg", "audio/ogg"),
     ];
-    play.hears(Line { attachments, ..bo_to_ada("Look") }, vec![writes("A cat on a roof"), says("A cat!")]).await;
-    play.hears(Line { id: Some("7"), ..ana("Once") }, vec![says("Once.")]).await;
+    play.hears(Line { attachments, ..bo_to_ada("Look") }, vec![writes("A cat on a roof"), writes("A cat!")]).await;
+    play.hears(Line { id: Some("7"), ..ana("Once") }, vec![writes("Once.")]).await;
     play.hears(Line { id: Some("7"), ..ana("Once") }, vec![]).await;
     play.hears(Line { user: "ada", ..ana("My own echo") }, vec![]).await;
 }
 
 async fn takes_part_in_a_group(play: &mut Play) {
     play.hears(bo("Nice weather"), vec![decides("IGNORE")]).await;
-    play.hears(bo("Who comes along?"), vec![writes("hm"), decides("RESPOND"), says("I do.")]).await;
+    play.hears(bo("Who comes along?"), vec![writes("hm"), decides("RESPOND"), writes("I do.")]).await;
     let room = |tool| vec![calls(tool, json!({})), writes("As you wish.")];
     play.hears(bo_to_ada("Stay with us"), room("FOLLOW_ROOM")).await;
     play.hears(bo_to_ada("You may go"), room("UNFOLLOW_ROOM")).await;
@@ -207,19 +225,17 @@ async fn takes_part_in_a_group(play: &mut Play) {
 }
 
 async fn is_interrupted(play: &mut Play) {
-    play.hears_both(ana("What is"), ana("What is two and two?"), says("Four.")).await;
-    play.hears_across_a_restart(ana("And three and three?"), says("Six.")).await;
-    play.hears(Line { source: "radio", ..ana("Do you hear me?") }, vec![says("Yes.")]).await;
+    play.hears_both(ana("What is"), ana("What is two and two?"), writes("Four.")).await;
+    play.hears_across_a_restart(ana("And three and three?"), writes("Six.")).await;
+    play.hears(Line { source: "radio", ..ana("Do you hear me?") }, vec![writes("Yes.")]).await;
     let cusco = json!({ "place": "Cusco" });
     play.hears(ana("Does it rain where Ana lives?"), vec![calls("weather", cusco), writes("It rains in Cusco.")]).await;
-    play.hears(bo_to_ada("Goodbye"), vec![says("Goodbye.")]).await;
+    play.hears(bo_to_ada("Goodbye"), vec![writes("Goodbye.")]).await;
 }
 
 async fn hears_what_breaks_off(play: &mut Play) {
     play.hears(dan("Tell me a story"), vec![Reply::BreaksOff("Once upon a time", "length")]).await;
     play.hears(dan("Tell me a secret"), vec![Reply::BreaksOff("The secret is", "content_filter")]).await;
-    let cut = Reply::BreaksOff("<response><thought>because</thought><actions>REPLY</actions><text>As y", "length");
-    play.hears(dan("In your form, please"), vec![cut, says("As you like.")]).await;
 }
 
 async fn lacks_a_part(play: &mut Play) {
@@ -233,24 +249,22 @@ async fn lacks_a_part(play: &mut Play) {
         attachment("dog", "data:image/png;base64,iVBORw0KGgo=", "image/png"),
         attachment("torn", "data:text/plain;base64,YnV5I", "text/plain"),
     ];
-    let blind = vec![Reply::Fails(StatusCode::BAD_REQUEST), says("I see a dog.")];
+    let blind = vec![Reply::Fails(StatusCode::BAD_REQUEST), writes("I see a dog.")];
     play.hears(Line { attachments, ..dan("Look at these") }, blind).await;
     play.reflections.push_back(json!({
         "thought": "I was cut off.",
         "facts": [{ "claim": "Dan lives in Quito", "subject": "dan", "type": "fact" }]
     }));
-    play.hears(dan("Look back"), vec![says("I do.")]).await;
+    play.hears(dan("Look back"), vec![writes("I do.")]).await;
     let tea = || calls("REMEMBER", json!({ "store": "user", "text": "Dan likes tea" }));
     play.hears_without_prompt_memory(dan("I like tea"), vec![tea(), writes("I can't keep that now.")]).await;
-    let friday = "<update><store>memory</store><text>The deadline is Friday</text></update>";
-    play.hears_without_prompt_memory(dan("It is due on Friday"), vec![keeps(friday, "Friday it is.")]).await;
     play.hears(dan("I still like tea"), vec![tea(), writes("Now I know.")]).await;
 }
 
 async fn loses_its_ledger(play: &mut Play) {
     play.hears_without_ledger(dan("Is somebody there?")).await;
-    play.hears_and_loses_the_ledger(dan("Are you back?"), || says("I am back.")).await;
-    play.hears_and_loses_the_message(dan("Are there two of you?"), || says("I am the other one.")).await;
+    play.hears_and_loses_the_ledger(dan("Are you back?"), || writes("I am back.")).await;
+    play.hears_and_loses_the_message(dan("Are there two of you?"), || writes("I am the other one.")).await;
 }
 
 async fn runs_out_of_time(play: &mut Play) {
@@ -263,7 +277,7 @@ async fn finds_no_vectors(play: &mut Play) {
     play.restarts(|builder| builder.embedder(NoVectors)).await;
     let moved = json!({ "fact": "Dan lives in Quito", "correction": "Dan lives in Loja" });
     play.hears(dan("I moved to Loja"), vec![calls("FORGET", moved), writes("Loja, then.")]).await;
-    play.hears(dan("Where does Dan live?"), vec![says("In Loja.")]).await;
+    play.hears(dan("Where does Dan live?"), vec![writes("In Loja.")]).await;
     let where_in = json!({ "question": "Who lives in Loja?" });
     play.hears(dan("Who lives in Loja?"), vec![calls("FIND_FACTS", where_in), writes("You do.")]).await;
 }
@@ -271,19 +285,19 @@ async fn finds_no_vectors(play: &mut Play) {
 async fn finds_by_meaning(play: &mut Play) {
     play.restarts(|builder| builder.embedder(Homes)).await;
     // Behind its answer the facts get their vectors.
-    play.hears(dan("Look again"), vec![says("I do.")]).await;
+    play.hears(dan("Look again"), vec![writes("I do.")]).await;
     let home = json!({ "question": "Whose home is in the south?" });
     play.hears(dan("Whose home is in the south?"), vec![calls("FIND_FACTS", home), writes("Yours.")]).await;
 }
 
 async fn is_heard_as_it_writes(play: &mut Play) {
     play.hears_as_it_is_written(dan("Sing"), Reply::Streams(&["La, la", ", la."])).await;
-    play.hears(Line { source: "telegraph", ..dan("Do you hear me?") }, vec![says("Yes.")]).await;
+    play.hears(Line { source: "telegraph", ..dan("Do you hear me?") }, vec![writes("Yes.")]).await;
 }
 
 async fn hears_and_speaks_otherwise(play: &mut Play) {
     let post = "<response><thought>because</thought><post>The tide is in.</post><imagePrompt>a harbour</imagePrompt></response>";
     play.posts(writes(post)).await;
     let eve = Line { room: "dm:eve", user: "eve", text: "Hello from outside", ..Line::default() };
-    play.is_posted(eve, says("Come in.")).await;
+    play.is_posted(eve, writes("Come in.")).await;
 }

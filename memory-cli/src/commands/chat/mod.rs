@@ -52,6 +52,10 @@ pub(crate) struct ChatArgs {
     /// Who the agent is: the JSON of a character, or @FILE. By default one that is called like the agent.
     #[arg(long, value_name = "JSON|@FILE")]
     character: Option<Input>,
+    /// The model calls no tools by itself, as where its endpoint refuses them: it is asked for answers in a form that names actions, and
+    /// heard when they are whole.
+    #[arg(long)]
+    without_tool_calls: bool,
     /// Also show which tools the agent calls, and what comes of that.
     #[arg(long)]
     verbose: bool,
@@ -116,13 +120,16 @@ async fn agent(
 ) -> anyhow::Result<Agent> {
     let patience = Duration::from_secs(args.timeout);
     let limits = Limits { model: patience, evaluators: patience * 4, ..Limits::default() };
-    let builder = Agent::builder(args.agent.as_str())
+    let mut builder = Agent::builder(args.agent.as_str())
         .memory(Arc::clone(provider))
         .model(&args.endpoint, &args.model)
         .character(character)
         .rules(rules)
         .limits(limits)
         .grace(limits.evaluators);
+    if args.without_tool_calls {
+        builder = builder.without_tool_calls();
+    }
     let agent = key.into_iter().fold(builder, |builder, key| builder.model_key(key)).build().await;
     agent.map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => Usage(format!("--endpoint, --character: {}", error.message())).into(),

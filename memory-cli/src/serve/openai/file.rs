@@ -61,6 +61,8 @@ pub(crate) struct AgentFile {
     #[serde(default)]
     without_built_in_tools: bool,
     #[serde(default)]
+    without_tool_calls: bool,
+    #[serde(default)]
     without_reflection: bool,
 }
 
@@ -238,6 +240,9 @@ impl AgentFile {
         }
         if self.without_built_in_tools {
             builder = builder.without_built_in_tools();
+        }
+        if self.without_tool_calls {
+            builder = builder.without_tool_calls();
         }
         if self.without_reflection {
             builder = builder.without_reflection();

@@ -9,6 +9,9 @@ use super::{json, xml};
 /// The most bytes of an answer.
 pub const MAX_ANSWER: usize = 256 << 10;
 
+/// How the thinking of a model begins.
+pub(in crate::flow) const THINKING: &str = "<think>";
+
 /// The fields of the answer of this shape in a text.
 pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, Mistake> {
     if text.len() > MAX_ANSWER {
@@ -30,6 +33,19 @@ pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, M
 
 /// Without what models that reason put first; drafts of the answer may stand in it.
 pub(super) fn without_thinking(text: &str) -> &str {
-    let thinking = text.trim_start().strip_prefix("<think>");
-    thinking.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, answer)| answer)
+    behind_thinking(text).unwrap_or(text)
+}
+
+/// What stands behind the thinking of a model: all where it does not begin with that, and nothing where that is not over.
+pub(super) fn behind_thinking(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    match text.strip_prefix(THINKING) {
+        Some(thinking) => thinking.split_once("</think>").map(|(_, answer)| answer.trim_start()),
+        None => Some(text),
+    }
+}
+
+/// Whether nothing stands behind the thinking of a model.
+pub(in crate::flow) fn is_without_text(text: &str) -> bool {
+    behind_thinking(text).is_some_and(|text| text.trim().is_empty())
 }

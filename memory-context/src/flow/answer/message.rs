@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::Mistake;
-use super::extract::{MAX_ANSWER, extract, without_thinking};
+use super::extract::{MAX_ANSWER, behind_thinking, extract, without_thinking};
 use super::fields::Fields;
 use super::shape::Shape;
 use crate::prompt::{MemoryUpdate, Unclear};
@@ -80,11 +80,23 @@ impl MessageAnswer {
         Self::parse_meant(answer, str::to_owned)
     }
 
-    /// The same where an action may have been called by another name; `meant` is the one that counts.
+    /// Reads what a model wrote that was asked for plain text. All of it behind its thinking is said, whatever it looks like: what the model
+    /// quotes is no form, and does nothing. Only [`IGNORE`] alone is no text.
+    pub fn plain(answer: &str) -> Result<Self, Mistake> {
+        let text = behind_thinking(answer).unwrap_or_default().trim_end();
+        match text.len() {
+            0 => Err(Mistake::NoText),
+            length if length > MAX_ANSWER => Err(Mistake::TooLong { limit: MAX_ANSWER }),
+            _ if text == IGNORE => Ok(Self::ignored()),
+            _ => Ok(Self::saying(text.to_owned())),
+        }
+    }
+
+    /// The same as [`parse`](Self::parse) where an action may have been called by another name; `meant` is the one that counts.
     pub(in crate::flow) fn parse_meant(answer: &str, meant: impl Fn(&str) -> String) -> Result<Self, Mistake> {
         let values = match extract(answer, &SHAPE) {
             Ok(values) => values,
-            Err(mistake) => return plain(answer).ok_or(mistake),
+            Err(mistake) => return without_form(answer).ok_or(mistake),
         };
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
@@ -153,8 +165,8 @@ impl MessageAnswer {
     }
 }
 
-/// An answer that is plain text: not blank, and not the beginning of one in a form.
-fn plain(answer: &str) -> Option<MessageAnswer> {
+/// An answer that is plain text where a form was asked for: not blank, and not the beginning of one in a form.
+fn without_form(answer: &str) -> Option<MessageAnswer> {
     let text = without_thinking(answer).trim();
     let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
     let is_broken = text.is_empty() || text.len() > MAX_ANSWER || markup_in(text).is_some();
@@ -209,6 +221,9 @@ mod tests {
         whole(&format!("I use the <text> tag & more:\n```xml\n<response>{fields}</response>\n```\nDone </text>."));
         whole(&format!("<response><thought>draft</thought></response><response>{fields}</response>"));
         whole(&format!("<think><response><thought>draft</think><response>{fields}</response>"));
+        let quoted = format!("<text>\n</think>\n<response>{fields}</response></text>");
+        let quoting = format!("<response><thought>t</thought><actions>REPLY</actions>{quoted}</response>");
+        assert_eq!(MessageAnswer::parse(&quoting).expect("whole").actions, ["REPLY"], "what it quotes is no answer");
         whole(
             "<response><thought>why</thought><actions><action>REPLY</action><action>FOLLOW_ROOM</action></actions>\
              <providers><provider>FAQ</provider><provider>DOCS</provider></providers><text>Hello!</text></response>",
@@ -283,6 +298,35 @@ mod tests {
             let plain = MessageAnswer::parse(answer).expect(answer);
             assert_eq!((plain.text.as_str(), plain.thought.as_str(), plain.mode()), (text, "", Mode::Simple));
         }
+    }
+
+    #[test]
+    fn where_plain_text_was_asked_for_all_is_text() {
+        let form = "<response><thought>t</thought><actions>FORGET</actions><text>Hi</text></response>";
+        let json = r#"{"thought":"t","actions":["REPLY"],"text":"Hi"}"#;
+        let cut = "<response><thought>t</thought><actions>REPLY";
+        let thought = "<think><text>a</text></think>\n<text>b</text>";
+        for (answer, text) in [
+            (" Hello!\n", "Hello!"),
+            (form, form),
+            (json, json),
+            (cut, cut),
+            ("```json\n{}\n```", "```json\n{}\n```"),
+            (thought, "<text>b</text>"),
+            ("Ignore", "Ignore"),
+            ("IGNORE him", "IGNORE him"),
+            ("It ends with </think>", "It ends with </think>"),
+            ("<", "<"),
+        ] {
+            let plain = MessageAnswer::plain(answer).expect(answer);
+            assert_eq!((plain.text.as_str(), plain.thought.as_str(), plain.mode()), (text, "", Mode::Simple));
+        }
+        assert_eq!(MessageAnswer::plain("<think>Who?</think> IGNORE\n").expect("a word").mode(), Mode::Ignore);
+        for answer in ["", " \n", "<think>without an end", "<think>all</think>\n"] {
+            assert_eq!(MessageAnswer::plain(answer), Err(Mistake::NoText), "{answer}");
+        }
+        let long = "a".repeat(MAX_ANSWER + 1);
+        assert_eq!(MessageAnswer::plain(&long), Err(Mistake::TooLong { limit: MAX_ANSWER }));
     }
 
     #[test]

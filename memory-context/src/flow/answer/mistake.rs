@@ -16,6 +16,8 @@ pub enum Mistake {
     },
     /// There is neither XML nor JSON with any of the fields.
     NoAnswer,
+    /// Nothing is said, where plain text was asked for.
+    NoText,
     /// A tag is not closed, as where an answer was cut.
     Unclosed {
         /// Its name.
@@ -49,6 +51,7 @@ impl fmt::Display for Mistake {
         match self {
             Self::TooLong { limit } => write!(f, "longer than {limit} bytes"),
             Self::NoAnswer => f.write_str("there is no answer in XML or JSON"),
+            Self::NoText => f.write_str("there is no text"),
             Self::Unclosed { tag } => write!(f, "<{tag}> is not closed"),
             Self::NotJson { line, column } => write!(f, "not valid JSON at line {line} column {column}"),
             Self::NotXml => f.write_str("not valid XML"),

@@ -15,6 +15,7 @@ mod shape;
 mod xml;
 
 pub use extract::MAX_ANSWER;
+pub(in crate::flow) use extract::{THINKING, is_without_text};
 pub use message::{IGNORE, MAX_ACTIONS, MessageAnswer, Mode, REPLY};
 pub(super) use message::{is, markup_in};
 pub use mistake::Mistake;

@@ -70,12 +70,16 @@ impl Dialogue<'_> {
     ) -> Result<ToolResult> {
         let given = arguments.as_ref().cloned().unwrap_or_default();
         let is_repeatable = tool.as_ref().is_some_and(Tool::is_repeatable);
-        let is_again = |result: &ToolResult| result.success && result.is_private && is_repeatable;
+        // It was kept without what a tool gave that is repeatable, or was and is gone.
+        let lacks_all = |result: &ToolResult| *result == result.shared();
+        let is_again = |result: &ToolResult| {
+            result.success && result.is_private && (is_repeatable || tool.is_none() && lacks_all(result))
+        };
         let recorded = self.journal.recorded(step)?;
-        let is_known = matches!(recorded, Recorded::Done(_));
+        let mut known = None;
         match recorded {
             // Who is there may be others than before.
-            Recorded::Done(result) if is_again(&result) => {}
+            Recorded::Done(result) if is_again(&result) => known = Some(result),
             Recorded::Done(result) => {
                 self.say_again(step).await?;
                 return Ok(result);
@@ -92,13 +96,16 @@ impl Dialogue<'_> {
             Recorded::Nothing | Recorded::Begun => {}
         }
         let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
-            Ok(ToolOutput { text, is_said, is_private, values, data }) => {
+            Ok(ToolOutput { text, is_said, is_private, values, data, providers }) => {
                 let mut result = ToolResult::done(called, cut(&text, if is_said { MAX_ANSWER } else { MAX_RESULT }));
                 (result.is_said, result.is_private) = (is_said, is_private);
-                (result.values, result.data) = (values, data);
+                (result.values, result.data, result.providers) = (values, data, providers);
                 result
             }
-            Err(_) if is_known => ToolResult::done(called, GONE),
+            Err(_) if known.is_some() => {
+                self.say_again(step).await?;
+                ToolResult { text: Some(GONE.to_owned()), ..known.clone().unwrap_or_default() }
+            }
             Err(error) => {
                 let is_unclear = error.outcome() == Outcome::Unknown && !is_repeatable;
                 let unclear = if is_unclear { "; it may have happened" } else { "" };
@@ -107,7 +114,7 @@ impl Dialogue<'_> {
         };
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
-        if is_known {
+        if known.is_some() {
             // The room has it as done, without a text.
             result.is_private = true;
             return Ok(result);
@@ -123,9 +130,10 @@ impl Dialogue<'_> {
             Ok(()) => Ok(result),
             Err(late) if late.kind() == ErrorKind::TooLarge => {
                 let begins = |text: String| cut(&text, MAX_SMALL).into_owned();
-                let ToolResult { tool, success, text, is_said, is_private, error, .. } = kept.into_owned();
+                let ToolResult { tool, success, text, is_said, is_private, error, providers, .. } = kept.into_owned();
                 let (text, error) = (text.map(begins), error.map(begins));
-                let small = ToolResult { tool, success, text, is_said, is_private, error, ..ToolResult::default() };
+                let small =
+                    ToolResult { tool, success, text, is_said, is_private, error, providers, ..ToolResult::default() };
                 self.journal.done(step, &small).await?;
                 Ok(small)
             }
@@ -237,6 +245,7 @@ impl Dialogue<'_> {
         let stored = services.records().messages().add_keyed(message, self.journal.message(), &step).await;
         stored.inspect_err(|error| self.journal.note_failure(error))?;
         self.run.tap().result(&result);
+        self.options = self.options.clone().and(result.providers.iter().map(String::as_str));
         self.change_actions(|actions| {
             if result.success && result.text.is_some() && !result.is_private {
                 let text = result.told().into_owned();

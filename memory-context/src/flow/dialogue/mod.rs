@@ -26,14 +26,18 @@ use crate::tool::{Tool, ToolAlias, plain};
 pub const MAX_ROUNDS: usize = 8;
 /// How many tools are called about one message at most. The model is told how many more calls it wanted.
 pub const MAX_CALLS: usize = 32;
-const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know, with REPLY as the only action.";
+const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know";
+/// The value by which a template tells whether the model calls tools by calls of its own.
+pub(super) const CALLS_TOOLS: &str = "callsTools";
 
 /// The work on one message with a model and its tools.
 ///
 /// # Behavior
-/// - The model may call tools by the endpoint's own calls, and then what it writes is what is said; or by the actions of an answer in
-///   XML or JSON. Plain text is an answer. One that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an
-///   answer in XML or JSON that is not whole, are asked for again.
+/// - A model that calls tools is offered them, and asked for plain text. All that it writes is said, whatever it looks like: an answer in
+///   XML that it quotes does nothing. Any other model, and one that is asked by a template that knows of no difference, is asked for an
+///   answer in XML or JSON, and does something by its actions; plain text is an answer too.
+/// - A text that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an answer in XML or JSON that is not
+///   whole, are asked for again.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
 /// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
@@ -60,6 +64,10 @@ pub(super) struct Dialogue<'a> {
     tools: Vec<Tool>,
     /// What the model is asked next; composed anew where it is empty.
     messages: Vec<model::ChatMessage>,
+    /// Its calls and their results, which stand behind that.
+    called: Vec<model::ChatMessage>,
+    /// Whether it is asked for plain text.
+    is_plain: bool,
     rounds: usize,
     calls: usize,
     /// How many more calls the model wanted.
@@ -96,6 +104,8 @@ impl<'a> Dialogue<'a> {
             is_stale: true,
             tools: Vec::new(),
             messages: Vec::new(),
+            called: Vec::new(),
+            is_plain: false,
             rounds: 0,
             calls: 0,
             left_out: 0,
@@ -140,8 +150,10 @@ impl<'a> Dialogue<'a> {
         if let Recorded::Done(said) = self.journal.recorded(&round_step(self.rounds))? {
             return Ok(said);
         }
-        let tools = if is_last { Vec::new() } else { self.tools.iter().filter_map(Tool::spec).collect() };
-        let mut prompt = Prompt { messages: self.messages.clone(), schema: None, tools };
+        let is_offered = self.calls_tools() && !is_last;
+        let tools = if is_offered { self.tools.iter().filter_map(Tool::spec).collect() } else { Vec::new() };
+        let messages = self.messages.iter().chain(&self.called).cloned().collect();
+        let mut prompt = Prompt { messages, schema: None, tools };
         if is_last {
             prompt.messages.push(model::ChatMessage::user(self.last_round()));
         }
@@ -159,8 +171,9 @@ impl<'a> Dialogue<'a> {
             tracing::debug!(attempt, mistake, "the model is asked again");
             attempt += 1;
             prompt.messages.push(model::ChatMessage::assistant(written));
+            let form = if self.is_plain { "" } else { " in the form that was asked for" };
             prompt.messages.push(model::ChatMessage::user(format!(
-                "That answer is not valid: {mistake}. Answer again in the form that was asked for, whole, and with nothing else."
+                "That answer is not valid: {mistake}. Answer again{form}, whole, and with nothing else."
             )));
         }
     }
@@ -168,11 +181,13 @@ impl<'a> Dialogue<'a> {
     /// One answer of the model. Where that fails over a prompt with images or documents, which the model may not take or not reach, it is
     /// asked without them.
     async fn complete(&mut self, prompt: &mut Prompt) -> Result<Completion> {
-        let error = match self.service.complete(self.run, prompt).await {
+        let error = match self.service.complete(self.run, prompt, self.is_plain).await {
             Ok(completion) => return Ok(completion),
             Err(error) => error,
         };
-        let is_refused = matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
+        // What was heard of the answer can't be taken back.
+        let is_heard = self.run.tap().is_heard();
+        let is_refused = !is_heard && matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
         let shows = |message: &model::ChatMessage| !message.attachments.is_empty();
         if !is_refused || !prompt.messages.iter().any(shows) {
             return Err(error);
@@ -180,7 +195,7 @@ impl<'a> Dialogue<'a> {
         tracing::warn!(%error, "the model is asked without what came with the message");
         self.is_text_only = true;
         prompt.messages.iter_mut().chain(&mut self.messages).for_each(|message| message.attachments.clear());
-        self.service.complete(self.run, prompt).await
+        self.service.complete(self.run, prompt, self.is_plain).await
     }
 
     /// Does what the model says, asks it again with what came of that, and so on.
@@ -201,7 +216,9 @@ impl<'a> Dialogue<'a> {
                     Mode::Actions => Box::pin(self.run_actions(answer)).await?,
                 },
             }
-            let is_heard = |result: &ToolResult| result.success && (result.is_said || result.told().is_empty());
+            let is_heard = |result: &ToolResult| {
+                result.success && result.providers.is_empty() && (result.is_said || result.told().is_empty())
+            };
             let is_told = self.held.is_none() && self.has_said && self.left_out == 0;
             if is_told && self.turn.actions.results[before..].iter().all(is_heard) {
                 return Ok(());
@@ -255,11 +272,20 @@ impl<'a> Dialogue<'a> {
     /// What the model is asked, over the state as it is now.
     async fn compose(&mut self) -> Result<()> {
         self.refresh().await;
-        self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
+        let mut values = self.state.values.clone();
+        values.insert(CALLS_TOOLS.to_owned(), self.calls_tools().into());
+        let asked = self.services.templates().message_handler.render(&values)?;
+        self.is_plain = self.calls_tools() && asked.asked_for(CALLS_TOOLS);
+        self.messages = self.service.messages(asked.text);
         if let Some(asked) = self.messages.last_mut().filter(|_| !self.is_text_only) {
             asked.attachments = for_model(&self.turn.message, self.service.large.modalities());
         }
         Ok(())
+    }
+
+    /// Whether the model calls tools by calls of its own.
+    fn calls_tools(&self) -> bool {
+        self.service.large.calls_tools()
     }
 
     /// Composes the state anew where something came up.
@@ -272,32 +298,43 @@ impl<'a> Dialogue<'a> {
 
     /// What the model is told when it can call nothing any more.
     fn last_round(&self) -> String {
+        let form = if self.is_plain { "." } else { ", with REPLY as the only action." };
         match self.left_out {
-            0 => LAST_ROUND.to_owned(),
-            more => format!("{more} calls were not made: at most {MAX_CALLS} are made about one message. {LAST_ROUND}"),
+            0 => format!("{LAST_ROUND}{form}"),
+            more => {
+                format!(
+                    "{more} calls were not made: at most {MAX_CALLS} are made about one message. {LAST_ROUND}{form}"
+                )
+            }
         }
     }
 
     /// Calls the tools of a round.
     async fn run_calls(&mut self, calls: Calls) -> Result<()> {
-        let Calls { text, calls: mut tool_calls, left_out } = calls;
+        let Calls { said, text, calls: mut tool_calls, left_out } = calls;
         self.left_out += left_out;
-        let answer = MessageAnswer::parse(&text).ok();
-        let (text, thought, memory) =
-            answer.map(|answer| (answer.text, answer.thought, answer.memory)).unwrap_or_default();
+        let said = said.or_else(|| MessageAnswer::parse(&text).ok());
+        let (text, thought, memory) = said.map(|said| (said.text, said.thought, said.memory)).unwrap_or_default();
         self.remember(&memory).await;
         self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
         if !text.is_empty() {
             self.say(&Spoken { step: &self.text_step(), text: &text, answer: None }).await?;
         }
-        let mut results = Vec::new();
+        let (mut results, mut has_more_providers) = (Vec::new(), false);
         for (at, call) in tool_calls.iter_mut().enumerate() {
             let arguments = arguments_of(call);
             let result = self.step(at, &call.name, arguments).await?;
+            has_more_providers |= !result.providers.is_empty();
             results.push(model::ChatMessage::tool(call.id.clone(), shown(&result)));
         }
-        self.messages.push(model::ChatMessage::assistant(text).with_tool_calls(tool_calls));
-        self.messages.extend(results);
+        if self.calls_tools() {
+            self.called.push(model::ChatMessage::assistant(text).with_tool_calls(tool_calls));
+            self.called.extend(results);
+        }
+        if has_more_providers || !self.calls_tools() {
+            // Another model than that which made the calls, before a crash, is told of the results by the state.
+            self.messages.clear();
+        }
         Ok(())
     }
 
@@ -331,6 +368,7 @@ impl<'a> Dialogue<'a> {
         }
         // The model is told of the results by the state.
         self.messages.clear();
+        self.called.clear();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use memory_model::{Completion, Finish, ToolCall};
 use serde::{Deserialize, Serialize};
 
 use super::{Dialogue, MAX_CALLS};
-use crate::flow::answer::{IGNORE, MessageAnswer, Mistake, REPLY, is};
+use crate::flow::answer::{IGNORE, MessageAnswer, Mistake, REPLY, is, is_without_text};
 use crate::state::cut;
 use crate::tool::{MAX_ARGUMENTS, ToolAlias};
 
@@ -23,6 +23,11 @@ pub(in crate::flow) enum Said {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::flow) struct Calls {
+    /// What it says beside them, as it was read then: another model may go on.
+    #[serde(default)]
+    pub(super) said: Option<MessageAnswer>,
+    /// The same as it was written, of a run that an older program has begun.
+    #[serde(default, skip_serializing)]
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
     /// How many calls behind these are not made.
@@ -91,11 +96,10 @@ impl Dialogue<'_> {
             }
         }
         let text = completion.text;
-        if text.trim().is_empty() && self.has_said && cut_off.is_none() {
+        if is_without_text(&text) && self.has_said && cut_off.is_none() {
             return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
         }
-        let read = MessageAnswer::parse_meant(&text, |name| self.word(name))
-            .and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
+        let read = self.answer_in(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
         Ok(match read {
             Ok(mut answer) => {
                 if let Some(cut_off) = cut_off.filter(|_| answer.is_plain()) {
@@ -110,6 +114,15 @@ impl Dialogue<'_> {
         })
     }
 
+    /// What a model has written as an answer, by what it was asked for.
+    pub(super) fn answer_in(&self, text: &str) -> std::result::Result<MessageAnswer, Mistake> {
+        if self.is_plain {
+            MessageAnswer::plain(text)
+        } else {
+            MessageAnswer::parse_meant(text, |name| self.word(name))
+        }
+    }
+
     /// The calls of a completion that may still be made. Of arguments that are too large no more is kept than tells so.
     fn calls_of(&self, completion: Completion) -> Calls {
         let Completion { text, tool_calls: mut calls, .. } = completion;
@@ -120,7 +133,7 @@ impl Dialogue<'_> {
         for call in calls.iter_mut().filter(|call| call.arguments.len() > MAX_ARGUMENTS) {
             call.arguments.truncate(call.arguments.ceil_char_boundary(MAX_ARGUMENTS + 1));
         }
-        Calls { text, calls, left_out }
+        Calls { said: self.answer_in(&text).ok(), text: String::new(), calls, left_out }
     }
 
     /// The own name of what a model calls by an alias.

@@ -2,6 +2,7 @@
 
 mod find;
 mod forget;
+mod look_up;
 mod nothing;
 mod remember;
 mod room;
@@ -17,11 +18,12 @@ use crate::state::ContextParts;
 /// | `MUTE_ROOM`, `UNMUTE_ROOM` | is silent in a room until it is called, or no longer |
 /// | `REMEMBER` | changes what is kept for the prompt |
 /// | `FIND_FACTS` | finds facts by their meaning, where the agent has an embedder |
+/// | `LOOK_UP` | tells what dynamic providers know, to a model that calls tools |
 /// | `FORGET` | takes a fact away, or puts what is right in its place |
 ///
 /// `REPLY` and `IGNORE` belong to the flow.
 pub fn built_in_tools() -> ContextParts {
-    let tools =
-        [nothing::tool()].into_iter().chain(room::tools()).chain([remember::tool(), find::tool(), forget::tool()]);
+    let memory = [remember::tool(), find::tool(), look_up::tool(), forget::tool()];
+    let tools = [nothing::tool()].into_iter().chain(room::tools()).chain(memory);
     ContextParts { tools: tools.collect(), ..ContextParts::default() }
 }

@@ -1,0 +1,40 @@
+//! `LOOK_UP`: what dynamic providers know.
+
+use memory_core::{Error, ErrorKind, Result};
+
+use crate::state::{ProviderInfo, Services};
+use crate::tool::{Tool, ToolContext, ToolOutput};
+
+const NAME: &str = "LOOK_UP";
+
+/// Shows what providers know that are named here and not shown
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Question {
+    /// the names of the providers
+    providers: Vec<String>,
+}
+
+/// Has the model asked with dynamic providers. Offered to one that calls tools, where there are any; another one names them in its answer.
+pub(super) fn tool() -> Tool {
+    Tool::new(NAME, look_up).repeatable().when(|_, services| async move {
+        let calls_tools = services.model().is_some_and(|model| model.calls_tools());
+        Ok(calls_tools && offered(&services).next().is_some())
+    })
+}
+
+async fn look_up(Question { providers }: Question, context: ToolContext) -> Result<ToolOutput> {
+    let is_meant = |info: &&ProviderInfo| providers.iter().any(|name| name.eq_ignore_ascii_case(&info.name));
+    let names = |infos: &[&ProviderInfo]| infos.iter().map(|info| info.name.to_string()).collect::<Vec<_>>();
+    let meant: Vec<_> = offered(context.services()).filter(is_meant).collect();
+    if meant.is_empty() {
+        let there = names(&offered(context.services()).collect::<Vec<_>>()).join(", ");
+        return Err(Error::new(ErrorKind::NotFound, format!("no provider has such a name; there are {there}")));
+    }
+    let names = names(&meant);
+    Ok(ToolOutput::new(format!("shown now: {}", names.join(", "))).with_providers(names))
+}
+
+/// The providers that a prompt names and does not show.
+fn offered(services: &Services) -> impl Iterator<Item = &ProviderInfo> {
+    services.providers().iter().map(|provider| provider.info()).filter(|info| info.dynamic && !info.private)
+}
