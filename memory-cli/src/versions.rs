@@ -109,8 +109,13 @@ pub(crate) async fn restore_behind(
     let skipped = known.saturating_sub(1);
     let before = if known == 0 { before } else { None };
     let overlap = usize::from(before.is_some());
-    let report =
-        target.restore_versions(before.into_iter().chain(versions.into_iter().skip(skipped)).collect()).await?;
+    let given: Vec<_> = before.into_iter().chain(versions.into_iter().skip(skipped)).collect();
+    let (is_behind, total) = (overlap + known > 0, given.len());
+    let report = target.restore_versions(given).await?;
+    if is_behind && report.written == total {
+        // Somebody has removed it since it was looked at, and it has come back without its beginning.
+        return Ok(RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() });
+    }
     let places = report.conflicts.iter().filter_map(|place| place.checked_sub(overlap));
     let conflicts: Vec<_> = places.map(|place| place + skipped).collect();
     let equal = count - report.written - conflicts.len();
@@ -124,13 +129,21 @@ async fn has(target: &dyn MemoryProvider, of: RecordId, wanted: &Version) -> mem
     loop {
         let page = target.history(&history).await?;
         if let Some(found) = page.versions.iter().find(|version| version.revision <= wanted.revision) {
-            // What is transient may differ, and the time of a commit does not.
-            let is_same = found.committed_at == wanted.committed_at && found.actor == wanted.actor;
-            return Ok(is_same && (found.committed_at.is_some() || found.record == wanted.record));
+            return Ok(found.record == wanted.record || is_same_commit(found, wanted));
         }
         let Some(next) = page.next else { return Ok(false) };
         history = whole.clone().cursor(next);
     }
+}
+
+/// Whether two versions of a memory are of one commit: then only what is transient differs, which no version keeps.
+fn is_same_commit(one: &Version, other: &Version) -> bool {
+    let (Some(Record::Memory(first)), Some(Record::Memory(second))) = (&one.record, &other.record) else {
+        return false;
+    };
+    one.committed_at.is_some()
+        && (one.committed_at, &one.actor) == (other.committed_at, &other.actor)
+        && (first.status, &first.context) == (second.status, &second.context)
 }
 
 fn parsed(line: &[u8]) -> anyhow::Result<Version> {

@@ -19,6 +19,8 @@ chapter!("history":
     a_first_version_may_lack_its_time ["H4", "H9"] needs History,
     a_history_goes_on_behind_versions_that_were_restored ["H5", "H9"] needs History,
     versions_go_on_behind_a_change_of_transient_members ["H8", "H9"] needs History,
+    versions_go_on_behind_a_lease_that_was_not_renewed ["H8", "H9"] needs History,
+    an_update_to_equal_values_is_taken_over_once ["H8", "H9", "W7"] needs History,
     a_version_of_metadata_alone_is_taken_over_once ["H8", "H9"] needs History,
     what_differs_in_more_than_transient_members_stays ["H8", "H9"] needs History,
     versions_are_restored_only_where_a_history_is_kept ["H6", "H9"] needs History,
@@ -230,6 +232,36 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
     assert_eq!(target.restore_versions(whole().await?).await?, report(2, 1));
     assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
     assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+    Ok(())
+}
+
+/// The version before has lost its lease, and is the one that is there.
+async fn versions_go_on_behind_a_lease_that_was_not_renewed(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    let running = MemoryPatch::new().with_status(Status::Running);
+    provider.update(id, MemoryPatch { metadata: lease(5).metadata, ..running }).await?;
+    target.restore_versions(whole(&*provider, id).await?).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 2));
+    // Also where the target has renewed it behind the last version.
+    target.update(id, lease(9)).await?;
+    assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(0, 3));
+    Ok(())
+}
+
+/// Of two versions that are the same but for what is transient, the one that is there is told by when it was committed.
+async fn an_update_to_equal_values_is_taken_over_once(stage: Stage) -> CaseResult {
+    let (provider, target) = with_leases(&stage).await?;
+    let id = provider.store(new_memory("a", 0)).await?;
+    set_clock(&stage, 10);
+    provider.update(id, MemoryPatch::new().with_status(Status::Pending)).await?;
+    for until in 5..8 {
+        target.restore_versions(whole(&*provider, id).await?).await?;
+        assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+        set_clock(&stage, 10 * i64::from(until));
+        provider.update(id, lease(until)).await?;
+    }
     Ok(())
 }
 

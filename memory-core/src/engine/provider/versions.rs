@@ -102,12 +102,23 @@ impl Versions {
         }
         let next = self.all.partition_point(|(_, record)| record.revision() <= present.revision());
         let before = next.checked_sub(1)?;
-        let ((_, passed), (_, coming)) = (&self.all[before], self.all.get(next)?);
-        if passed.revision() == present.revision() {
-            return None;
+        let is_same = |(_, record): &&(Version, Record)| is_same_version(present, record, transient);
+        let passed = Some(&self.all[before]).filter(is_same);
+        let coming = self.all.get(next).filter(is_same).filter(|_| self.all[before].1.revision() < present.revision());
+        match (passed, coming) {
+            // An update to equal values is a version, too: it was committed by the time at which the record was updated last.
+            (Some(_), Some((version, _))) if updated_at(present) >= version.committed_at => Some((next, false)),
+            (Some(_), _) => Some((before, true)),
+            (None, coming) => coming.map(|_| (next, false)),
         }
-        let is_same = |record: &Record| is_same_version(present, record, transient);
-        if is_same(passed) { Some((before, true)) } else { is_same(coming).then_some((next, false)) }
+    }
+}
+
+/// When a record was updated last, if it was.
+fn updated_at(record: &Record) -> Option<Timestamp> {
+    match record {
+        Record::Memory(memory) => memory.updated_at,
+        Record::Document(document) => document.updated_at,
     }
 }
 
