@@ -119,7 +119,7 @@ pub(crate) async fn restore_behind(
     let places = report.conflicts.iter().filter_map(|place| place.checked_sub(overlap));
     let conflicts: Vec<_> = places.map(|place| place + skipped).collect();
     let equal = count - report.written - conflicts.len();
-    Ok(RestoreReport { written: report.written, equal, conflicts })
+    Ok(RestoreReport { written: report.written, equal, conflicts, erased: report.erased })
 }
 
 /// Whether the history of a record has a version.
