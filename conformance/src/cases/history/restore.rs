@@ -239,8 +239,7 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
 async fn versions_go_on_behind_a_lease_that_was_not_renewed(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
-    let running = MemoryPatch::new().with_status(Status::Running);
-    provider.update(id, MemoryPatch { metadata: lease(5).metadata, ..running }).await?;
+    provider.update(id, lease(5).with_status(Status::Running)).await?;
     target.restore_versions(whole(&*provider, id).await?).await?;
     provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 2));
