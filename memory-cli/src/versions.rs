@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use memory_core::{History, MAX_LIMIT, MemoryProvider, Record, RecordId, RestoreReport, Version};
+use memory_core::{ErrorKind, History, MAX_LIMIT, MemoryProvider, Record, RecordId, RestoreReport, Version};
 use tempfile::SpooledTempFile;
 
 use crate::line;
@@ -72,6 +72,10 @@ impl Versions {
                     whole.conflicts = vec![0];
                     break;
                 }
+                if !report.erased.is_empty() {
+                    whole.erased = vec![0];
+                    break;
+                }
             }
         }
         Ok(whole)
@@ -90,7 +94,13 @@ pub(crate) async fn restore_behind(
     let (count, Some(last)) = (versions.len(), versions.last()) else { return Ok(RestoreReport::default()) };
     let Some(id) = last.record.as_ref().map(Record::id) else { return target.restore_versions(versions).await };
     let present = match &id {
-        RecordId::Memory(id) => target.get(*id).await?.map(Record::Memory),
+        RecordId::Memory(id) => match target.get(*id).await {
+            // What was erased does not come back.
+            Err(error) if error.kind() == ErrorKind::Erased => {
+                return Ok(RestoreReport { erased: (0..count).collect(), ..RestoreReport::default() });
+            }
+            found => found?.map(Record::Memory),
+        },
         RecordId::Document { collection, id } => target.documents().get(collection, id).await?.map(Record::Document),
     };
     if present.is_none() && before.is_some() {
@@ -116,10 +126,12 @@ pub(crate) async fn restore_behind(
         // Somebody has removed it since it was looked at, and it has come back without its beginning.
         return Ok(RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() });
     }
-    let places = report.conflicts.iter().filter_map(|place| place.checked_sub(overlap));
-    let conflicts: Vec<_> = places.map(|place| place + skipped).collect();
-    let equal = count - report.written - conflicts.len();
-    Ok(RestoreReport { written: report.written, equal, conflicts, erased: report.erased })
+    let placed = |places: &[usize]| -> Vec<usize> {
+        places.iter().filter_map(|place| place.checked_sub(overlap)).map(|place| place + skipped).collect()
+    };
+    let (conflicts, erased) = (placed(&report.conflicts), placed(&report.erased));
+    let equal = count - report.written - conflicts.len() - erased.len();
+    Ok(RestoreReport { written: report.written, equal, conflicts, erased })
 }
 
 /// Whether the history of a record has a version.
