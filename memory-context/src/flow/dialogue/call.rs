@@ -95,6 +95,7 @@ impl Dialogue<'_> {
             }
             Recorded::Nothing | Recorded::Begun => {}
         }
+        let is_there = tool.is_some();
         let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
             Ok(ToolOutput { text, is_said, is_private, values, data, providers }) => {
                 let mut result = ToolResult::done(called, cut(&text, if is_said { MAX_ANSWER } else { MAX_RESULT }));
@@ -103,8 +104,12 @@ impl Dialogue<'_> {
                 result
             }
             Err(_) if known.is_some() => {
-                self.say_again(step).await?;
-                ToolResult { text: Some(GONE.to_owned()), ..known.clone().unwrap_or_default() }
+                // A tool that is there has said it once more by itself.
+                if !is_there {
+                    self.say_again(step).await?;
+                }
+                // That it is gone is for the model alone.
+                ToolResult { text: Some(GONE.to_owned()), is_said: false, ..known.clone().unwrap_or_default() }
             }
             Err(error) => {
                 let is_unclear = error.outcome() == Outcome::Unknown && !is_repeatable;

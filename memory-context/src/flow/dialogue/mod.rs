@@ -332,7 +332,8 @@ impl<'a> Dialogue<'a> {
             self.called.extend(results);
         }
         if has_more_providers || !self.calls_tools() {
-            // Another model than that which made the calls, before a crash, is told of the results by the state.
+            // A state that is composed anew shows the results too, behind which these stand whole. By it alone another model than that which
+            // made the calls, before a crash, is told of them.
             self.messages.clear();
         }
         Ok(())
