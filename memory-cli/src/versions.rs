@@ -123,7 +123,7 @@ pub(crate) async fn restore_behind(
     Ok(RestoreReport { written, equal: count - written - conflicts.len(), conflicts })
 }
 
-/// Whether the history of a record has a version. A change of what is transient has lifted the revision of the newest one, perhaps.
+/// Whether the history of a record has a version. The newest one may have a higher revision by now: a change of what is transient lifts it.
 async fn has(target: &dyn MemoryProvider, of: RecordId, wanted: &Version) -> memory_core::Result<bool> {
     let whole = History::of(of);
     let mut history = whole.clone();

@@ -94,16 +94,19 @@ impl Versions {
 }
 
 impl Versions {
-    /// Which of the versions a record is, and whether it has all that this one has: of a memory in which transient members alone have changed,
-    /// an earlier revision has not (H8). `None` where it is none of them, or has gone another way since.
+    /// Which of the versions a record is as a whole.
+    fn equal_to(&self, present: &Record) -> Option<usize> {
+        self.all.iter().position(|(_, record)| record == present)
+    }
+
+    /// Which of the versions a record is but for what is transient, and whether it has all that this one has: of a memory in which transient
+    /// members alone have changed, an earlier revision has not (H8). `None` where it is none of them, or has gone another way since.
     fn place_of(&self, present: &Record, commit: &Commit, transient: &TransientKeys) -> Option<(usize, bool)> {
-        if let Some(place) = self.all.iter().position(|(_, record)| record == present) {
-            return Some((place, true));
-        }
         let is_same = |(_, record): &(Version, Record)| is_same_version(present, record, transient);
         let has_commit =
             |(version, _): &(Version, Record)| version.committed_at == commit.at && version.actor == commit.actor;
-        // An update to equal values is a version too, told by its commit. What was restored without its versions was committed by that.
+        // An update to equal values is a version too, told by its commit. A record that was restored without its versions has that of the
+        // restore, which is none of theirs.
         let place = self.all.iter().rposition(|version| is_same(version) && has_commit(version));
         let place = place.or_else(|| self.all.iter().position(is_same).filter(|_| commit.is_first))?;
         let is_behind = |(_, record): &(Version, Record)| record.revision() > present.revision();
@@ -182,10 +185,13 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
         let present = Present::read(writer, &versions.id).await?;
         let found = match present.record() {
             None => None,
-            Some(record) => {
-                let Some(commit) = Commit::of(writer, &record).await? else { continue };
-                Some(versions.place_of(&record, &commit, &given.transient))
-            }
+            Some(record) => match versions.equal_to(&record) {
+                Some(there) => Some(Some((there, true))),
+                None => {
+                    let Some(commit) = Commit::of(writer, &record).await? else { continue };
+                    Some(versions.place_of(&record, &commit, &given.transient))
+                }
+            },
         };
         let stands = match found {
             None if place == 0 => None,
