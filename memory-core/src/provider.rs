@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentWrite, Error, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result, SpaceLevel, SpaceQuery, Timestamp,
-    Updated, Version, Watch, check_repetition,
+    DocumentSelection, DocumentWrite, ErasedSlice, Erasure, Error, Health, History, HistoryPage, Memory, MemoryId,
+    MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result, SpaceLevel,
+    SpaceQuery, Timestamp, Tombstone, Updated, Version, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -156,6 +156,17 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - Where no history is kept, it answers `Unsupported` (H6).
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport>;
 
+    /// Erases records, with all that the engine keeps of them: the next slice of those that the erasure names. For operators (E1).
+    ///
+    /// # Behavior
+    /// - A slice is one step: each of its records is gone from every read path, index, history and feed, or none is.
+    /// - A tombstone stays of each (E2). What was erased does not come back by a store with its idempotency key, a restore or a copy (E3).
+    /// - An engine that can't erase answers `Unsupported`.
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice>;
+
+    /// What stays of a record that was erased, or `None`. For operators (E2).
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>>;
+
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;
 
@@ -297,6 +308,8 @@ pub struct RestoreReport {
     pub equal: usize,
     /// The places in the input of those that differ from what is there.
     pub conflicts: Vec<usize>,
+    /// The places of those that were erased, and are not brought back (E3).
+    pub erased: Vec<usize>,
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Writer for Session {
 }
 
 impl Session {
-    async fn put_one(&mut self, Put { before, after, entry }: &Put<'_, i64>) -> Result<bool> {
+    async fn put_one(&mut self, Put { before, after, entry, .. }: &Put<'_, i64>) -> Result<bool> {
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),

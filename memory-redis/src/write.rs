@@ -66,7 +66,7 @@ impl Writer for RedisSession {
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
         let keys = &self.on.keys;
         let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
-        for Put { before, after, entry } in puts {
+        for Put { before, after, entry, .. } in puts {
             let of = RecordId::from((after.collection.clone(), after.id.clone()));
             changes.push(RowChange {
                 row: keys.row(Some(&after.collection), after.id.as_str()),

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, History,
-    HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, Record, RecordId,
-    RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp,
-    Trigger, Updated, Version, Watch,
+    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, ErasedSlice, Erasure, Error,
+    ErrorKind, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall,
+    Recalled, Record, RecordId, RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder,
+    SystemClock, Timestamp, Tombstone, Trigger, Updated, Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -363,6 +363,14 @@ impl MemoryProvider for Broken {
 
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
         history::restore_versions(self.inner(), self.flaw, versions).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        self.inner().erase(erasure).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        self.inner().tombstone(record).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -14,9 +14,10 @@ use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, History, HistoryPage, InMemory, Memory,
-    MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record,
-    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, Error, ErrorKind, Health, History,
+    HistoryPage, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
+    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
+    Tombstone, Updated, Version, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -343,6 +344,19 @@ impl MemoryProvider for Wired {
             async move { inner.restore_versions(versions).await }
         };
         self.0.write(None, call).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        let call = |inner: InMemory| {
+            let erasure = erasure.clone();
+            async move { inner.erase(&erasure).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        let record = record.clone();
+        self.0.read(|inner| async move { inner.tombstone(&record).await }).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

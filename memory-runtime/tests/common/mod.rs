@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId,
-    RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
+    Backfill, Changes, DocumentStore, ErasedSlice, Erasure, Error, ErrorKind, Health, History, HistoryPage, Memory,
+    MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record,
+    RecordId, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Tombstone, Updated, Version, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -222,6 +222,16 @@ impl MemoryProvider for Recording {
         let report = self.inner.restore_versions(versions).await?;
         self.called("restore_versions");
         Ok(report)
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        let erased = self.inner.erase(erasure).await?;
+        self.called("erase");
+        Ok(erased)
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        self.inner.tombstone(record).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -61,7 +61,7 @@ async fn oldest_first(provider: &dyn MemoryProvider, id: RecordId) -> Result<(Re
 }
 
 fn report(written: usize, equal: usize) -> RestoreReport {
-    RestoreReport { written, equal, conflicts: Vec::new() }
+    RestoreReport { written, equal, conflicts: Vec::new(), ..RestoreReport::default() }
 }
 
 async fn versions_are_restored_with_their_times_and_actors(stage: Stage) -> CaseResult {

@@ -220,7 +220,7 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
     for ((write, after), before) in writes.iter().zip(&documents).zip(&present) {
         let (before, actor) = (before.as_ref(), || write.actor.clone());
         let entry = || VersionEntry::of_put(before.map(|found| &found.record), after, change.now, actor());
-        puts.push(Put { before, after, entry: change.keeps_history.then(entry) });
+        puts.push(Put { before, after, entry: change.keeps_history.then(entry), is_restore: false });
     }
     Ok((puts.is_empty() || writer.put(&puts).await?).then_some(documents))
 }

@@ -1,6 +1,7 @@
 //! The whole contract over an engine.
 
 mod documents;
+mod erase;
 mod held;
 mod history;
 mod progress;
@@ -40,10 +41,10 @@ use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Error, ErrorKind, Health,
-    History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
-    TransientKeys, Updated, Version, Watch,
+    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, ErasedSlice, Erasure, Error,
+    ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel,
+    SpaceQuery, Timestamp, Tombstone, TransientKeys, Updated, Version, Watch,
 };
 use documents::ProviderDocuments;
 use restore::Present;
@@ -88,6 +89,8 @@ struct Open<E: Engine> {
     settings: EngineSettings,
     /// Seals the cursors of the namespace.
     key: CursorKey,
+    /// Makes the hashes of tombstones, if the engine can erase.
+    hash_key: Option<HashKey>,
     batch: Batch,
     /// Since when the namespace keeps a history, if it does; empty until that is decided.
     since: OnceCell<Option<Timestamp>>,
@@ -147,10 +150,17 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                     return Err(error);
                 }
             };
+            let hash_key = match hash_key(&engine, &settings).await {
+                Ok(hash_key) => hash_key,
+                Err(error) => {
+                    let _ = engine.close().await;
+                    return Err(error);
+                }
+            };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
             let (since, no_places) = (OnceCell::new(), Mutex::default());
-            let open = Open { engine, settings, key, since, batch, blocked, no_places };
+            let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places };
             // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
             if let Err(error) = open.history_since().await
                 && error.kind() == ErrorKind::SchemaMismatch
@@ -340,6 +350,19 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             Ok(report)
         };
         self.shared.gate.write("restore_versions", work).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        let work = async {
+            let erased = self.shared.erase(erasure).await?;
+            record_rows(erased.records.len());
+            Ok(erased)
+        };
+        self.shared.gate.write("erase", work).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        self.shared.gate.read("tombstone", self.shared.tombstone(record)).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {
@@ -635,9 +658,34 @@ struct Change {
     transient: Option<TransientKeys>,
 }
 
+/// The key of the tombstones of the namespace, if the engine can erase.
+async fn hash_key<E: Engine>(engine: &E, settings: &EngineSettings) -> Result<Option<HashKey>> {
+    if !E::ERASES {
+        return Ok(None);
+    }
+    let proposed = HashKey::generate()?.to_text();
+    let retry = Retry::until(after(settings.patience.min(settings.deadline))).repeatable();
+    let kept = retry.run(|error| engine.is_temporary(error), |_| engine.hash_key(&proposed)).await?;
+    HashKey::parse(&kept).map(Some)
+}
+
 async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
-    let found = reader.memories(&[id]).await?.remove(&id).transpose()?;
-    Ok(found.map(|found| found.record))
+    match reader.memories(&[id]).await?.remove(&id).transpose()? {
+        Some(found) => Ok(Some(found.record)),
+        None => check_erased(reader, id).await.map(|()| None),
+    }
+}
+
+/// `Erased` where a tombstone has the id (E2).
+async fn check_erased(reader: &mut impl Reader, id: MemoryId) -> Result<()> {
+    match tombstone(reader, &id.into()).await? {
+        Some(_) => Err(Error::erased()),
+        None => Ok(()),
+    }
+}
+
+async fn tombstone(reader: &mut impl Reader, record: &RecordId) -> Result<Option<Tombstone>> {
+    Ok(reader.tombstones(std::slice::from_ref(record)).await?.pop())
 }
 
 /// What a patch that changes nothing tells.
@@ -649,7 +697,10 @@ async fn told(reader: &mut impl Reader, change: &Change) -> Result<Option<Update
 
 /// `None` when the memory was changed meanwhile.
 async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Updated>> {
-    let found = writer.memories(&[change.id]).await?.remove(&change.id).transpose()?.ok_or_else(Error::not_found)?;
+    let Some(found) = writer.memories(&[change.id]).await?.remove(&change.id).transpose()? else {
+        check_erased(writer, change.id).await?;
+        return Err(Error::not_found());
+    };
     let Some(patched) = change.patch.apply(&found.record, change.now)? else {
         return Ok(Some(Updated::from(&found.record)));
     };

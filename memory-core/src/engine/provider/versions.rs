@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Open;
-use super::restore::{Restored, is_later, slices};
+use super::restore::{Restored, is_erased, is_later, slices};
 use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
 use crate::{
-    Actor, Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp,
+    Actor, Document, Error, HashKey, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp,
     TransientKeys, Version,
 };
 
@@ -20,6 +20,8 @@ struct Given {
     range: Range<usize>,
     transient: TransientKeys,
     now: Timestamp,
+    /// Makes the hashes of idempotency keys, if the engine can erase.
+    hash_key: Option<HashKey>,
 }
 
 /// Versions of one record, oldest first.
@@ -44,7 +46,13 @@ impl<E: Engine> Open<E> {
             let until = self.until();
             let (range, now) = (start..start + some.len(), self.settings.clock.now());
             let transient = self.settings.history.transient.clone();
-            let given = Arc::new(Given { versions: Arc::clone(&versions), range, transient, now });
+            let given = Arc::new(Given {
+                versions: Arc::clone(&versions),
+                range,
+                transient,
+                now,
+                hash_key: self.hash_key.clone(),
+            });
             let attempt = |_| {
                 self.engine
                     .run(Access::Write, until, Arc::clone(&given), |writer, given| Box::pin(restore(writer, given)))
@@ -200,6 +208,11 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
             Some(Some((there, _))) if place <= there + 1 => Some(there),
             _ => return Ok(Restored::Conflict),
         };
+        if let (None, Record::Document(document)) = (stands, record)
+            && is_erased(writer, document).await?
+        {
+            return Ok(Restored::Erased);
+        }
         let is_written = match (&present, record) {
             (Present::Memory(found), Record::Memory(after)) => {
                 // One that is another only in what is transient is the same version.
@@ -208,9 +221,16 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
                 writer.replace(found, after, entry.as_ref()).await?
             }
             (_, Record::Memory(memory)) => {
-                let append = Append { memories: &[memory], atomicity: Atomicity::Each, is_repeated: true, at };
+                let append = Append {
+                    memories: &[memory],
+                    atomicity: Atomicity::Each,
+                    is_repeated: true,
+                    at,
+                    hash_key: given.hash_key.as_ref(),
+                };
                 match writer.append(append).await?.first() {
                     Some(Appended::Written) => true,
+                    Some(Appended::Erased) => return Ok(Restored::Erased),
                     // Another memory has its key.
                     Some(Appended::Taken(owner)) if *owner != memory.id => return Ok(Restored::Conflict),
                     _ => false,
@@ -221,7 +241,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
                 // A document has no other place for the time of its first version than an entry.
                 let (found, at) = (before.map(|found| &found.record), at.unwrap_or(now));
                 let entry = Some(VersionEntry::of_put(found, after, at, actor.clone()));
-                writer.put(&[Put { before, after, entry }]).await?
+                writer.put(&[Put { before, after, entry, is_restore: true }]).await?
             }
         };
         if is_written {

@@ -1,0 +1,349 @@
+//! Erasures: E1 to E4.
+
+use futures::StreamExt;
+use futures::future::join_all;
+use memory_core::{
+    Change, ChangeKind, Clock as _, Collections, DocumentQuery, DocumentWrite, Erasure, ErrorKind, History, MemoryId,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Outcome, QueryBuilder, Record, RecordId, Result,
+    SpaceQuery, SpaceSelector, Watch, WatchFrom, WatchToken, Watched,
+};
+
+use crate::case::{Case, CaseResult, Stage, chapter};
+use crate::fixture::{
+    actor, at, collection, document_id, key, kind, ledger, new_document, new_memory, query, the, trigger, walk,
+    walk_documents,
+};
+
+chapter!("erasure":
+    records_are_erased_or_that_is_refused_plainly ["E1"],
+    an_erased_memory_is_gone_and_told_as_such ["E1", "E2"] needs Erasure,
+    an_erased_document_is_gone_with_its_history ["E1", "E2"] needs Erasure,
+    slices_are_taken_until_nothing_is_left ["E1"] needs Erasure,
+    what_is_selected_goes_and_nothing_else ["E1"] needs Erasure,
+    what_is_left_is_as_if_the_rest_had_never_been ["E1"] needs Erasure,
+    a_key_that_was_erased_is_not_stored_again ["E3"] needs Erasure,
+    a_backup_brings_nothing_back ["E3"] needs Erasure,
+    a_document_that_is_put_anew_is_another_one ["E3"] needs Erasure,
+    racing_updates_bring_nothing_back ["E1"] needs Erasure,
+    a_watch_is_told_where_it_may_look ["E4"] needs Erasure,
+);
+
+const NOTES: &str = "notes";
+const REASON: &str = "somebody asked for it";
+
+fn note(id: &str) -> RecordId {
+    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
+}
+
+async fn erase(provider: &dyn MemoryProvider, records: impl IntoIterator<Item = RecordId>) -> Result<Vec<RecordId>> {
+    let erased = provider.erase(&Erasure::records(records, REASON)?).await?;
+    assert!(erased.is_complete);
+    Ok(erased.records)
+}
+
+async fn put(provider: &dyn MemoryProvider, write: DocumentWrite) -> Result<memory_core::Document> {
+    provider.documents().put(write).await
+}
+
+/// An engine erases, or says that it can't.
+async fn records_are_erased_or_that_is_refused_plainly(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let id = provider.store(new_memory("a", 1)).await?;
+    let erased = provider.erase(&Erasure::records([id.into()], REASON)?).await;
+    if stage.harness().can_erase() {
+        assert_eq!(erased?.records, [id.into()]);
+        return Ok(());
+    }
+    let refused = erased.expect_err("it can't erase");
+    assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unsupported, Outcome::NotDone));
+    assert_eq!(provider.tombstone(&id.into()).await?, None);
+    the(&*provider, id).await?;
+    Ok(())
+}
+
+async fn an_erased_memory_is_gone_and_told_as_such(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.open().await?);
+    let [erased, kept] = [provider.store(new_memory("a-b", 1)).await?, provider.store(new_memory("a-b", 2)).await?];
+    provider.update(erased, MemoryPatch::new().with_status(memory_core::Status::Failed)).await?;
+    stage.namespace().clock.set(at(5_000_000));
+    let erasure = Erasure::records([erased.into()], REASON)?.by(actor("op"));
+    let slice = provider.erase(&erasure).await?;
+    assert_eq!((slice.records, slice.is_complete), (vec![erased.into()], true));
+    for handle in [&provider, &other, &stage.open().await?] {
+        let update = handle.update(erased, MemoryPatch::new().with_status(memory_core::Status::Running)).await;
+        let nothing = handle.update(erased, MemoryPatch::new()).await;
+        for kind in [kind(handle.get(erased).await), kind(update), kind(nothing)] {
+            assert_eq!(kind, Some(ErrorKind::Erased));
+        }
+        let tombstone = handle.tombstone(&erased.into()).await?.ok_or("a tombstone")?;
+        assert_eq!((tombstone.record, tombstone.at), (erased.into(), at(5_000_000)));
+        assert_eq!((tombstone.reason.as_str(), tombstone.actor), (REASON, Some(actor("op"))));
+        assert_eq!(ledger(&**handle).await?, [the(&**handle, kept).await?]);
+        assert_eq!(handle.tombstone(&kept.into()).await?, None);
+    }
+    // Of one that never was, nobody says that it was erased.
+    assert_eq!(provider.get(MemoryId::generate()).await?, None);
+    let unknown = provider.update(MemoryId::generate(), MemoryPatch::new().clear_context()).await;
+    assert_eq!(kind(unknown), Some(ErrorKind::NotFound));
+    // To repeat it changes nothing.
+    assert_eq!(provider.erase(&erasure).await?.records, []);
+    assert_eq!(provider.tombstone(&erased.into()).await?.map(|tombstone| tombstone.at), Some(at(5_000_000)));
+    Ok(())
+}
+
+async fn an_erased_document_is_gone_with_its_history(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    for content in ["one", "two"] {
+        put(&*provider, new_document(NOTES, "n", "a", content)).await?;
+    }
+    put(&*provider, new_document(NOTES, "kept", "a", "three")).await?;
+    assert_eq!(erase(&*provider, [note("n"), note("never")]).await?, [note("n")]);
+    let documents = provider.documents();
+    assert_eq!(documents.get(&collection(NOTES), &document_id("n")).await?, None);
+    let left = walk_documents(&*documents, NOTES, QueryBuilder::all).await?;
+    assert_eq!(left.iter().map(|document| document.id.as_str()).collect::<Vec<_>>(), ["kept"]);
+    assert!(provider.tombstone(&note("n")).await?.is_some());
+    assert_eq!(provider.tombstone(&note("never")).await?, None);
+    if stage.harness().keeps_history() {
+        let history = provider.history(&History::of(note("n")).with_removed()).await?;
+        assert_eq!(history.versions, [], "operators see none either");
+        assert_eq!(provider.get_as_of(&note("n"), stage.namespace().clock.now()).await?, None);
+    }
+    Ok(())
+}
+
+async fn slices_are_taken_until_nothing_is_left(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    for number in 0..25 {
+        provider.store(new_memory("a-b", number)).await?;
+        put(&*provider, new_document(NOTES, &format!("n{number}"), "a-b", "text")).await?;
+    }
+    let others = [new_memory("a-bc", 1), new_memory("a", 2)];
+    let others = provider.store_many(others.to_vec()).await?;
+    let memories = Erasure::memories(MemoryQuery::builder().under("a-b"), REASON)?.limit(10)?;
+    let documents = Erasure::documents(DocumentQuery::builder(collection(NOTES)).under("a-b"), REASON)?.limit(10)?;
+    for erasure in [memories, documents] {
+        let mut counts = Vec::new();
+        loop {
+            let slice = provider.erase(&erasure).await?;
+            counts.push(slice.records.len());
+            for record in &slice.records {
+                assert!(provider.tombstone(record).await?.is_some());
+            }
+            if slice.is_complete {
+                break;
+            }
+        }
+        assert_eq!(counts.iter().sum::<usize>(), 25);
+        assert!(counts.iter().all(|count| *count <= 10), "{counts:?}");
+        assert_eq!(provider.erase(&erasure).await?.records, [], "nothing is left");
+    }
+    let mut left = ledger(&*provider).await?.iter().map(|memory| memory.id).collect::<Vec<_>>();
+    left.sort_unstable();
+    let mut expected = others;
+    expected.sort_unstable();
+    assert_eq!(left, expected);
+    Ok(())
+}
+
+async fn what_is_selected_goes_and_nothing_else(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    for (id, user) in [("ana", "ana"), ("bo", "bo")] {
+        let mut memory = new_memory("a", 1);
+        memory.metadata = crate::fixture::metadata(&format!(r#"{{"user":"{user}"}}"#));
+        provider.store(memory).await?;
+        put(&*provider, new_document(NOTES, id, "a", &format!("{user} likes tea"))).await?;
+    }
+    let of_ana = Erasure::memories(MemoryQuery::builder().all().filter_text("metadata.user = 'ana'"), REASON)?;
+    assert_eq!(provider.erase(&of_ana).await?.records.len(), 1);
+    let left = ledger(&*provider).await?;
+    assert_eq!(left.iter().map(|memory| memory.metadata.as_str()).collect::<Vec<_>>(), [r#"{"user":"bo"}"#]);
+    let of_bo = DocumentQuery::builder(collection(NOTES)).all().text("bo");
+    assert_eq!(provider.erase(&Erasure::documents(of_bo, REASON)?).await?.records, [note("bo")]);
+    Ok(())
+}
+
+/// Pages, counts and ranks agree with those of a ledger that never had the records.
+async fn what_is_left_is_as_if_the_rest_had_never_been(stage: Stage) -> CaseResult {
+    let (provider, never) = (stage.open().await?, stage.elsewhere().open().await?);
+    let mut erased = Vec::new();
+    for number in 0..40_i64 {
+        let mut memory = new_memory(if number % 2 == 0 { "a-b" } else { "a-c" }, number);
+        memory.trigger = trigger(&format!(r#"{{"text":"tea number {number} and rain"}}"#));
+        let id = provider.store(memory).await?;
+        let content = format!("tea of {number}, and rain");
+        put(&*provider, new_document(NOTES, &format!("n{number}"), "a-b", &content)).await?;
+        if number % 4 == 0 {
+            erased.extend([id.into(), note(&format!("n{number}"))]);
+        } else {
+            never.restore(vec![the(&*provider, id).await?]).await?;
+            let document = provider.documents().get(&collection(NOTES), &document_id(&format!("n{number}"))).await?;
+            never.documents().restore(document.into_iter().collect()).await?;
+        }
+    }
+    assert_eq!(erase(&*provider, erased).await?.len(), 20);
+    for handle in [&provider, &never] {
+        assert_eq!(walk(&**handle, query(|all| all.under("a-b"))).await?.len(), 10);
+    }
+    assert_eq!(ledger(&*provider).await?, ledger(&*never).await?);
+    let levels = SpaceQuery::builder().depth(2).build()?;
+    assert_eq!(provider.spaces(&levels).await?, never.spaces(&levels).await?);
+    let asked = MemoryRecall::new("rain and tea", MemoryQuery::builder().under("a"))?;
+    let found = |recalled: memory_core::Recalled<memory_core::Memory>| {
+        recalled.hits.into_iter().map(|hit| (hit.record.id, hit.score.to_bits())).collect::<Vec<_>>()
+    };
+    assert_eq!(found(provider.recall(&asked).await?), found(never.recall(&asked).await?));
+    let of = |handle: std::sync::Arc<dyn MemoryProvider>| async move {
+        walk_documents(&*handle.documents(), NOTES, |all| all.all().text("rain")).await
+    };
+    assert_eq!(of(provider).await?, of(never).await?);
+    Ok(())
+}
+
+async fn a_key_that_was_erased_is_not_stored_again(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let keyed = |name: &str| new_memory("a", 1).with_idempotency_key(key(name));
+    let erased = provider.store(keyed("k")).await?;
+    erase(&*provider, [erased.into()]).await?;
+    for handle in [&provider, &stage.open().await?] {
+        let again = handle.store(keyed("k")).await.expect_err("it was erased");
+        assert_eq!((again.kind(), again.outcome()), (ErrorKind::Erased, Outcome::NotDone));
+        let batch = handle.store_many(vec![keyed("l"), keyed("k")]).await;
+        assert_eq!(kind(batch), Some(ErrorKind::Erased));
+        assert_eq!(ledger(&**handle).await?, [], "all or none");
+    }
+    // Stores that share a step with others.
+    let stores = join_all((0..20).map(|number| {
+        let (provider, memory) = (provider.clone(), keyed(if number % 2 == 0 { "k" } else { "m" }));
+        async move { provider.store(memory).await }
+    }));
+    for (number, stored) in stores.await.into_iter().enumerate() {
+        let expected = (number % 2 == 0).then_some(ErrorKind::Erased);
+        assert_eq!(kind(stored), expected, "{number}");
+    }
+    assert_eq!(ledger(&*provider).await?.len(), 1);
+    Ok(())
+}
+
+async fn a_backup_brings_nothing_back(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let mut backup = Vec::new();
+    for number in 0..3 {
+        let memory = new_memory("a", number).with_idempotency_key(key(&format!("k{number}")));
+        backup.push(the(&*provider, provider.store(memory).await?).await?);
+        put(&*provider, new_document(NOTES, &format!("n{number}"), "a", "text")).await?;
+    }
+    let documents = walk_documents(&*provider.documents(), NOTES, QueryBuilder::all).await?;
+    stage.namespace().clock.set(at(5_000_000));
+    erase(&*provider, [backup[1].id.into(), note("n1")]).await?;
+    let place = documents.iter().position(|document| document.id.as_str() == "n1").ok_or("a document")?;
+    // Under another id, its key keeps it out.
+    let other = memory_core::Memory { id: MemoryId::generate(), ..backup[1].clone() };
+    let mut memories = backup.clone();
+    memories.push(other);
+    for report in [provider.restore(memories.clone()).await?, provider.restore_newer(memories).await?] {
+        assert_eq!((report.written, report.equal, report.erased, report.conflicts), (0, 2, vec![1, 3], vec![]));
+    }
+    let store = provider.documents();
+    for report in [store.restore(documents.clone()).await?, store.restore_newer(documents.clone()).await?] {
+        assert_eq!((report.written, report.equal, report.erased, report.conflicts), (0, 2, vec![place], vec![]));
+    }
+    assert_eq!(kind(provider.get(backup[1].id).await), Some(ErrorKind::Erased));
+    Ok(())
+}
+
+async fn a_document_that_is_put_anew_is_another_one(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let before = put(&*provider, new_document(NOTES, "n", "a", "before")).await?;
+    stage.namespace().clock.set(at(5_000_000));
+    erase(&*provider, [note("n")]).await?;
+    let mut write = new_document(NOTES, "n", "a", "after");
+    write.created_at = at(5_000_001);
+    let after = put(&*provider, write).await?;
+    assert_eq!(after.revision, memory_core::Revision::FIRST);
+    if stage.harness().keeps_history() {
+        let history = provider.history(&History::of(note("n")).with_removed()).await?;
+        let records: Vec<_> = history.versions.into_iter().map(|version| version.record).collect();
+        assert_eq!(records, [Some(Record::Document(after.clone()))]);
+    }
+    let store = provider.documents();
+    assert_eq!(store.restore(vec![before]).await?.conflicts, [0], "what is there stays");
+    let one = memory_core::DocumentSelection::ids(collection(NOTES), [document_id("n")])?;
+    store.remove(&one, 1).await?;
+    let report = store.restore(vec![after.clone()]).await?;
+    assert_eq!((report.written, report.erased), (1, vec![]), "it was put behind the erasure");
+    assert!(provider.tombstone(&note("n")).await?.is_some());
+    Ok(())
+}
+
+async fn racing_updates_bring_nothing_back(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.open().await?);
+    for round in 0..5 {
+        let id = provider.store(new_memory("a", round)).await?;
+        let updates = join_all((0..10).map(|number| {
+            let (other, patch) =
+                (other.clone(), MemoryPatch::new().set_context(crate::fixture::context(&number.to_string())));
+            async move { other.update(id, patch).await }
+        }));
+        let (updated, erased) = futures::join!(updates, erase(&*provider, [id.into()]));
+        assert_eq!(erased?, [id.into()]);
+        for update in updated {
+            assert!(matches!(kind(update), None | Some(ErrorKind::Erased)));
+        }
+        assert_eq!(kind(provider.get(id).await), Some(ErrorKind::Erased));
+    }
+    Ok(())
+}
+
+/// Whoever may look at a place learns that something in it was erased, and nobody else does.
+async fn a_watch_is_told_where_it_may_look(stage: Stage) -> CaseResult {
+    if !stage.harness().can_watch() {
+        return Ok(());
+    }
+    let provider = stage.open().await?;
+    let id = provider.store(new_memory("a-b", 1)).await?;
+    let elsewhere = provider.store(new_memory("c", 2)).await?;
+    put(&*provider, new_document(NOTES, "n", "a-b", "text")).await?;
+    let within = |path: &str| MemoryQuery::builder().all().within(SpaceSelector::under(path).expect("a path"));
+    let mut watches = Vec::new();
+    for (conditions, expected) in [
+        (MemoryQuery::builder().all(), vec![id.into(), note("n"), elsewhere.into()]),
+        (within("a"), vec![id.into(), note("n")]),
+        (within("a-b"), vec![id.into(), note("n")]),
+        (within("c"), vec![elsewhere.into()]),
+        (within("d"), vec![]),
+        (MemoryQuery::builder().under("c"), vec![elsewhere.into()]),
+    ] {
+        let watch = Watch::new(Watched::Both(Collections::All), conditions)?;
+        let (_, token) = told(&*provider, watch.clone().from(WatchFrom::Now)).await?;
+        watches.push((watch.from(token.into()), expected));
+    }
+    erase(&*provider, [id.into()]).await?;
+    erase(&*provider, [note("n")]).await?;
+    erase(&*provider, [elsewhere.into()]).await?;
+    for (watch, expected) in watches {
+        let (kinds, _) = told(&*provider, watch).await?;
+        assert_eq!(kinds, expected.into_iter().map(ChangeKind::Erased).collect::<Vec<_>>());
+    }
+    // Who begins at the front is told of nothing that was there before.
+    let all = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
+    let (kinds, _) = told(&*provider, all.from(WatchFrom::Beginning)).await?;
+    assert_eq!(kinds, []);
+    Ok(())
+}
+
+/// What a watch tells until it has told all, and where to go on.
+async fn told(
+    provider: &dyn MemoryProvider,
+    watch: Watch,
+) -> std::result::Result<(Vec<ChangeKind>, WatchToken), Box<dyn std::error::Error + Send + Sync>> {
+    let (mut changes, mut kinds) = (provider.watch(&watch).await?, Vec::new());
+    loop {
+        let Change { kind, token } = changes.next().await.ok_or("it goes on")??;
+        match kind {
+            ChangeKind::Reached => return Ok((kinds, token)),
+            ChangeKind::Progress => {}
+            kind => kinds.push(kind),
+        }
+    }
+}
