@@ -51,7 +51,6 @@ pub struct ErasedSlice {
 
 /// What stays of a record that was erased (E2). It has nothing of what the record said, and not the names of its spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Tombstone {
     /// What it was called.
     pub record: RecordId,
@@ -62,9 +61,9 @@ pub struct Tombstone {
     /// By whom, if the erasure said so.
     pub actor: Option<Actor>,
     /// By which a repeated store is known.
-    pub(crate) key: Option<KeyedHash>,
+    pub key: Option<KeyedHash>,
     /// By which a watch knows whether the record lay within its spaces: of each ancestor of its space, and last of the space itself.
-    pub(crate) places: Vec<KeyedHash>,
+    pub places: Vec<KeyedHash>,
 }
 
 /// A keyed hash of a name: whoever has the key of the namespace and the name can tell that it is that one, and nobody else anything.

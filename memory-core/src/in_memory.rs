@@ -402,7 +402,9 @@ impl Writer for InMemorySession {
                 ErasingRecord::Memory(Found { record: memory, .. }) => {
                     data.memories.remove(&memory.id);
                     data.stored_at.remove(&memory.id);
-                    memory.idempotency_key.iter().for_each(|key| drop(data.by_key.remove(key)));
+                    if let Some(key) = &memory.idempotency_key {
+                        data.by_key.remove(key);
+                    }
                 }
                 ErasingRecord::Document(Found { record: Document { collection, id, .. }, .. }) => {
                     data.documents.get_mut(collection).and_then(|documents| documents.remove(id));

@@ -183,12 +183,12 @@ async fn what_is_left_is_as_if_the_rest_had_never_been(stage: Stage) -> CaseResu
     }
     assert_eq!(erase(&*provider, erased).await?.len(), 20);
     for handle in [&provider, &never] {
-        assert_eq!(walk(&**handle, query(|all| all.under("a-b"))).await?.len(), 10);
+        assert_eq!(walk(&**handle, |all| all.under("a-b")).await?.len(), 10);
     }
     assert_eq!(ledger(&*provider).await?, ledger(&*never).await?);
     let levels = SpaceQuery::builder().depth(2).build()?;
     assert_eq!(provider.spaces(&levels).await?, never.spaces(&levels).await?);
-    let asked = MemoryRecall::new("rain and tea", MemoryQuery::builder().under("a"))?;
+    let asked = MemoryRecall::new("rain and tea", query(|all| all.under("a")))?;
     let found = |recalled: memory_core::Recalled<memory_core::Memory>| {
         recalled.hits.into_iter().map(|hit| (hit.record.id, hit.score.to_bits())).collect::<Vec<_>>()
     };

@@ -359,7 +359,7 @@ async fn earlier_and_other_versions_stay_out(stage: Stage) -> CaseResult {
         present.clone(),
         memory(3),
     ];
-    let expected = RestoreReport { written: 1, equal: 1, conflicts: (0..8).collect() };
+    let expected = RestoreReport { written: 1, equal: 1, conflicts: (0..8).collect(), erased: vec![] };
     assert_eq!(provider.restore_newer(input).await?, expected);
     assert_eq!(ledger(&*provider).await?, [present, memory(3), with_key]);
     assert_eq!(provider.restore_newer(Vec::new()).await?, report(0, 0));

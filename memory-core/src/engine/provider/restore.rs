@@ -269,6 +269,10 @@ impl Given<Document> {
             if writer.put(&[self.put(before.as_ref(), document)]).await? {
                 return Ok(Restored::Written);
             }
+            // One that was put behind an erasure gives way to no version from before it.
+            if is_erased(writer, document).await? {
+                return Ok(Restored::Erased);
+            }
         }
     }
 }

@@ -208,11 +208,6 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
             Some(Some((there, _))) if place <= there + 1 => Some(there),
             _ => return Ok(Restored::Conflict),
         };
-        if let (None, Record::Document(document)) = (stands, record)
-            && is_erased(writer, document).await?
-        {
-            return Ok(Restored::Erased);
-        }
         let is_written = match (&present, record) {
             (Present::Memory(found), Record::Memory(after)) => {
                 // One that is another only in what is transient is the same version.
@@ -241,7 +236,11 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
                 // A document has no other place for the time of its first version than an entry.
                 let (found, at) = (before.map(|found| &found.record), at.unwrap_or(now));
                 let entry = Some(VersionEntry::of_put(found, after, at, actor.clone()));
-                writer.put(&[Put { before, after, entry, is_restore: true }]).await?
+                let is_put = writer.put(&[Put { before, after, entry, is_restore: true }]).await?;
+                if !is_put && is_erased(writer, after).await? {
+                    return Ok(Restored::Erased);
+                }
+                is_put
             }
         };
         if is_written {
