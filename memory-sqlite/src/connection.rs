@@ -19,7 +19,7 @@ use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 80;
+const STATEMENTS: usize = 100;
 /// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
 const STEPS: i32 = 1_000;
 /// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.
@@ -41,6 +41,10 @@ const LOG_PATIENCE: Duration = Duration::from_millis(100);
 const MOST_LOG_PATIENCE: Duration = Duration::from_secs(1);
 /// What has been committed is on the disk itself: macOS leaves it in the disk's own memory unless it is asked for more.
 const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
+/// What is deleted or replaced is overwritten in the file, also in pages that nobody uses any more: an erasure leaves no earlier version behind.
+const OVERWRITTEN: &str = "PRAGMA secure_delete = TRUE";
+/// Up to how many bytes a file is written anew behind an erasure, which takes well below a second.
+const REWRITTEN_BYTES: i64 = LOG_BYTES as i64;
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// How long the writer waits before it looks again whether another program still holds the file. SQLite's own pauses grow to 100 ms, and
@@ -63,6 +67,10 @@ pub struct Session {
     pub(crate) feed: Feed,
     /// The time of the memories that the transaction has appended last.
     pub(crate) stored_at: Option<Option<Timestamp>>,
+    /// From which number on it appends memories if any was ever erased, once it has asked for that.
+    pub(crate) next_memory: Option<Option<i64>>,
+    /// Whether it has erased anything.
+    pub(crate) has_erased: bool,
     /// When another program was last found to write.
     rival: Option<Instant>,
     /// Whether the writer waits for the views of those that read; `None` for one that writes.
@@ -84,7 +92,8 @@ impl Session {
 
     pub(crate) fn new(connection: Connection) -> Self {
         let (paths, feed) = (Vec::new(), Feed::default());
-        Self { connection, paths, bytes: 0, feed, stored_at: None, rival: None, log_waits: None }
+        let (stored_at, next_memory, has_erased) = (None, None, false);
+        Self { connection, paths, bytes: 0, feed, stored_at, next_memory, has_erased, rival: None, log_waits: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -116,7 +125,7 @@ impl Session {
     fn transact(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
         self.feed.clear();
-        self.stored_at = None;
+        (self.stored_at, self.next_memory, self.has_erased) = (None, None, false);
         self.bytes = 0;
         let result = work(self).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
@@ -221,6 +230,8 @@ pub(crate) struct Log {
     /// How many bytes it had when it could not begin anew.
     tried: u64,
     looked: Instant,
+    /// Whether it has what was erased since.
+    has_erased: bool,
 }
 
 impl Log {
@@ -229,7 +240,7 @@ impl Log {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let mut path = file.into_os_string();
         path.push("-wal");
-        Self { path: path.into(), waits, tried: 0, looked: Instant::now() }
+        Self { path: path.into(), waits, tried: 0, looked: Instant::now(), has_erased: false }
     }
 
     /// Lets the log begin anew when it has grown too large. Who reads from it is waited for, the longer the larger it is.
@@ -238,6 +249,9 @@ impl Log {
             return;
         }
         self.looked = Instant::now();
+        if self.has_erased {
+            self.put_away(connection, Duration::ZERO);
+        }
         let bytes = fs::metadata(&self.path).map_or(0, |file| file.len());
         self.tried = if bytes < self.tried { 0 } else { self.tried };
         if bytes <= LOG_BYTES.max(self.tried + LOG_GROWTH) {
@@ -245,13 +259,48 @@ impl Log {
         }
         let times = u32::try_from(bytes / LOG_BYTES).unwrap_or(u32::MAX);
         let patience = LOG_PATIENCE.saturating_mul(times).min(MOST_LOG_PATIENCE);
-        let restart = || connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0));
+        let is_done = self.checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)", patience);
+        self.tried = if is_done { 0 } else { bytes };
+    }
+
+    /// Takes what was erased out of the log, which has its earlier pages: all of it is put into the file, and it is cut to nothing.
+    ///
+    /// A small file is written anew before. When SQLite moves a row, it may leave a copy in the free part of a page, which nothing overwrites.
+    pub(crate) fn forget(&mut self, connection: &Connection) {
+        let bytes = connection.query_row(statements::BYTES, [], |row| row.get::<_, i64>(0));
+        if bytes.is_ok_and(|bytes| bytes <= REWRITTEN_BYTES) {
+            let rewritten =
+                connection.busy_timeout(MOST_LOG_PATIENCE).and_then(|()| connection.execute_batch("VACUUM"));
+            // The erasure is committed, and the file is whole either way.
+            drop(rewritten);
+        }
+        self.has_erased = true;
+        self.put_away(connection, MOST_LOG_PATIENCE);
+    }
+
+    /// Does what [`Log::forget`] could not do while somebody read from the log; `false` while somebody still does.
+    pub(crate) fn is_clean(&mut self, connection: &Connection) -> bool {
+        if self.has_erased {
+            self.put_away(connection, LOG_PATIENCE);
+        }
+        !self.has_erased
+    }
+
+    fn put_away(&mut self, connection: &Connection, patience: Duration) {
+        if self.checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", patience) {
+            (self.has_erased, self.tried) = (false, 0);
+        }
+    }
+
+    /// Puts the log into the file. Not when somebody reads from it for longer than that, or when it fails: what is wrong with the file is told
+    /// by the next call.
+    fn checkpoint(&self, connection: &Connection, sql: &str, patience: Duration) -> bool {
         self.waits.store(true, Ordering::Relaxed);
-        let is_blocked = connection.busy_timeout(patience).and_then(|()| restart());
+        let checkpoint = || connection.query_row(sql, [], |row| row.get(0));
+        let is_blocked = connection.busy_timeout(patience).and_then(|()| checkpoint());
         self.waits.store(false, Ordering::Relaxed);
         let _ = connection.busy_timeout(Duration::ZERO);
-        // The log stays as it is where that fails: what is wrong with the file is told by the next call.
-        self.tried = if is_blocked.unwrap_or(true) { bytes } else { 0 };
+        !is_blocked.unwrap_or(true)
     }
 }
 
@@ -273,7 +322,7 @@ pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
         write_ahead(&connection, Instant::now() + deadline)?;
     }
     let log = format!("PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES}");
-    connection.execute_batch(&format!("{SYNCED}; {log}")).map_err(native)?;
+    connection.execute_batch(&format!("{SYNCED}; {OVERWRITTEN}; {log}")).map_err(native)?;
     Ok(connection)
 }
 

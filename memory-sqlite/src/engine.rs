@@ -88,6 +88,7 @@ impl Engine for SqliteEngine {
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
     const OWN_THREADS: bool = true;
     const HISTORY: bool = true;
+    const ERASES: bool = true;
 
     type Config = SqliteConfig;
     type Session = Session;
@@ -138,17 +139,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
-        let read: Work<Session, String, Option<String>> =
-            |session, _| Box::pin(ready(first(&session.connection, statements::SECRET, [], |row| column(row, 0))));
-        let keep: Work<Session, String, Option<String>> = |session, proposed| {
-            Box::pin(ready(first(&session.connection, statements::KEEP_SECRET, [proposed], |row| column(row, 0))))
-        };
-        let (until, proposed) = (self.until(), Arc::new(proposed.to_owned()));
-        let kept = match self.run(Access::Read, until, Arc::clone(&proposed), read).await? {
-            None => self.run(Access::Write, until, proposed, keep).await?,
-            kept => kept,
-        };
-        Ok(kept.unwrap_or_default())
+        self.agree(statements::SECRET, proposed.to_owned()).await
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
@@ -165,24 +156,16 @@ impl Engine for SqliteEngine {
     }
 
     async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
-        let read: Work<Session, String, Option<String>> = |session, _| {
-            Box::pin(ready(first(&session.connection, statements::HISTORY_SINCE, [], |row| column(row, 0))))
-        };
-        let keep: Work<Session, String, Option<String>> = |session, proposed| {
-            let kept = first(&session.connection, statements::KEEP_HISTORY_SINCE, [proposed], |row| column(row, 0));
-            Box::pin(ready(kept))
-        };
         let proposed = proposed.map_or_else(|| NO_HISTORY.to_owned(), |time| time.as_millis().to_string());
-        let (until, argument) = (self.until(), Arc::new(proposed));
-        let kept = match self.run(Access::Read, until, Arc::clone(&argument), read).await? {
-            None => self.run(Access::Write, until, argument, keep).await?,
-            kept => kept,
-        };
-        let millis = match kept.as_deref() {
-            None | Some(NO_HISTORY) => return Ok(None),
-            Some(millis) => millis.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?,
+        let millis = match &*self.agree(statements::HISTORY_SINCE, proposed).await? {
+            NO_HISTORY => return Ok(None),
+            millis => millis.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?,
         };
         Timestamp::from_millis(millis).map(Some).map_err(corrupt)
+    }
+
+    async fn hash_key(&self, proposed: &str) -> Result<String> {
+        self.agree(statements::HASH_KEY, proposed.to_owned()).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -253,6 +236,23 @@ impl Engine for SqliteEngine {
 }
 
 impl SqliteEngine {
+    /// Keeps a text under a name unless there is one, and gives the one that there is. Writes nothing then.
+    async fn agree(&self, name: &'static str, proposed: String) -> Result<String> {
+        let read: Work<Session, (&'static str, String), Option<String>> = |session, (name, _)| {
+            Box::pin(ready(first(&session.connection, statements::AGREEMENT, [name], |row| column(row, 0))))
+        };
+        let keep: Work<Session, (&'static str, String), Option<String>> = |session, (name, proposed)| {
+            let kept = first(&session.connection, statements::AGREE, [*name, proposed.as_str()], |row| column(row, 0));
+            Box::pin(ready(kept))
+        };
+        let (until, argument) = (self.until(), Arc::new((name, proposed)));
+        let kept = match self.run(Access::Read, until, Arc::clone(&argument), read).await? {
+            None => self.run(Access::Write, until, argument, keep).await?,
+            kept => kept,
+        };
+        kept.ok_or_else(|| Error::corrupt("what was agreed on is gone"))
+    }
+
     /// When the deadline of a call is that begins now.
     fn until(&self) -> Instant {
         Instant::now() + self.deadline
@@ -385,10 +385,10 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let begun = Instant::now();
-                patience = match tidy(&mut session, &mut rows_when_whole) {
+                patience = match tidy(&mut session, &mut log, &mut rows_when_whole) {
                     // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
                     Ok(false) => begun.elapsed(),
-                    // Another program writes.
+                    // Another program writes, or reads what was erased.
                     Err(error) if error.is_retryable() => IDLE,
                     // What could not be done is tried again after the next call.
                     Ok(true) | Err(_) => Duration::MAX,
@@ -403,16 +403,16 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
                 Command::Write(call) => group.push_back(call),
                 Command::Read(read) => {
                     // A read sees what was asked before it.
-                    write_group(&mut session, &mut group);
+                    write_group(&mut session, &mut log, &mut group);
                     read(&mut session);
                 }
-                Command::Close => return write_group(&mut session, &mut group),
+                Command::Close => return write_group(&mut session, &mut log, &mut group),
             }
             if group.len() < GROUP {
                 next = commands.try_recv().ok();
             }
         }
-        write_group(&mut session, &mut group);
+        write_group(&mut session, &mut log, &mut group);
         if let Some(log) = &mut log {
             log.keep_short(&session.connection);
         }
@@ -420,14 +420,20 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
 }
 
 /// Does some of what is left for times without calls; `true` when nothing is.
-fn tidy(session: &mut Session, rows_when_whole: &mut i64) -> Result<bool> {
+fn tidy(session: &mut Session, log: &mut Option<Log>, rows_when_whole: &mut i64) -> Result<bool> {
     let kept = session.feed.kept();
-    Ok(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, kept)?)
+    if !(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, kept)?) {
+        return Ok(false);
+    }
+    match log.as_mut().is_none_or(|log| log.is_clean(&session.connection)) {
+        true => Ok(true),
+        false => Err(Error::new(ErrorKind::Timeout, "another program reads from the log").retryable()),
+    }
 }
 
 /// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each half of its calls gets its own, so
 /// that a call that fails, or that was given up, costs the others few flushes.
-fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
+fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDeque<Box<dyn Write>>) {
     while let Some(until) = calls.iter().map(|call| call.caller().until).min() {
         if let Err(error) = session.begin(until) {
             // Who has time left goes on waiting for the file.
@@ -456,11 +462,18 @@ fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
             }
             Ok(())
         });
+        if session.has_erased
+            && written.is_ok()
+            && let Some(log) = log
+        {
+            // Before anybody is told that it is gone.
+            log.forget(&session.connection);
+        }
         match &written {
             Err(error) if group.len() > 1 && error.outcome() == Outcome::NotDone => {
                 let mut rest = group.split_off(group.len() / 2);
-                write_group(session, &mut group);
-                write_group(session, &mut rest);
+                write_group(session, log, &mut group);
+                write_group(session, log, &mut rest);
             }
             // Before any call has run, the failure is that of all.
             Err(_) if group.is_empty() => answer(std::mem::take(calls), &written),

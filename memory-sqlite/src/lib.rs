@@ -3,6 +3,7 @@
 mod config;
 mod connection;
 mod engine;
+mod erasure;
 mod error;
 mod feed;
 mod history;
@@ -11,6 +12,7 @@ mod read;
 mod schema;
 mod slots;
 mod statements;
+mod tombstones;
 mod write;
 
 pub use config::{Location, SqliteConfig};

@@ -313,7 +313,8 @@ fn memory(trigger: &Trigger) -> Memory {
 
 fn append<'s>(session: &'s mut Session, memory: &'s Memory) -> Steps<'s, ()> {
     Box::pin(async move {
-        let append = Append { memories: &[memory], atomicity: Atomicity::All, is_repeated: false, at: None };
+        let append =
+            Append { memories: &[memory], atomicity: Atomicity::All, is_repeated: false, at: None, hash_key: None };
         assert_eq!(session.append(append).await?, [Appended::Written]);
         Ok(())
     })

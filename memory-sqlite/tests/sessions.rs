@@ -43,6 +43,9 @@ mod slots;
 #[allow(dead_code)]
 #[path = "../src/statements.rs"]
 mod statements;
+#[allow(dead_code)]
+#[path = "../src/tombstones.rs"]
+mod tombstones;
 
 /// In steps of SQLite's virtual machine, of which a row takes some thirty.
 #[tokio::test]

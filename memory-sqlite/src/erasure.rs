@@ -1,0 +1,89 @@
+//! Erasure: what takes records out of all tables.
+
+use std::rc::Rc;
+
+use memory_core::engine::{Erasing, ErasingRecord, Found};
+use memory_core::{Document, Memory, Result};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+
+use crate::connection::Session;
+use crate::paths::{self, Gone};
+use crate::statements::{self, column, execute, first};
+use crate::tombstones;
+use crate::write::found_values;
+
+/// Erases records in the transaction of the session, all or none (E1).
+pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
+    let (mut memories, mut documents) = (Vec::new(), Vec::new());
+    for Erasing { found, .. } in erasings {
+        if !is_unchanged(&session.connection, found)? {
+            return Ok(false);
+        }
+        match found {
+            ErasingRecord::Memory(found) => memories.push(*found),
+            ErasingRecord::Document(found) => documents.push(*found),
+        }
+    }
+    if !memories.is_empty() {
+        delete_memories(session, &memories)?;
+    }
+    if !documents.is_empty() {
+        delete_documents(session, &documents)?;
+    }
+    for Erasing { tombstone, .. } in erasings {
+        execute(&session.connection, statements::DELETE_HISTORY, [tombstone.record.to_key()])?;
+        tombstones::insert(&session.connection, tombstone)?;
+        session.feed.note_erasure(tombstone);
+    }
+    session.has_erased = true;
+    Ok(true)
+}
+
+fn is_unchanged(connection: &Connection, found: &ErasingRecord<'_, i64>) -> Result<bool> {
+    let is_there = match found {
+        ErasingRecord::Memory(Found { record, version }) => {
+            let parameters = params![version, record.id.as_bytes().as_slice(), i64::from(record.revision)];
+            first(connection, statements::MEMORY_IS_UNCHANGED, parameters, |_| Ok(()))?
+        }
+        ErasingRecord::Document(found) => {
+            let parameters = params_from_iter(found_values(found));
+            first(connection, statements::DOCUMENT_IS_UNCHANGED, parameters, |_| Ok(()))?
+        }
+    };
+    Ok(is_there.is_some())
+}
+
+/// Deletes memories with their tokens, and with the time when they were stored. What the feed has of them is their numbers alone, which no
+/// other memory gets.
+fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> Result<()> {
+    // What the transaction itself has stored has its tokens from here on, too.
+    paths::insert(&session.connection, &mut session.paths)?;
+    execute(&session.connection, statements::SET_NEXT_MEMORY, [])?;
+    (session.next_memory, session.stored_at) = (None, None);
+    let mut gone = Gone::new();
+    for Found { record, version } in memories {
+        session.bytes += record.size();
+        let slot = first(&session.connection, statements::DELETE_MEMORY, [version], |row| column::<i64>(row, 0))?;
+        let tokens = paths::tokens(record.id, &record.space_id);
+        gone.entry(slot.unwrap_or_default()).or_default().extend(tokens);
+    }
+    for Found { version, .. } in memories {
+        execute(&session.connection, statements::DELETE_STORES, [version])?;
+    }
+    paths::remove(&session.connection, gone)
+}
+
+/// Deletes documents, and what the feed has of them, which tells their spaces.
+fn delete_documents(session: &mut Session, documents: &[&Found<Document, i64>]) -> Result<()> {
+    let mut names = Vec::with_capacity(documents.len());
+    for Found { record, version } in documents {
+        session.bytes += record.size();
+        execute(&session.connection, statements::DELETE_DOCUMENT, [version])?;
+        session.feed.forget(&record.collection, &record.id);
+        names.push(Value::Text(format!("{}/{}", record.collection.as_str(), record.id.as_str())));
+    }
+    // The last owner of a list must not be the statement.
+    let names = Rc::new(names);
+    execute(&session.connection, statements::FORGET_CHANGES, [&names]).map(drop)
+}
