@@ -1,0 +1,43 @@
+-- Erases records, all or none: none, and the answer 0, when one is not what was read any more; none, and the answer 2, when another erasure
+-- has replaced the feed since the copy was begun. Otherwise a tombstone takes the place of each, and the copy that of the feed.
+--
+-- KEYS: the version of writers, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each, each sorted set
+-- that loses members, what is pruned.
+-- ARGV: how many rows; how often the feed had been replaced when the copy was begun, or nothing where it stays, as it does not tell of them;
+-- for each row the head that was read, its entry of the feed, its name, its tombstone, its idempotency key, or nothing, and by which a
+-- tombstone knows that, or nothing; 0, as no set gets members; how many sets there are, and what each loses; what is pruned.
+local count, replaced = tonumber(ARGV[1]), ARGV[2]
+for place = 1, count do
+  if redis.call('GETRANGE', KEYS[5 + place], 0, 8) ~= ARGV[6 * place - 3] then return 0 end
+end
+if replaced ~= '' and replaced ~= (redis.call('HGET', KEYS[4], 'replaced') or '0') then return 2 end
+
+local is_allowed = may('HSET', KEYS[4], '', '') and may('HINCRBY', KEYS[4], '', 1) and may('HDEL', KEYS[5], '')
+  and may('XADD', KEYS[2], '*', 'w', '') and may('XADD', KEYS[3], '*', 'w', '') and may('PERSIST', KEYS[3])
+  and may('RENAME', KEYS[3], KEYS[2]) and may('UNLINK', KEYS[2]) and may('UNLINK', KEYS[6 + count]) and may('DEL', KEYS[6])
+for place = 6 + 2 * count, #KEYS do is_allowed = is_allowed and may('ZREM', KEYS[place], '') end
+if not is_allowed then return redis.error_reply(DENIED) end
+
+note(count, 4, 6)
+if replaced ~= '' then
+  local names = {}
+  for place = 1, count do names[ARGV[6 * place - 1]] = true end
+  repeat until copy(names) < SLICE
+  redis.call('PERSIST', KEYS[3])
+  -- The server gives its memory back behind this script.
+  redis.call('UNLINK', KEYS[2])
+  redis.call('RENAME', KEYS[3], KEYS[2])
+  redis.call('HINCRBY', KEYS[4], 'replaced', 1)
+end
+for place = 1, count do
+  local name, tombstone, key, hash = unpack(ARGV, 6 * place - 1, 6 * place + 2)
+  redis.call('HSET', KEYS[4], name, tombstone)
+  if hash ~= '' then redis.call('HSET', KEYS[4], hash, '') end
+  if key ~= '' and redis.call('HGET', KEYS[5], key) == string.sub(name, 2) then redis.call('HDEL', KEYS[5], key) end
+  redis.call('DEL', KEYS[5 + place])
+  redis.call('UNLINK', KEYS[5 + count + place])
+end
+local rows, sets = 5 + 2 * count, 6 * count + 4
+local going = rows + tonumber(ARGV[sets])
+prune(going + 1, change('ZREM', rows + 1, going, sets + 1))
+return 1
