@@ -6,7 +6,9 @@ use memory_core::engine::{
     DocumentsFound, FeedEnd, FeedPage, FeedPosition, HistoryRow, Mark, MemoriesFound, Place, Reader, Source, Visit,
     Walk, corrupt,
 };
-use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Verdict};
+use memory_core::{
+    Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Tombstone, Verdict,
+};
 use migrations::PATHS;
 use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -14,9 +16,9 @@ use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::row::{Stored, StoredRow, found, mark, memory_id, number, optional, text, uuid};
+use crate::row::{Stored, StoredRow, found, is_erased, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
-use crate::{feed, history};
+use crate::{erasure, feed, history};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
@@ -33,8 +35,11 @@ impl Reader for MongoSession {
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
         let ids = ids.iter().map(|id| uuid(id.as_bytes()).into()).collect();
-        let read = |row: &RawDocument| Ok((memory_id(row, "_id")?, found::<Ledger>(row)));
-        Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().collect())
+        let read = |row: &RawDocument| match is_erased(row) {
+            true => Ok(None),
+            false => Ok(Some((memory_id(row, "_id")?, found::<Ledger>(row)))),
+        };
+        Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().flatten().collect())
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
@@ -127,6 +132,10 @@ impl Reader for MongoSession {
 
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
         history::rows(self, of, below, most).await
+    }
+
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        erasure::tombstones(self, of).await
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {

@@ -25,6 +25,8 @@ const STANDALONE: &str = "the server is standalone, so it has no transactions: r
 const LOCK: &str = "lock";
 /// The `_id` of what seals the cursors, and its field.
 const SECRET: &str = "secret";
+/// The `_id` of what makes the hashes of tombstones, and its field.
+const HASH_KEY: &str = "hashKey";
 /// The `_id` of the time at which the history begins, and its field.
 const HISTORY_SINCE: &str = "historySince";
 /// When a lock whose owner is gone is free again, in milliseconds.
@@ -283,6 +285,12 @@ pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
 pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<String> {
     let kept = keep(session, SECRET, proposed.into()).await?;
     kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
+}
+
+/// What makes the hashes of tombstones: what was kept first.
+pub(crate) async fn hash_key(session: &MongoSession, proposed: &str) -> Result<String> {
+    let kept = keep(session, HASH_KEY, proposed.into()).await?;
+    kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key of tombstones can't be read"))
 }
 
 /// When the history begins, or that there is none: what was kept first.

@@ -1,0 +1,257 @@
+//! Erasure: a record goes with all that the namespace has of it, and a row of `tombstones` stays in its place.
+//!
+//! The `_id` of a tombstone is that of its record. Besides, what keeps a record out that comes again is where it would be written, so that
+//! whoever appends it finds its `_id` taken and looks nothing up before. In `memories` a row without anything stays under the id. In
+//! `idempotency_keys` each key has two rows: one under the key itself, which goes, and one under its hash, the mark, which stays and says that it
+//! is erased. A key from before there was erasure has no mark: the erasure makes it.
+//!
+//! A document may be put again under its id, so that its row goes. Who restores one looks for its tombstone in the same transaction: an erasure
+//! that comes between meets it on the `_id` of the document.
+
+use memory_core::engine::{Erasing, ErasingRecord, Found, Put, corrupt};
+use memory_core::{
+    Actor, Collection, Document, DocumentId, IdempotencyKey, KeyedHash, Memory, Reason, RecordId, Result, Timestamp,
+    Tombstone,
+};
+use mongodb::ClientSession;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::raw::RawDocument;
+use mongodb::bson::{self, Bson, doc};
+
+use crate::connection::MongoSession;
+use crate::error::native;
+use crate::history;
+use crate::read::each;
+use crate::row::{
+    ERASED, binary, bson, bytes, erased_row, hash, impossible, key_mark, memory_id_of, number, optional, text, uuid,
+};
+use crate::statements::{document_key, removed, same_memory};
+use crate::write::{AT_ONCE, at_once};
+
+/// The tombstones of these records.
+pub(crate) async fn tombstones(session: &MongoSession, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+    each(session, &session.reads.tombstones, of.iter().map(id).collect(), read).await
+}
+
+/// The hashes that a tombstone has as one value.
+pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
+    let (hashes, rest) = bytes.as_chunks();
+    match rest {
+        [] => Ok(hashes.iter().copied().map(KeyedHash).collect()),
+        _ => Err(impossible("places")),
+    }
+}
+
+/// The record with this `_id`; `None` where that is no such.
+pub(crate) fn record_of(id: &Bson) -> Option<RecordId> {
+    match id {
+        Bson::Document(key) => {
+            let collection = Collection::parse(key.get_str("collection").ok()?).ok()?;
+            Some((collection, DocumentId::parse(key.get_str("id").ok()?).ok()?).into())
+        }
+        id => memory_id_of(id).map(RecordId::Memory),
+    }
+}
+
+fn id(record: &RecordId) -> Bson {
+    match record {
+        RecordId::Memory(id) => uuid(id.as_bytes()).into(),
+        RecordId::Document { collection, id } => document_key(collection, id).into(),
+    }
+}
+
+fn read(row: &RawDocument) -> Result<Tombstone> {
+    Ok(Tombstone {
+        record: record_of(&bson(row, "_id")?).ok_or_else(|| impossible("_id"))?,
+        at: Timestamp::from_millis(number(row, "at")?).map_err(corrupt)?,
+        reason: Reason::parse(text(row, "reason")?).map_err(corrupt)?,
+        actor: optional(row, "actor", text)?.map(Actor::parse).transpose().map_err(corrupt)?,
+        key: optional(row, "key", bytes)?.map(|key| hash(key).ok_or_else(|| impossible("key"))).transpose()?,
+        places: hashes(bytes(row, "places")?)?,
+    })
+}
+
+/// The statement that puts a tombstone in its place. That is also what the feed has of the erasure.
+fn kept(tombstone: &Tombstone) -> bson::Document {
+    let Tombstone { record, at, reason, actor, key, places } = tombstone;
+    let places: Vec<_> = places.iter().flat_map(|place| place.0).collect();
+    let mut row = doc! {
+        "_id": id(record),
+        // The server notes no write that changes nothing.
+        "erasure": ObjectId::new(),
+        "at": at.as_millis(),
+        "reason": reason.as_str(),
+        "places": binary(places),
+    };
+    row.extend(actor.as_ref().map(|actor| ("actor".to_owned(), actor.as_str().into())));
+    row.extend(key.map(|key| ("key".to_owned(), key_mark(key).into())));
+    doc! { "q": { "_id": id(record) }, "u": row, "upsert": true }
+}
+
+/// About how many bytes that has.
+fn size(tombstone: &Tombstone) -> usize {
+    let Tombstone { reason, places, .. } = tombstone;
+    1_024 + reason.as_str().len() + places.len() * KeyedHash::BYTES
+}
+
+/// The statement that leaves nothing of a memory but its id, while it is the one that was read.
+fn emptied(memory: &Memory) -> bson::Document {
+    doc! { "q": same_memory(memory), "u": erased_row() }
+}
+
+/// The statement that takes an idempotency key from its memory.
+fn without_key(memory: &Memory, key: &IdempotencyKey) -> bson::Document {
+    doc! { "q": { "_id": key.as_str(), "memory": uuid(memory.id.as_bytes()) }, "limit": 1 }
+}
+
+/// The statement that makes a mark say that its key is erased.
+fn marked(key: KeyedHash) -> bson::Document {
+    doc! { "q": { "_id": key_mark(key) }, "u": { "$set": { ERASED: true } }, "upsert": true }
+}
+
+impl MongoSession {
+    /// Erases records in a transaction. `false` when one is not what was read.
+    pub(crate) async fn erase_each(
+        &self,
+        erasings: &[Erasing<'_, i64>],
+        transaction: &mut ClientSession,
+    ) -> Result<bool> {
+        let (mut memories, mut documents) = (Vec::new(), Vec::new());
+        for Erasing { found, .. } in erasings {
+            match found {
+                ErasingRecord::Memory(found) => memories.push(&found.record),
+                ErasingRecord::Document(found) => documents.push(*found),
+            }
+        }
+        // Before the first statement, since this is no part of the transaction.
+        let newest = self.newest(&documents).await?;
+        if !self.erase_memories(&memories, transaction).await? || !self.erase_documents(&documents, transaction).await?
+        {
+            return Ok(false);
+        }
+        self.erase_history(erasings, &newest, transaction).await?;
+        self.erase_keys(&memories, erasings, transaction).await?;
+        let mut rest = erasings;
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(at_once(rest.iter().map(|erasing| size(&erasing.tombstone))));
+            let kept = some.iter().map(|erasing| kept(&erasing.tombstone)).collect();
+            self.update_in(self.on.primary.tombstones.name(), kept, transaction).await?;
+            rest = others;
+        }
+        Ok(true)
+    }
+
+    /// The places of the newest entries of documents, 0 where there is none.
+    async fn newest(&self, documents: &[&Found<Document, i64>]) -> Result<Vec<(RecordId, i64)>> {
+        let named = documents.iter().map(|Found { record: Document { collection, id, .. }, version }| {
+            ((collection.clone(), id.clone()).into(), *version)
+        });
+        let named: Vec<_> = named.collect();
+        let next = history::places(self, &named).await?;
+        Ok(named.into_iter().zip(next).map(|((of, _), next)| (of, next.saturating_sub(1))).collect())
+    }
+
+    async fn erase_memories(&self, memories: &[&Memory], transaction: &mut ClientSession) -> Result<bool> {
+        for some in memories.chunks(AT_ONCE.0) {
+            let emptied = some.iter().map(|memory| emptied(memory)).collect();
+            if self.update_in(self.on.primary.memories.name(), emptied, transaction).await? != some.len() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn erase_documents(
+        &self,
+        documents: &[&Found<Document, i64>],
+        transaction: &mut ClientSession,
+    ) -> Result<bool> {
+        let mut rest = documents;
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(at_once(rest.iter().map(|found| found.record.size())));
+            // The texts tell a document that was put again where the namespace keeps no history, which nobody says here. The feed is told of
+            // no space, since it has that of the tombstone.
+            let updates = some.iter().map(|found| removed(found, "", false)).collect();
+            if !self.remove_rows(some.iter().map(|found| &found.record), updates, transaction).await? {
+                return Ok(false);
+            }
+            rest = others;
+        }
+        Ok(true)
+    }
+
+    /// Takes the entries of these records, and keeps the places of the newest ones of documents.
+    async fn erase_history(
+        &self,
+        erasings: &[Erasing<'_, i64>],
+        newest: &[(RecordId, i64)],
+        transaction: &mut ClientSession,
+    ) -> Result<()> {
+        let (name, mut count) = (self.on.primary.history.name(), 0);
+        for some in erasings.chunks(AT_ONCE.0) {
+            let dropped: Vec<_> = some.iter().map(|erasing| history::dropped(&erasing.tombstone.record)).collect();
+            count += self.change_in(doc! { "delete": name, "deletes": dropped }, transaction).await?;
+        }
+        // Where no history is kept, there is nothing to go on behind.
+        for some in newest.chunks(AT_ONCE.0 / 2).filter(|_| count > 0) {
+            let places: Vec<_> = some.iter().flat_map(|(of, newest)| history::emptied(of, *newest)).collect();
+            self.keep(places, transaction).await?;
+        }
+        Ok(())
+    }
+
+    async fn erase_keys(
+        &self,
+        memories: &[&Memory],
+        erasings: &[Erasing<'_, i64>],
+        transaction: &mut ClientSession,
+    ) -> Result<()> {
+        let name = self.on.primary.keys.name();
+        let keys = memories.iter().filter_map(|memory| Some(without_key(memory, memory.idempotency_key.as_ref()?)));
+        for some in keys.collect::<Vec<_>>().chunks(AT_ONCE.0) {
+            self.change_in(doc! { "delete": name, "deletes": some }, transaction).await?;
+        }
+        let marks: Vec<_> = erasings.iter().filter_map(|erasing| erasing.tombstone.key.map(marked)).collect();
+        for some in marks.chunks(AT_ONCE.0) {
+            self.update_in(name, some.to_vec(), transaction).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a tombstone keeps one of these documents out, as their transaction sees it, whose first statement this is.
+    pub(crate) async fn keeps_one_out(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
+        let ids = restored(puts);
+        if ids.is_empty() {
+            return Ok(false);
+        }
+        let find = self.on.primary.tombstones.find(doc! { "_id": { "$in": ids } }).max_time(self.left()?);
+        let (mut found, mut tombstones) = (find.session(&mut *transaction).await.map_err(native)?, Vec::new());
+        while found.advance(transaction).await.map_err(native)? {
+            tombstones.push(read(found.current())?);
+        }
+        Ok(!kept_out(puts, &tombstones).is_empty())
+    }
+
+    /// Which of these documents a tombstone keeps out that a majority has.
+    pub(crate) async fn kept_out<'p>(&self, puts: &[&'p Put<'p, i64>]) -> Result<Vec<&'p Document>> {
+        let tombstones = each(self, &self.on.latest.tombstones, restored(puts), read).await?;
+        Ok(kept_out(puts, &tombstones))
+    }
+}
+
+/// The `_id`s of the documents that are restored.
+fn restored(puts: &[&Put<'_, i64>]) -> Vec<Bson> {
+    let restored = puts.iter().filter(|put| put.is_restore);
+    restored.map(|put| document_key(&put.after.collection, &put.after.id).into()).collect()
+}
+
+fn kept_out<'p>(puts: &[&'p Put<'p, i64>], tombstones: &[Tombstone]) -> Vec<&'p Document> {
+    let keeps_out = |tombstone: &Tombstone, document: &Document| match &tombstone.record {
+        RecordId::Document { collection, id } => {
+            (collection, id) == (&document.collection, &document.id) && tombstone.keeps_out(document)
+        }
+        RecordId::Memory(_) => false,
+    };
+    let restored = puts.iter().filter(|put| put.is_restore).map(|put| put.after);
+    restored.filter(|document| tombstones.iter().any(|tombstone| keeps_out(tombstone, document))).collect()
+}
