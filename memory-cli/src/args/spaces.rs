@@ -2,6 +2,7 @@
 
 use clap::{ArgGroup, Args};
 use memory_core::{Kind, QueryBuilder, SpaceSelector};
+use serde_json::{Value, json};
 
 use super::values;
 
@@ -41,6 +42,12 @@ impl SpaceArgs {
             return query.all();
         }
         self.named().fold(query, |query, selector| query.selector(selector.clone()))
+    }
+
+    /// What is named, as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let named: Vec<_> = self.named().collect();
+        if named.is_empty() { json!("all") } else { json!(named) }
     }
 
     /// A group for commands that insist on one of these.

@@ -33,6 +33,8 @@ pub(crate) struct Access {
     pub(crate) collections: Option<Vec<Collection>>,
     /// What it may do to the ledger.
     pub(crate) ledger: LedgerAccess,
+    /// Whether it may erase where it may write, and know that something was erased.
+    pub(crate) erases: bool,
 }
 
 /// Where a caller may write.
@@ -65,6 +67,7 @@ impl Access {
             reserved: None,
             collections: None,
             ledger: LedgerAccess::Write,
+            erases: true,
         }
     }
 
@@ -134,6 +137,16 @@ impl Access {
         }
     }
 
+    /// `Unauthorized` unless it may erase.
+    pub(crate) fn check_erasure(&self) -> Result<()> {
+        if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
+    }
+
+    /// What is told of a failed call: of what was erased, callers who may not erase learn no more than that it is not there.
+    pub(crate) fn told(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Erased && !self.erases { Error::not_found() } else { error }
+    }
+
     /// `Unauthorized` unless these metadata may be stored: see [`check_task`].
     pub(crate) fn check_metadata(&self, metadata: &Metadata) -> Result<()> {
         match self.writable {
@@ -179,7 +192,7 @@ impl Access {
         }
     }
 
-    /// The condition that documents may be written; `None` when all may.
+    /// The condition that records may be written; `None` when all may.
     pub(crate) fn write_filter(&self) -> Result<Option<Filter>> {
         let writable = match &self.writable {
             Writable::Nowhere => return Err(unauthorized("nothing may be written")),
@@ -326,6 +339,8 @@ struct Entry {
     collections: Vec<String>,
     #[serde(default)]
     ledger: LedgerAccess,
+    #[serde(default)]
+    erase: bool,
 }
 
 #[derive(Deserialize)]
@@ -375,6 +390,7 @@ impl Entry {
             reserved: None,
             collections: Some(collections),
             ledger: self.ledger,
+            erases: self.erase,
         };
         Ok(Token { digest: Sha256::digest(&self.token).into(), access })
     }
@@ -397,6 +413,7 @@ mod tests {
         token = "fedcba9876543210"
         read = ["all"]
         ledger = "write"
+        erase = true
     "#;
 
     #[test]
@@ -408,6 +425,9 @@ mod tests {
         assert_eq!(bot.scope().writable().map(SpaceId::as_str), Some("guild1-bot"));
         let runtime = tokens.find("fedcba9876543210").expect("known");
         assert_eq!((&runtime.readable, &runtime.writable), (&Spaces::All, &Writable::Nowhere));
+        assert_eq!((bot.check_erasure().is_ok(), runtime.check_erasure().is_ok()), (false, true));
+        let told = |access: &Access| access.told(Error::erased()).kind();
+        assert_eq!((told(bot), told(runtime)), (ErrorKind::NotFound, ErrorKind::Erased));
         for unknown in ["", "0123456789abcde", "0123456789abcdeg", "bot"] {
             assert!(tokens.find(unknown).is_none(), "{unknown}");
         }

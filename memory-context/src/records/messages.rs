@@ -60,7 +60,7 @@ pub(crate) struct OpenMessage {
 }
 
 /// Who said it, among the labels of a message.
-const AUTHOR: &str = "author";
+pub(super) const AUTHOR: &str = "author";
 /// The run that a message came in, or that said it.
 const RUN: &str = "run";
 /// There where the platform says that the agent is spoken to.

@@ -8,6 +8,7 @@ mod strays;
 mod walk;
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ use crate::usage::Usage;
 use crate::versions::Versions;
 use follow::Follower;
 use mark::Mark;
-pub(super) use mark::is_copied;
+pub(crate) use mark::is_copied;
 use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
@@ -96,6 +97,10 @@ struct Copied {
     conflicts: u64,
     /// How many can't be read in the source, and so are not in the target.
     unreadable: u64,
+    /// How many were erased in the target, and so are not brought back there.
+    erased: u64,
+    /// What of these the last transfer met, which its comparison passes over.
+    passed_over: BTreeSet<String>,
     /// The hashes of what the source has and of what the target has of it, as the lines of an export.
     source: Hash,
     target: Hash,
@@ -284,6 +289,10 @@ async fn copy_once(
         (true, _) => "the target has the same hash without those",
         (false, _) => "the target differs: copy again",
     };
+    let left_out = match copied.erased {
+        0 => String::new(),
+        count => format!(", {count} left out, which were erased there"),
+    };
     output.value(
         &serde_json::json!({
             "memories": copied.memories,
@@ -291,11 +300,12 @@ async fn copy_once(
             "written": copied.written,
             "conflicts": copied.conflicts,
             "unreadable": copied.unreadable,
+            "erased": copied.erased,
             "verified": is_equal && copied.unreadable == 0,
             "sha256": copied.source.text(),
         }),
         format!(
-            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read; {verdict}",
+            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read{left_out}; {verdict}",
             copied.memories, copied.documents, copied.written, copied.conflicts, copied.unreadable
         ),
     )?;
@@ -370,6 +380,7 @@ where
     H: Home<K>,
 {
     let before = copied.records();
+    copied.passed_over.clear();
     let (mut walk, mut done) = (Walk::new(query), 0);
     while let Some(unreadable) = walk.next_page(source).await? {
         output::report_unreadable("record", &unreadable);
@@ -383,8 +394,10 @@ where
         for place in &report.conflicts {
             progress.note(&format!("error: {} is there and differs; it stays as it is", names[*place]));
         }
+        copied.passed_over.extend(report.erased.iter().map(|place| names[*place].clone()));
         copied.written += report.written as u64;
         copied.conflicts += report.conflicts.len() as u64;
+        copied.erased += report.erased.len() as u64;
         done += names.len() as u64;
         progress.done(before + done, 0);
     }
@@ -402,6 +415,7 @@ async fn with_versions(
         let of_record = Versions::read(source, &record).await?.restore(target).await?;
         report.written += usize::from(of_record.written > 0);
         report.conflicts.extend((!of_record.conflicts.is_empty()).then_some(place));
+        report.erased.extend((!of_record.erased.is_empty()).then_some(place));
     }
     Ok(report)
 }
@@ -421,6 +435,9 @@ where
     let (mut from, mut to, mut verified) = (Walk::new(query), Walk::new(query), 0);
     let (mut line, mut other_line) = (Vec::<u8>::new(), Vec::<u8>::new());
     while let Some(record) = from.next(source).await? {
+        if !copied.passed_over.is_empty() && copied.passed_over.contains(&H::name(&record)) {
+            continue;
+        }
         line.clear();
         other_line.clear();
         H::write(&record, &mut line)?;

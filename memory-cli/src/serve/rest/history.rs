@@ -9,6 +9,7 @@ use memory_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::memories::readable;
 use super::params::DocumentPath;
 use super::wire::{DocumentBody, MemoryBody, next};
 use crate::serve::access::Access;
@@ -106,8 +107,7 @@ pub(super) async fn of_memory(
     Parameters((versions,)): Parameters<(VersionParams,)>,
 ) -> Result<Json<HistoryBody>, Problem> {
     // The space of a memory never changes.
-    let memory = server.provider.get(id).await?.filter(|memory| access.may_read(memory));
-    memory.ok_or_else(|| Problem::not_found("memory"))?;
+    readable(&server, &access, id).await?;
     let page = server.provider.history(&versions.apply(History::of(id))?).await?;
     Ok(Json(HistoryBody::from(page)))
 }

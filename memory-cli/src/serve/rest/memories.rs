@@ -148,15 +148,15 @@ pub(super) async fn update(
         check_change(&memory, &patch)?;
     }
     let updated = server.provider.update(id, patch).await;
-    let updated = updated.map_err(|error| Problem::of_change(error, tag.is_some()))?;
+    let updated = updated.map_err(|error| Problem::of_change(access.told(error), tag.is_some()))?;
     let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
     Ok(([entity_tag(updated.revision)], Json(body)))
 }
 
 /// The memory, if the caller may know of it.
-async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
-    let memory = server.provider.get(id).await?.filter(|memory| access.may_read(memory));
-    memory.ok_or_else(|| Problem::not_found("memory"))
+pub(super) async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
+    let memory = server.provider.get(id).await.map_err(|error| access.told(error))?;
+    memory.filter(|memory| access.may_read(memory)).ok_or_else(|| Problem::not_found("memory"))
 }
 
 /// Two parts of a request that say different things.

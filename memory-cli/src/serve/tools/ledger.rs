@@ -160,7 +160,11 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
     patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
     // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
-    let memory = provider.get(id).await?;
+    // To a model, what was erased is not there.
+    let memory = provider.get(id).await.or_else(|error| match error.kind() {
+        ErrorKind::Erased => Ok(None),
+        _ => Err(error),
+    })?;
     let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
     let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
     scope.space_to_write(Some(memory.space_id.as_str()))?;

@@ -1,0 +1,194 @@
+//! `erase`: takes records away for good, and certifies it.
+
+mod certificate;
+mod engine_rest;
+mod eraser;
+mod preview;
+mod selection;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{ArgGroup, Args};
+use memory_context::records::{AgentId, EntityId};
+use memory_core::{Actor, Clock as _, Collection, MemoryId, MemoryProvider, Reason, RecordId, SystemClock};
+
+use self::certificate::{Certificate, CertificateFile};
+use self::eraser::{End, Eraser};
+use self::selection::Selection;
+use self::verify::Verdict;
+use super::exit_code;
+use crate::args::{LedgerArgs, SpaceArgs, values};
+use crate::output::{self, Output, printable};
+use crate::progress::Progress;
+use crate::signal;
+use crate::usage::Usage;
+
+#[derive(Debug, Args)]
+#[command(group(
+    ArgGroup::new("selection")
+        .args([
+            "ids", "exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status", "filter", "text",
+            "person",
+        ])
+        .required(true)
+        .multiple(true)
+))]
+pub(crate) struct EraseArgs {
+    /// These memories, and nothing else.
+    #[arg(value_name = "ID", value_parser = values::memory_id, conflicts_with_all = CONDITIONS)]
+    ids: Vec<MemoryId>,
+    #[command(flatten)]
+    spaces: SpaceArgs,
+    #[command(flatten)]
+    conditions: LedgerArgs,
+    /// Only what holds at least one word of this text.
+    #[arg(long, allow_hyphen_values = true, help_heading = "Conditions")]
+    text: Option<String>,
+    /// Also the documents that the spaces, --where and --text select, of all collections.
+    #[arg(
+        long,
+        help_heading = "Conditions",
+        conflicts_with_all = ["ids", "person", "after", "before", "status", "exclude"]
+    )]
+    documents: bool,
+    /// Of the documents, only those of this collection; more than one is a choice.
+    #[arg(
+        long,
+        value_name = "NAME",
+        help_heading = "Conditions",
+        value_parser = values::collection,
+        requires = "documents"
+    )]
+    collection: Vec<Collection>,
+    /// What an agent knows of this entity: its messages, the facts about it and by it, its profile, and what else is kept of it. What
+    /// others wrote of it stays.
+    #[arg(
+        long,
+        value_name = "ENTITY",
+        help_heading = "A person",
+        value_parser = values::entity_id,
+        requires = "agent",
+        conflicts_with = "ids",
+        conflicts_with_all = CONDITIONS
+    )]
+    person: Option<EntityId>,
+    /// The agent that knows the entity.
+    #[arg(long, value_name = "AGENT", help_heading = "A person", value_parser = values::agent_id, requires = "person")]
+    agent: Option<AgentId>,
+    /// Why, in one line. It stays with each record that is erased, so name nobody who is to be forgotten.
+    #[arg(long, value_name = "TEXT", help_heading = ERASURE, required_unless_present = "dry_run")]
+    reason: Option<String>,
+    /// Who erases, which stays too.
+    #[arg(long, value_name = "ACTOR", help_heading = ERASURE, value_parser = values::actor)]
+    by: Option<Actor>,
+    /// Show what would be erased, and erase nothing.
+    #[arg(long, help_heading = ERASURE)]
+    dry_run: bool,
+    /// Stop when so many records are erased.
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = ERASURE,
+        value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with = "dry_run"
+    )]
+    at_most: Option<u64>,
+    /// Write what was erased, and what was verified, to this file as JSON. An erasure that is repeated with the same file adds to it.
+    #[arg(long, value_name = "FILE", help_heading = ERASURE, conflicts_with = "dry_run")]
+    certificate: Option<PathBuf>,
+    /// Print "done: N" on standard error whenever N records are erased, instead of a bar.
+    #[arg(long, help_heading = ERASURE)]
+    progress: bool,
+}
+
+const ERASURE: &str = "Erasure";
+/// What goes neither with ids nor with a person.
+const CONDITIONS: [&str; 12] =
+    ["exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status", "filter", "exclude", "text"];
+
+/// Erases slice by slice, until nothing is left, a signal comes, or as much is erased as may be.
+pub(crate) async fn run(
+    shared: &Arc<dyn MemoryProvider>,
+    url: &str,
+    args: &EraseArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let selection = Selection::new(shared, args)?;
+    let Some(reason) = args.reason.as_deref().filter(|_| !args.dry_run) else {
+        return preview::run(shared.as_ref(), &selection, output).await;
+    };
+    let reason = Reason::parse(reason).map_err(|error| Usage(format!("--reason: {}", error.message())))?;
+    let (parts, rest) = (selection.find().await?.parts, engine_rest::of(url)?);
+    let mut certificate = Certificate::new(&reason, args.by.as_ref(), selection.to_json(), SystemClock.now(), rest);
+    // Opened before anything is erased, so that it can be written then.
+    let file = args.certificate.as_deref().map(|path| CertificateFile::open(path, &mut certificate)).transpose()?;
+    // From here on a signal leaves nothing half done.
+    let asked = signal::asked_to_end()?;
+    let progress = Progress::new(None, args.progress);
+    let mut eraser = Eraser::new(shared.as_ref(), &reason, args.by.as_ref(), args.at_most);
+    let ended = async {
+        let lists = selection.leave_lists().await?;
+        if lists > 0 {
+            progress.note(&format!("took the person out of {lists} lists of others"));
+        }
+        eraser.run(&parts, &progress, asked).await
+    };
+    let ended = match ended.await {
+        Err(error) if eraser.count() == 0 => return Err(error),
+        ended => ended,
+    };
+    certificate.add(eraser.erased());
+    let verified = match &ended {
+        Ok(end) => verify::run(shared.as_ref(), &selection, &certificate, *end, &progress).await,
+        // What failed is told below; what was erased before stands in the certificate.
+        Err(_) => Ok(Verdict::default()),
+    };
+    progress.finish();
+    if let Ok(verdict) = &verified {
+        certificate.verified.clone_from(&verdict.held);
+    }
+    certificate.until = SystemClock.now();
+    let written = file.map(|file| file.write(&certificate)).transpose();
+    tell(&certificate, matches!(written, Ok(Some(()))), output)?;
+    output.flush()?;
+    written?;
+    let (end, verdict) = (ended?, verified?);
+    let left = match end {
+        End::Complete => None,
+        End::Asked => Some("it was stopped, and more may be left: say it again to go on".to_owned()),
+        End::Limit if verdict.is_done => None,
+        End::Limit => Some(format!("{} records are erased, and more are left: say it again to go on", eraser.count())),
+    };
+    let has_failures = left.is_some() || !verdict.failed.is_empty();
+    for failure in left.iter().chain(&verdict.failed) {
+        output::note(&format!("error: {failure}"));
+    }
+    Ok(exit_code(has_failures))
+}
+
+/// What came of it: for programs the certificate, unless a file has it.
+fn tell(certificate: &Certificate, is_filed: bool, output: &mut Output) -> anyhow::Result<()> {
+    if output.is_json() {
+        return Ok(match is_filed {
+            true => output.json(&certificate.counts)?,
+            false => output.json(certificate)?,
+        });
+    }
+    let certificate::Counts { memories, documents } = certificate.counts;
+    output.line(format!("erased {memories} memories and {documents} documents"))?;
+    for held in &certificate.verified {
+        output.line(format!("verified: {held}"))?;
+    }
+    Ok(output.line(format!("the engine: {}", certificate.engine))?)
+}
+
+/// What people read of a record.
+fn name(record: &RecordId) -> String {
+    match record {
+        RecordId::Memory(id) => id.to_string(),
+        RecordId::Document { collection, id } => format!("{collection}/{}", printable(id.as_str())),
+    }
+}

@@ -1,0 +1,107 @@
+//! What would be erased.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use memory_core::{MAX_LIMIT, MemoryProvider, RecordId};
+use serde_json::json;
+
+use super::selection::{Found, Part, Selection};
+use super::verify::is_there;
+use super::{exit_code, name};
+use crate::args;
+use crate::output::{self, Output};
+
+/// Lists it, and erases nothing.
+pub(super) async fn run(
+    provider: &dyn MemoryProvider,
+    selection: &Selection<'_>,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let Found { parts, lists } = selection.find().await?;
+    let mut preview = Preview { output, told: BTreeSet::new(), memories: 0, documents: 0, has_unreadable: false };
+    for part in &parts {
+        preview.show(provider, part).await?;
+    }
+    let Preview { output, memories, documents, has_unreadable, .. } = preview;
+    for list in &lists {
+        output.value(
+            &json!({ "list": of(list), "dryRun": true }),
+            format!("would take the person out of {}", name(list)),
+        )?;
+    }
+    if !output.is_json() {
+        output.line(format!("would erase {memories} memories and {documents} documents"))?;
+    }
+    Ok(exit_code(has_unreadable))
+}
+
+/// What was told so far.
+struct Preview<'a> {
+    output: &'a mut Output,
+    /// Two parts may find the same.
+    told: BTreeSet<RecordId>,
+    memories: usize,
+    documents: usize,
+    has_unreadable: bool,
+}
+
+impl Preview<'_> {
+    async fn show(&mut self, provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result<()> {
+        let mut cursor = None;
+        loop {
+            match part {
+                Part::Memories(query) => {
+                    let query =
+                        cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
+                    let page = provider.query(&args::build(query)?).await?;
+                    page.memories.into_iter().try_for_each(|memory| self.tell(memory.id.into()))?;
+                    self.has_unreadable |= output::report_unreadable("memory", &page.unreadable);
+                    cursor = page.next;
+                }
+                Part::Documents(query) => {
+                    let query =
+                        cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
+                    let page = provider.documents().query(&args::build(query)?).await?;
+                    let mut ids = page.documents.into_iter().map(|document| (document.collection, document.id).into());
+                    ids.try_for_each(|id| self.tell(id))?;
+                    self.has_unreadable |= output::report_unreadable("document", &page.unreadable);
+                    cursor = page.next;
+                }
+                Part::Records(records) => {
+                    for record in records {
+                        if is_there(provider, record).await? {
+                            self.tell(record.clone())?;
+                        }
+                    }
+                }
+            }
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&mut self, record: RecordId) -> anyhow::Result<()> {
+        if self.told.contains(&record) {
+            return Ok(());
+        }
+        match &record {
+            RecordId::Memory(_) => self.memories += 1,
+            RecordId::Document { .. } => self.documents += 1,
+        }
+        let mut value = of(&record);
+        value["dryRun"] = json!(true);
+        self.output.value(&value, format!("would erase {}", name(&record)))?;
+        self.told.insert(record);
+        Ok(())
+    }
+}
+
+/// The name of a record as JSON.
+fn of(record: &RecordId) -> serde_json::Value {
+    match record {
+        RecordId::Memory(id) => json!({ "id": id }),
+        RecordId::Document { collection, id } => json!({ "collection": collection, "id": id }),
+    }
+}
