@@ -1,0 +1,165 @@
+//! Erasure: a tombstone for each record that is gone, in the table of its kind of record.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use memory_core::engine::{Erasing, ErasingRecord, Found, corrupt};
+use memory_core::{
+    Actor, Collection, Document, DocumentId, Error, KeyedHash, Memory, Outcome, Reason, RecordId, Result, Timestamp,
+    Tombstone,
+};
+use sqlx::postgres::PgRow;
+use tokio::time::sleep;
+
+use crate::connection::{Session, Statement};
+use crate::error::is_locked;
+use crate::read::{column, memory_id};
+use crate::statements::id_to_sql;
+
+/// Bounds the wait for a table, behind which all who write wait: until the server has cancelled an autovacuum that holds the lock, and no
+/// longer.
+const BRIEFLY: &str = "; DO $do$ BEGIN PERFORM set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
+    FROM pg_settings WHERE name = 'deadlock_timeout'; END $do$";
+
+/// A record to erase, with what stays of it.
+type Grave<'a, T> = (&'a Found<T, i64>, &'a Tombstone);
+
+/// The tombstones of these records.
+pub(crate) async fn tombstones(session: &mut Session, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+    let (mut memories, mut collections, mut documents) = (Vec::new(), Vec::new(), Vec::new());
+    for record in of {
+        match record {
+            RecordId::Memory(id) => memories.push(id_to_sql(*id)),
+            RecordId::Document { collection, id } => {
+                collections.push(collection.as_str());
+                documents.push(id.as_str());
+            }
+        }
+    }
+    let mut tombstones = Vec::new();
+    if !memories.is_empty() {
+        for row in session.rows(session.statement(|on| &on.memory_tombstones).bind(memories)).await? {
+            tombstones.push(tombstone_of(&row, memory_id(&row)?.into())?);
+        }
+    }
+    if !documents.is_empty() {
+        let found = session.statement(|on| &on.document_tombstones).bind(collections).bind(documents);
+        for row in session.rows(found).await? {
+            let id = DocumentId::parse(column::<&str>(&row, 0)?).map_err(corrupt)?;
+            let collection = Collection::parse(column::<&str>(&row, 6)?).map_err(corrupt)?;
+            tombstones.push(tombstone_of(&row, (collection, id).into())?);
+        }
+    }
+    Ok(tombstones)
+}
+
+fn tombstone_of(row: &PgRow, record: RecordId) -> Result<Tombstone> {
+    Ok(Tombstone {
+        record,
+        at: Timestamp::from_millis(column(row, 1)?).map_err(corrupt)?,
+        reason: Reason::parse(column::<&str>(row, 2)?).map_err(corrupt)?,
+        actor: column::<Option<&str>>(row, 3)?.map(Actor::parse).transpose().map_err(corrupt)?,
+        key: column::<Option<&[u8]>>(row, 4)?.map(hash).transpose()?,
+        places: hashes(column(row, 5)?)?,
+    })
+}
+
+/// A hash as the server has it.
+pub(crate) fn hash(bytes: &[u8]) -> Result<KeyedHash> {
+    let bytes = bytes.try_into().map_err(|_| Error::corrupt("a stored hash has an impossible length"))?;
+    Ok(KeyedHash(bytes))
+}
+
+/// Hashes that stand one behind the other.
+pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
+    bytes.chunks(KeyedHash::BYTES).map(hash).collect()
+}
+
+/// Erases records, all or none, when nobody else writes records of their kind: what was begun before has ended by then, and what begins
+/// behind it finds the tombstones.
+pub(crate) async fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
+    loop {
+        let start = Instant::now();
+        match erase_once(session, erasings).await {
+            Ok(true) => return session.commit().await.map(|()| true),
+            Ok(false) => return session.rollback().await.map(|()| false),
+            Err(error) if is_locked(&error) => {
+                session.rollback().await?;
+                // For those who write, who have waited as long.
+                sleep(start.elapsed()).await;
+            }
+            // Until the end of the transaction nothing is erased, whatever becomes of its connection.
+            Err(error) => return Err(error.with_outcome(Outcome::NotDone)),
+        }
+    }
+}
+
+/// Erases them in a transaction that goes on. `false` at the first statement that has not found all of its own as they were read.
+async fn erase_once(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
+    let (mut memories, mut documents) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    for Erasing { found, tombstone } in erasings {
+        match *found {
+            ErasingRecord::Memory(found) => memories.push((found, tombstone)),
+            ErasingRecord::Document(found) => {
+                documents.entry(&found.record.collection).or_default().push((found, tombstone));
+            }
+        }
+    }
+    let schema = &session.on().schema;
+    let lock = |is_wanted: bool, table: &str| match is_wanted {
+        true => format!("; LOCK TABLE {schema}.{table} IN SHARE ROW EXCLUSIVE MODE"),
+        false => String::new(),
+    };
+    // In the order of the fence, and of all others who take both.
+    let alone = [lock(!memories.is_empty(), "memories"), lock(!documents.is_empty(), "documents")].concat();
+    session.begin(&[BRIEFLY, &alone].concat()).await?;
+    if !memories.is_empty() && !erase_memories(session, &memories).await? {
+        return Ok(false);
+    }
+    for (collection, documents) in documents {
+        if !erase_documents(session, collection, &documents).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn erase_memories(session: &mut Session, memories: &[Grave<'_, Memory>]) -> Result<bool> {
+    let ids: Vec<_> = memories.iter().map(|(found, _)| id_to_sql(found.record.id)).collect();
+    let revisions: Vec<_> = memories.iter().map(|(found, _)| found.version).collect();
+    let keys: Vec<_> = memories.iter().map(|(_, tombstone)| tombstone.key.map(|key| key.0.to_vec())).collect();
+    let erase = session.statement(|on| &on.erase_memories).bind(ids).bind(revisions);
+    let erase = bind_tombstones(erase, memories).bind(keys);
+    Ok(session.write(erase).await? == memories.len() as u64)
+}
+
+/// Erases documents of one collection.
+async fn erase_documents(
+    session: &mut Session,
+    collection: &Collection,
+    documents: &[Grave<'_, Document>],
+) -> Result<bool> {
+    let ids: Vec<_> = documents.iter().map(|(found, _)| found.record.id.as_str()).collect();
+    let writers: Vec<_> = documents.iter().map(|(found, _)| found.version).collect();
+    let erase = session.statement(|on| &on.erase_documents).bind(collection.as_str()).bind(ids.clone()).bind(writers);
+    if session.write(bind_tombstones(erase, documents)).await? != documents.len() as u64 {
+        return Ok(false);
+    }
+    // A trigger has noted that they were removed, and from where.
+    let note = session.statement(|on| &on.note_erased_documents).bind(collection.as_str()).bind(ids);
+    session.write(note.bind(all_places(documents))).await?;
+    Ok(true)
+}
+
+/// Binds what stays: when, why, by whom, and where they lay.
+fn bind_tombstones<T>(statement: Statement, graves: &[Grave<'_, T>]) -> Statement {
+    let times: Vec<_> = graves.iter().map(|(_, tombstone)| tombstone.at.as_millis()).collect();
+    let reasons: Vec<_> = graves.iter().map(|(_, tombstone)| tombstone.reason.as_str()).collect();
+    let actors: Vec<_> = graves.iter().map(|(_, tombstone)| tombstone.actor.as_ref().map(Actor::as_str)).collect();
+    statement.bind(times).bind(reasons).bind(actors).bind(all_places(graves))
+}
+
+fn all_places<T>(graves: &[Grave<'_, T>]) -> Vec<Vec<u8>> {
+    let bytes = |tombstone: &Tombstone| tombstone.places.iter().flat_map(|place| place.0).collect();
+    graves.iter().map(|(_, tombstone)| bytes(tombstone)).collect()
+}
