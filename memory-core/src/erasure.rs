@@ -62,15 +62,24 @@ pub struct Tombstone {
     pub actor: Option<Actor>,
     /// By which a repeated store is known.
     pub key: Option<KeyedHash>,
-    /// By which a watch knows whether the record lay within its spaces: of each ancestor of its space, and last of the space itself.
+    /// By which a watch knows whether the record lay within its spaces: those of its space, and of spaces that it had before (E4).
     pub places: Vec<KeyedHash>,
+}
+
+/// Some of the tombstones of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TombstonePage {
+    /// What stays of records, in an order of the engine. One that comes or is replaced while pages are read may be in none of them, or in two.
+    pub tombstones: Vec<Tombstone>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
 }
 
 /// A keyed hash of a name: whoever has the key of the namespace and the name can tell that it is that one, and nobody else anything.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyedHash(pub [u8; KeyedHash::BYTES]);
 
-/// Makes the keyed hashes of a namespace. Export and copy carry it, since they are compared elsewhere, too.
+/// Makes the keyed hashes of a namespace. It is a secret, which goes with export and copy (E5).
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey([u8; 32]);
 
@@ -172,6 +181,9 @@ impl Tombstone {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Key,
+    /// A space itself.
+    Space,
+    /// A space, and what is below it.
     Place,
 }
 
@@ -202,18 +214,20 @@ impl HashKey {
         self.hash(Kind::Key, key.as_ref())
     }
 
-    /// The hashes of a space: of each of its ancestors, without and with the boundary behind it, and last of itself.
+    /// The hashes of a space: as the space that it is, and as what lies below itself and each of its ancestors, without and with the boundary
+    /// behind it.
     pub fn of_space(&self, space: &SpaceId) -> Vec<KeyedHash> {
         let with_boundary = |path: &str| &space.as_str()[..path.len() + 1];
         let ancestors = space.ancestors().flat_map(|path| [path, with_boundary(path)]);
-        ancestors.chain([space.as_str()]).map(|path| self.hash(Kind::Place, path)).collect()
+        let places = ancestors.chain([space.as_str()]).map(|path| self.hash(Kind::Place, path));
+        std::iter::once(self.hash(Kind::Space, space.as_str())).chain(places).collect()
     }
 
-    /// Whether a record whose space has these hashes lies in spaces; `None` where that can't be told, as of patterns.
+    /// Whether a record with these hashes of its spaces lay in some of these; `None` where that can't be told, as of patterns.
     pub fn finds(&self, places: &[KeyedHash], spaces: &Spaces) -> Option<bool> {
         let Spaces::Any(selectors) = spaces else { return Some(true) };
         let found = selectors.iter().map(|selector| match selector.place()? {
-            SpacePlace::Exact(space) => Some(places.last() == Some(&self.hash(Kind::Place, space))),
+            SpacePlace::Exact(space) => Some(places.contains(&self.hash(Kind::Space, space))),
             SpacePlace::Under(path) => Some(places.contains(&self.hash(Kind::Place, path))),
         });
         found.fold(Some(false), |all, one| match (all, one) {
@@ -226,6 +240,7 @@ impl HashKey {
     fn hash(&self, kind: Kind, name: &str) -> KeyedHash {
         let kind = match kind {
             Kind::Key => b"k",
+            Kind::Space => b"s",
             Kind::Place => b"p",
         };
         let hash = Sha256::new().chain_update(self.0).chain_update(kind).chain_update(name).finalize();

@@ -300,6 +300,20 @@ impl Reader for InMemorySession {
         Ok(of.iter().filter_map(|record| data.tombstones.get(record).cloned()).collect())
     }
 
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        let data = self.lock();
+        let behind = |record: &RecordId| behind.is_none_or(|behind| record.to_key().as_slice() > behind);
+        let mut left: Vec<_> = data.tombstones.values().filter(|tombstone| behind(&tombstone.record)).collect();
+        left.sort_by_key(|tombstone| tombstone.record.to_key());
+        let page: Vec<_> = left.iter().take(most).map(|tombstone| Tombstone::clone(tombstone)).collect();
+        let next = page.last().filter(|_| left.len() > most).map(|last| last.record.to_key());
+        Ok((page, next))
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         Ok(self.lock().stored_at.get(&id).copied())
     }
@@ -395,6 +409,12 @@ impl Writer for InMemorySession {
                 let present = data.documents.get(collection).and_then(|documents| documents.get(id));
                 present.is_some_and(|present| present.version == *version)
             }
+            ErasingRecord::Absent => match &erasing.tombstone.record {
+                RecordId::Memory(id) => !data.memories.contains_key(id),
+                RecordId::Document { collection, id } => {
+                    data.documents.get(collection).is_none_or(|documents| !documents.contains_key(id))
+                }
+            },
         });
         for Erasing { found, tombstone } in erasings.iter().filter(|_| is_unchanged) {
             let record = &tombstone.record;
@@ -409,6 +429,7 @@ impl Writer for InMemorySession {
                 ErasingRecord::Document(Found { record: Document { collection, id, .. }, .. }) => {
                     data.documents.get_mut(collection).and_then(|documents| documents.remove(id));
                 }
+                ErasingRecord::Absent => {}
             }
             data.history.remove(record);
             data.forget(record);

@@ -30,7 +30,7 @@ pub use address::{Address, Host, Password};
 pub use cursor::{Cursor, CursorKey, Position};
 pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect, MAX_REMOVED, MAX_REMOVED_BYTES};
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
-pub use erasure::{ErasedSlice, Erasure, HashKey, KeyedHash, MAX_ERASED, Reason, Tombstone};
+pub use erasure::{ErasedSlice, Erasure, HashKey, KeyedHash, MAX_ERASED, Reason, Tombstone, TombstonePage};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use filter::Filter;
 pub use health::{Backfill, Blocks, Durability, Health, HeldBack, Inspection};

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentWrite, ErasedSlice, Erasure, Error, Health, History, HistoryPage, Memory, MemoryId,
-    MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result, SpaceLevel,
-    SpaceQuery, Timestamp, Tombstone, Updated, Version, Watch, check_repetition,
+    DocumentSelection, DocumentWrite, ErasedSlice, Erasure, Error, HashKey, Health, History, HistoryPage, Memory,
+    MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result,
+    SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -166,6 +166,21 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
 
     /// What stays of a record that was erased, or `None`. For operators (E2).
     async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>>;
+
+    /// The next tombstones behind a page, or the first ones; up to 1,000. For operators (E5). `InvalidInput` for a place that no page gave.
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage>;
+
+    /// What makes the hashes of the namespace's tombstones; `None` where the engine can't erase. For operators, who keep it secret (E5).
+    async fn hash_key(&self) -> Result<Option<HashKey>>;
+
+    /// Brings tombstones from elsewhere, and erases what is there of their records: at most 1,000, else `InvalidInput`. For operators (E5).
+    ///
+    /// # Behavior
+    /// - A namespace that has no key of its own yet takes this one. Where it has another, only the names of the records are known by the
+    ///   tombstones that come, not their idempotency keys.
+    /// - Documents that were put behind the erasure stay, and no tombstone comes for them.
+    /// - A call that failed may have brought some. To repeat it changes nothing.
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport>;
 
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;

@@ -10,8 +10,8 @@
 
 use memory_core::engine::{Erasing, ErasingRecord, Found, Put, corrupt};
 use memory_core::{
-    Actor, Collection, Document, DocumentId, IdempotencyKey, KeyedHash, Memory, Reason, RecordId, Result, Timestamp,
-    Tombstone,
+    Actor, Collection, Document, DocumentId, Error, IdempotencyKey, KeyedHash, Memory, Reason, RecordId, Result,
+    Timestamp, Tombstone,
 };
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
@@ -19,9 +19,9 @@ use mongodb::bson::raw::RawDocument;
 use mongodb::bson::{self, Bson, doc};
 
 use crate::connection::MongoSession;
-use crate::error::native;
+use crate::error::{DUPLICATE_KEY, code, native};
 use crate::history;
-use crate::read::each;
+use crate::read::{all, each};
 use crate::row::{
     ERASED, binary, bson, bytes, erased_row, hash, impossible, key_mark, memory_id_of, number, optional, text, uuid,
 };
@@ -31,6 +31,36 @@ use crate::write::{AT_ONCE, at_once};
 /// The tombstones of these records.
 pub(crate) async fn tombstones(session: &MongoSession, of: &[RecordId]) -> Result<Vec<Tombstone>> {
     each(session, &session.reads.tombstones, of.iter().map(id).collect(), read).await
+}
+
+/// The next tombstones in the order of their `_id`s: those of memories, then those of documents.
+pub(crate) async fn tombstones_behind(
+    session: &MongoSession,
+    behind: Option<&[u8]>,
+    most: usize,
+) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+    let no_page = || Error::invalid("not a place that a page of tombstones gave");
+    let behind = behind.map(|key| RecordId::from_key(key).ok_or_else(no_page)).transpose()?;
+    // A comparison finds values of its own type alone.
+    let memories = match &behind {
+        None => Some(doc! { "$type": "binData" }),
+        Some(record @ RecordId::Memory(_)) => Some(doc! { "$gt": id(record) }),
+        Some(RecordId::Document { .. }) => None,
+    };
+    let documents = match &behind {
+        Some(record @ RecordId::Document { .. }) => doc! { "$gt": id(record) },
+        _ => doc! { "$type": "object" },
+    };
+    let mut found = Vec::new();
+    for ids in memories.into_iter().chain([documents]).filter(|_| most > 0) {
+        let rest = most - found.len();
+        if rest > 0 {
+            let find = session.reads.tombstones.find(doc! { "_id": ids }).sort(doc! { "_id": 1 });
+            found.append(&mut all(session, find.limit(rest as i64), read).await?);
+        }
+    }
+    let next = found.last().filter(|_| found.len() == most).map(|last| last.record.to_key());
+    Ok((found, next))
 }
 
 /// The hashes that a tombstone has as one value.
@@ -99,6 +129,11 @@ fn emptied(memory: &Memory) -> bson::Document {
     doc! { "q": same_memory(memory), "u": erased_row() }
 }
 
+/// The statement that leaves such a row where there is no memory with this id. Another one is in its way.
+fn buried(record: &RecordId) -> bson::Document {
+    doc! { "q": { "_id": id(record), ERASED: true }, "u": erased_row(), "upsert": true }
+}
+
 /// The statement that takes an idempotency key from its memory.
 fn without_key(memory: &Memory, key: &IdempotencyKey) -> bson::Document {
     doc! { "q": { "_id": key.as_str(), "memory": uuid(memory.id.as_bytes()) }, "limit": 1 }
@@ -117,14 +152,25 @@ impl MongoSession {
         transaction: &mut ClientSession,
     ) -> Result<bool> {
         let (mut memories, mut documents) = (Vec::new(), Vec::new());
-        for Erasing { found, .. } in erasings {
-            match found {
-                ErasingRecord::Memory(found) => memories.push(&found.record),
-                ErasingRecord::Document(found) => documents.push(*found),
+        let (mut buried, mut removed) = (Vec::new(), Vec::new());
+        for Erasing { found, tombstone } in erasings {
+            match (found, &tombstone.record) {
+                (ErasingRecord::Memory(found), _) => memories.push(&found.record),
+                (ErasingRecord::Document(found), _) => documents.push(*found),
+                (ErasingRecord::Absent, record @ RecordId::Memory(_)) => buried.push(self::buried(record)),
+                (ErasingRecord::Absent, record) => removed.push(record),
             }
         }
         // Before the first statement, since this is no part of the transaction.
-        let newest = self.newest(&documents).await?;
+        let mut newest = self.newest(&documents).await?;
+        if !self.are_absent(&removed, transaction).await? || !self.bury_memories(buried, transaction).await? {
+            return Ok(false);
+        }
+        for record in removed {
+            // Whoever puts one meanwhile meets the erasure in that place, and one that is restored its tombstone then.
+            let next = history::newest_in(self, record, transaction).await?.saturating_add(1);
+            newest.push((record.clone(), next));
+        }
         if !self.erase_memories(&memories, transaction).await? || !self.erase_documents(&documents, transaction).await?
         {
             return Ok(false);
@@ -149,6 +195,26 @@ impl MongoSession {
         let named: Vec<_> = named.collect();
         let next = history::places(self, &named).await?;
         Ok(named.into_iter().zip(next).map(|((of, _), next)| (of, next.saturating_sub(1))).collect())
+    }
+
+    /// Whether there are none of these documents, as the transaction sees it.
+    async fn are_absent(&self, records: &[&RecordId], transaction: &mut ClientSession) -> Result<bool> {
+        if records.is_empty() {
+            return Ok(true);
+        }
+        let ids: Vec<_> = records.iter().map(|record| id(record)).collect();
+        let found = self.on.primary.documents.find_one(doc! { "_id": { "$in": ids } }).max_time(self.left()?);
+        Ok(found.session(transaction).await.map_err(native)?.is_none())
+    }
+
+    async fn bury_memories(&self, buried: Vec<bson::Document>, transaction: &mut ClientSession) -> Result<bool> {
+        for some in buried.chunks(AT_ONCE.0) {
+            match self.update_in(self.on.primary.memories.name(), some.to_vec(), transaction).await {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
+                done => drop(done?),
+            }
+        }
+        Ok(true)
     }
 
     async fn erase_memories(&self, memories: &[&Memory], transaction: &mut ClientSession) -> Result<bool> {
@@ -192,8 +258,9 @@ impl MongoSession {
             let dropped: Vec<_> = some.iter().map(|erasing| history::dropped(&erasing.tombstone.record)).collect();
             count += self.change_in(doc! { "delete": name, "deletes": dropped }, transaction).await?;
         }
-        // Where no history is kept, there is nothing to go on behind.
-        for some in newest.chunks(AT_ONCE.0 / 2).filter(|_| count > 0) {
+        // Where no history is kept, there is nothing to go on behind. What was not there has one, or else is in the way of who restores it.
+        let has_absent = erasings.iter().any(|erasing| matches!(erasing.found, ErasingRecord::Absent));
+        for some in newest.chunks(AT_ONCE.0 / 2).filter(|_| count > 0 || has_absent) {
             let places: Vec<_> = some.iter().flat_map(|(of, newest)| history::emptied(of, *newest)).collect();
             self.keep(places, transaction).await?;
         }

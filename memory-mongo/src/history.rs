@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, RecordId, Result};
+use mongodb::ClientSession;
 use mongodb::bson::raw::{RawDocument, cstr};
 use mongodb::bson::{Document, RawDocumentBuf, doc, rawdoc};
 
@@ -95,6 +96,13 @@ async fn newest_of(session: &MongoSession, of: &RecordId) -> Result<i64> {
     let find = session.on.primary.history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
     let newest = find.projection(doc! { "_id": 1 }).max_time(session.left()?).await.map_err(native)?;
     newest.map_or(Ok(0), |newest| place_of(&newest))
+}
+
+/// The place of the newest row of a record as a transaction sees it, 0 where there is none.
+pub(crate) async fn newest_in(session: &MongoSession, of: &RecordId, transaction: &mut ClientSession) -> Result<i64> {
+    let find = session.on.primary.history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
+    let find = find.projection(doc! { "_id": 1 }).max_time(session.left()?);
+    find.session(transaction).await.map_err(native)?.map_or(Ok(0), |newest| place_of(&newest))
 }
 
 fn read(row: &RawDocument) -> Result<HistoryRow> {

@@ -138,6 +138,14 @@ impl Reader for MongoSession {
         erasure::tombstones(self, of).await
     }
 
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        erasure::tombstones_behind(self, behind, most).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let find = self.reads.memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
         let row = find.projection(doc! { "storedAt": 1 }).max_time(self.left()?).await.map_err(native)?;

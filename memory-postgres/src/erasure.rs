@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use memory_core::engine::{Erasing, ErasingRecord, Found, corrupt};
 use memory_core::{
-    Actor, Collection, Document, DocumentId, Error, KeyedHash, Memory, Outcome, Reason, RecordId, Result, Timestamp,
-    Tombstone,
+    Actor, Collection, Document, DocumentId, Error, KeyedHash, Memory, MemoryId, Outcome, Reason, RecordId, Result,
+    Timestamp, Tombstone,
 };
 use sqlx::postgres::PgRow;
 use tokio::time::sleep;
@@ -22,7 +22,18 @@ const BRIEFLY: &str = "; DO $do$ BEGIN PERFORM set_config('lock_timeout', (setti
     FROM pg_settings WHERE name = 'deadlock_timeout'; END $do$";
 
 /// A record to erase, with what stays of it.
-type Grave<'a, T> = (&'a Found<T, i64>, &'a Tombstone);
+struct Grave<'a, I, T> {
+    id: I,
+    /// What was read of it; `None` of one that is not there.
+    found: Option<&'a Found<T, i64>>,
+    tombstone: &'a Tombstone,
+}
+
+impl<I, T> Grave<'_, I, T> {
+    fn version(&self) -> Option<i64> {
+        self.found.map(|found| found.version)
+    }
+}
 
 /// The tombstones of these records.
 pub(crate) async fn tombstones(session: &mut Session, of: &[RecordId]) -> Result<Vec<Tombstone>> {
@@ -45,12 +56,45 @@ pub(crate) async fn tombstones(session: &mut Session, of: &[RecordId]) -> Result
     if !documents.is_empty() {
         let found = session.statement(|on| &on.document_tombstones).bind(collections).bind(documents);
         for row in session.rows(found).await? {
-            let id = DocumentId::parse(column::<&str>(&row, 0)?).map_err(corrupt)?;
-            let collection = Collection::parse(column::<&str>(&row, 6)?).map_err(corrupt)?;
-            tombstones.push(tombstone_of(&row, (collection, id).into())?);
+            tombstones.push(document_tombstone_of(&row)?);
         }
     }
     Ok(tombstones)
+}
+
+/// The next tombstones in the order of what names their records: those of memories, then those of documents.
+pub(crate) async fn tombstones_behind(
+    session: &mut Session,
+    behind: Option<&[u8]>,
+    most: usize,
+) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+    let no_page = || Error::invalid("not a place that a page of tombstones gave");
+    let behind = behind.map(|key| RecordId::from_key(key).ok_or_else(no_page)).transpose()?;
+    let (mut found, mut collection, mut document) = (Vec::new(), String::new(), String::new());
+    if let Some(RecordId::Document { collection: of, id }) = behind {
+        (collection, document) = (of.as_str().to_owned(), id.as_str().to_owned());
+    } else {
+        let behind = if let Some(RecordId::Memory(id)) = behind { Some(id_to_sql(id)) } else { None };
+        let memories = session.statement(|on| &on.memory_tombstones_behind).bind(behind).bind(most as i64);
+        for row in session.rows(memories).await? {
+            found.push(tombstone_of(&row, memory_id(&row)?.into())?);
+        }
+    }
+    let rest = most - found.len();
+    if rest > 0 {
+        let documents = session.statement(|on| &on.document_tombstones_behind);
+        for row in session.rows(documents.bind(collection).bind(document).bind(rest as i64)).await? {
+            found.push(document_tombstone_of(&row)?);
+        }
+    }
+    let next = found.last().filter(|_| found.len() == most).map(|last| last.record.to_key());
+    Ok((found, next))
+}
+
+fn document_tombstone_of(row: &PgRow) -> Result<Tombstone> {
+    let id = DocumentId::parse(column::<&str>(row, 0)?).map_err(corrupt)?;
+    let collection = Collection::parse(column::<&str>(row, 6)?).map_err(corrupt)?;
+    tombstone_of(row, (collection, id).into())
 }
 
 fn tombstone_of(row: &PgRow, record: RecordId) -> Result<Tombstone> {
@@ -98,10 +142,14 @@ pub(crate) async fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) 
 async fn erase_once(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
     let (mut memories, mut documents) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
     for Erasing { found, tombstone } in erasings {
-        match *found {
-            ErasingRecord::Memory(found) => memories.push((found, tombstone)),
-            ErasingRecord::Document(found) => {
-                documents.entry(&found.record.collection).or_default().push((found, tombstone));
+        match &tombstone.record {
+            RecordId::Memory(id) => {
+                let found = if let ErasingRecord::Memory(found) = found { Some(*found) } else { None };
+                memories.push(Grave { id: *id, found, tombstone });
+            }
+            RecordId::Document { collection, id } => {
+                let found = if let ErasingRecord::Document(found) = found { Some(*found) } else { None };
+                documents.entry(collection).or_default().push(Grave { id, found, tombstone });
             }
         }
     }
@@ -124,10 +172,10 @@ async fn erase_once(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
     Ok(true)
 }
 
-async fn erase_memories(session: &mut Session, memories: &[Grave<'_, Memory>]) -> Result<bool> {
-    let ids: Vec<_> = memories.iter().map(|(found, _)| id_to_sql(found.record.id)).collect();
-    let revisions: Vec<_> = memories.iter().map(|(found, _)| found.version).collect();
-    let keys: Vec<_> = memories.iter().map(|(_, tombstone)| tombstone.key.map(|key| key.0.to_vec())).collect();
+async fn erase_memories(session: &mut Session, memories: &[Grave<'_, MemoryId, Memory>]) -> Result<bool> {
+    let ids: Vec<_> = memories.iter().map(|grave| id_to_sql(grave.id)).collect();
+    let revisions: Vec<_> = memories.iter().map(Grave::version).collect();
+    let keys: Vec<_> = memories.iter().map(|grave| grave.tombstone.key.map(|key| key.0.to_vec())).collect();
     let erase = session.statement(|on| &on.erase_memories).bind(ids).bind(revisions);
     let erase = bind_tombstones(erase, memories).bind(keys);
     Ok(session.write(erase).await? == memories.len() as u64)
@@ -137,10 +185,10 @@ async fn erase_memories(session: &mut Session, memories: &[Grave<'_, Memory>]) -
 async fn erase_documents(
     session: &mut Session,
     collection: &Collection,
-    documents: &[Grave<'_, Document>],
+    documents: &[Grave<'_, &DocumentId, Document>],
 ) -> Result<bool> {
-    let ids: Vec<_> = documents.iter().map(|(found, _)| found.record.id.as_str()).collect();
-    let writers: Vec<_> = documents.iter().map(|(found, _)| found.version).collect();
+    let ids: Vec<_> = documents.iter().map(|grave| grave.id.as_str()).collect();
+    let writers: Vec<_> = documents.iter().map(Grave::version).collect();
     let erase = session.statement(|on| &on.erase_documents).bind(collection.as_str()).bind(ids.clone()).bind(writers);
     if session.write(bind_tombstones(erase, documents)).await? != documents.len() as u64 {
         return Ok(false);
@@ -152,14 +200,14 @@ async fn erase_documents(
 }
 
 /// Binds what stays: when, why, by whom, and where they lay.
-fn bind_tombstones<T>(statement: Statement, graves: &[Grave<'_, T>]) -> Statement {
-    let times: Vec<_> = graves.iter().map(|(_, tombstone)| tombstone.at.as_millis()).collect();
-    let reasons: Vec<_> = graves.iter().map(|(_, tombstone)| tombstone.reason.as_str()).collect();
-    let actors: Vec<_> = graves.iter().map(|(_, tombstone)| tombstone.actor.as_ref().map(Actor::as_str)).collect();
+fn bind_tombstones<I, T>(statement: Statement, graves: &[Grave<'_, I, T>]) -> Statement {
+    let times: Vec<_> = graves.iter().map(|grave| grave.tombstone.at.as_millis()).collect();
+    let reasons: Vec<_> = graves.iter().map(|grave| grave.tombstone.reason.as_str()).collect();
+    let actors: Vec<_> = graves.iter().map(|grave| grave.tombstone.actor.as_ref().map(Actor::as_str)).collect();
     statement.bind(times).bind(reasons).bind(actors).bind(all_places(graves))
 }
 
-fn all_places<T>(graves: &[Grave<'_, T>]) -> Vec<Vec<u8>> {
+fn all_places<I, T>(graves: &[Grave<'_, I, T>]) -> Vec<Vec<u8>> {
     let bytes = |tombstone: &Tombstone| tombstone.places.iter().flat_map(|place| place.0).collect();
-    graves.iter().map(|(_, tombstone)| bytes(tombstone)).collect()
+    graves.iter().map(|grave| bytes(grave.tombstone)).collect()
 }

@@ -144,6 +144,14 @@ impl Reader for Session {
         erasure::tombstones(self, of).await
     }
 
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        erasure::tombstones_behind(self, behind, most).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let rows = self.rows(self.statement(|on| &on.stored_at).bind(id_to_sql(id))).await?;
         let millis = rows.first().map_or(Ok(None), |row| column::<Option<i64>>(row, 0))?;

@@ -301,7 +301,12 @@ statements! {
         FROM unnest($1::text[], $2::text[]) AS wanted (collection, id) CROSS JOIN LATERAL (
             SELECT * FROM {schema}.document_tombstones
             WHERE collection = wanted.collection AND id = wanted.id OFFSET 0) t";
-    /// Those that are what was read, with their history. Their rows of the feed have the ids alone.
+    memory_tombstones_behind: "SELECT id, at, reason, actor, key_hash, places FROM {schema}.memory_tombstones
+        WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2";
+    document_tombstones_behind: "SELECT id, at, reason, actor, NULL::bytea, places, collection FROM {schema}.document_tombstones
+        WHERE (collection, id) > ($1, $2) ORDER BY collection, id LIMIT $3";
+    /// Those that are what was read, or of which nothing was there where they have no revision, with their history. Their rows of the feed have
+    /// the ids alone.
     erase_memories: concat!("WITH ", if_writer!(), ",
         given AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::bytea[])
@@ -317,8 +322,10 @@ statements! {
                 places = excluded.places, key_hash = excluded.key_hash),
         noted AS (
             INSERT INTO {schema}.changes (xid, memories, places) SELECT ", behind!(), ", ARRAY[id], places FROM given)
-        SELECT FROM erased");
-    /// Those that are what was read, with the histories of all that had their ids.
+        SELECT FROM given WHERE CASE WHEN revision IS NULL
+            THEN NOT EXISTS (SELECT FROM {schema}.memories m WHERE m.id = given.id OFFSET 0)
+            ELSE id IN (SELECT id FROM erased) END");
+    /// Those that are what was read, or of which nothing was there where they have no writer, with the histories of all that had their ids.
     erase_documents: concat!("
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])
@@ -333,7 +340,9 @@ statements! {
             SELECT $1::text, id, at, reason, actor, places FROM given
             ON CONFLICT (collection, id) DO UPDATE SET at = excluded.at, reason = excluded.reason,
                 actor = excluded.actor, places = excluded.places)
-        SELECT FROM erased");
+        SELECT FROM given WHERE CASE WHEN writer IS NULL
+            THEN NOT EXISTS (SELECT FROM {schema}.documents d WHERE d.collection = $1 AND d.id = given.id OFFSET 0)
+            ELSE id IN (SELECT id FROM erased) END");
     /// The rows of the feed that tell of them stay, since a watch may go on from there. They name a memory that never was, which every program
     /// passes over.
     note_erased_documents: concat!("

@@ -94,6 +94,41 @@ pub(crate) async fn tombstones(on: &Connections, of: &[RecordId]) -> Result<Vec<
     of.iter().zip(found).filter_map(|(record, bytes)| Some(read_tombstone(record, &bytes?))).collect()
 }
 
+/// The next tombstones, in the order in which the server goes along the hash, and where it goes on. It may give one twice.
+pub(crate) async fn tombstones_behind(
+    on: &Connections,
+    behind: Option<&[u8]>,
+    most: usize,
+) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+    let cursor = match behind {
+        None => 0,
+        Some(bytes) => str::from_utf8(bytes).ok().and_then(|text| text.parse::<u64>().ok()).ok_or_else(no_page)?,
+    };
+    let mut read = Pipeline::with_capacity(1);
+    read.cmd("HSCAN").arg(on.keys.of(TOMBSTONES)).arg(cursor).arg("COUNT").arg(most);
+    let (next, fields): (u64, Vec<(Vec<u8>, Vec<u8>)>) = on.read_one(&read).await?;
+    // The others are hashes of keys, and a count.
+    let named = fields.iter().filter_map(|(name, bytes)| Some((record_of(name)?, bytes)));
+    let found = named.map(|(record, bytes)| read_tombstone(&record, bytes)).collect::<Result<_>>()?;
+    Ok((found, (next != 0).then(|| next.to_string().into_bytes())))
+}
+
+fn no_page() -> Error {
+    Error::invalid("not a place that a page of tombstones gave")
+}
+
+/// The record with this name; `None` of what is none.
+fn record_of(name: &[u8]) -> Option<RecordId> {
+    match name.split_first()? {
+        (&MEMORY, id) => Some(MemoryId::from_bytes(id.try_into().ok()?).into()),
+        (&DOCUMENT, rest) => {
+            let (collection, id) = str::from_utf8(rest).ok()?.split_once('\0')?;
+            Some((Collection::parse(collection).ok()?, DocumentId::parse(id).ok()?).into())
+        }
+        _ => None,
+    }
+}
+
 /// A tombstone without its record, which is in its name: the form, the time in six bytes, the reason, the actor, and hashes.
 fn tombstone_of(Tombstone { record: _, at, reason, actor, key, places }: &Tombstone) -> Vec<u8> {
     let mut bytes = vec![FORM];
@@ -189,18 +224,25 @@ impl RedisSession {
         call = call.arg(erasings.len().to_string()).arg(replaced);
         let mut stamps = Stamps::new();
         for Erasing { found, tombstone } in erasings {
+            // Of what is not there, the row has no head.
             let (row, head, key) = match found {
+                ErasingRecord::Absent => match &tombstone.record {
+                    RecordId::Memory(id) => (keys.row(None, id.as_bytes()), [].as_slice(), None),
+                    RecordId::Document { collection, id } => {
+                        (keys.row(Some(collection), id.as_str()), [].as_slice(), None)
+                    }
+                },
                 ErasingRecord::Memory(Found { record, version }) => {
                     let step = step_of::<Ledger>(record);
                     call.displace(&step, &record.space_id, record.status);
                     call.unlist(step);
-                    (keys.row(None, record.id.as_bytes()), version.head, record.idempotency_key.as_ref())
+                    (keys.row(None, record.id.as_bytes()), version.head.as_slice(), record.idempotency_key.as_ref())
                 }
                 ErasingRecord::Document(Found { record, version }) => {
                     let (collection, step) = (&record.collection, step_of::<Documents>(record));
                     call.displace_document(collection, &step, &record.space_id);
                     call.unlist_document(collection, step);
-                    (keys.row(Some(collection), record.id.as_str()), version.head, None)
+                    (keys.row(Some(collection), record.id.as_str()), version.head.as_slice(), None)
                 }
             };
             call = call.key(row).arg(head).arg(stamps.of_erasure(tombstone)).arg(name(&tombstone.record));

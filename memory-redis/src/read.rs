@@ -150,6 +150,14 @@ impl Reader for RedisSession {
         erasure::tombstones(&self.on, of).await
     }
 
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        erasure::tombstones_behind(&self.on, behind, most).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let found = self.memories(&[id]).await?.remove(&id).transpose()?;
         Ok(found.and_then(|found| found.version.stored_at))

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use memory_core::engine::{Erasing, ErasingRecord, Found};
-use memory_core::{Document, Memory, Result};
+use memory_core::{Memory, RecordId, Result};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -16,21 +16,24 @@ use crate::write::found_values;
 /// Erases records in the transaction of the session, all or none (E1).
 pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
     let (mut memories, mut documents) = (Vec::new(), Vec::new());
-    for Erasing { found, .. } in erasings {
-        if !is_unchanged(&session.connection, found)? {
+    for erasing in erasings {
+        if !is_unchanged(&session.connection, erasing)? {
             return Ok(false);
         }
-        match found {
-            ErasingRecord::Memory(found) => memories.push(*found),
-            ErasingRecord::Document(found) => documents.push(*found),
+        match erasing.found {
+            ErasingRecord::Memory(found) => memories.push(found),
+            ErasingRecord::Document(found) => documents.push(found),
+            ErasingRecord::Absent => {}
         }
     }
     if !memories.is_empty() {
         delete_memories(session, &memories)?;
     }
-    if !documents.is_empty() {
-        delete_documents(session, &documents)?;
+    for Found { record, version } in documents {
+        session.bytes += record.size();
+        execute(&session.connection, statements::DELETE_DOCUMENT, [version])?;
     }
+    forget(session, erasings)?;
     for Erasing { tombstone, .. } in erasings {
         execute(&session.connection, statements::DELETE_HISTORY, [tombstone.record.to_key()])?;
         tombstones::insert(&session.connection, tombstone)?;
@@ -40,8 +43,8 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
     Ok(true)
 }
 
-fn is_unchanged(connection: &Connection, found: &ErasingRecord<'_, i64>) -> Result<bool> {
-    let is_there = match found {
+fn is_unchanged(connection: &Connection, erasing: &Erasing<'_, i64>) -> Result<bool> {
+    let is_there = match erasing.found {
         ErasingRecord::Memory(Found { record, version }) => {
             let parameters = params![version, record.id.as_bytes().as_slice(), i64::from(record.revision)];
             first(connection, statements::MEMORY_IS_UNCHANGED, parameters, |_| Ok(()))?
@@ -49,6 +52,17 @@ fn is_unchanged(connection: &Connection, found: &ErasingRecord<'_, i64>) -> Resu
         ErasingRecord::Document(found) => {
             let parameters = params_from_iter(found_values(found));
             first(connection, statements::DOCUMENT_IS_UNCHANGED, parameters, |_| Ok(()))?
+        }
+        ErasingRecord::Absent => {
+            let found = match &erasing.tombstone.record {
+                RecordId::Memory(id) => {
+                    first(connection, statements::HAS_MEMORY, [id.as_bytes().as_slice()], |_| Ok(()))?
+                }
+                RecordId::Document { collection, id } => {
+                    first(connection, statements::HAS_DOCUMENT, [collection.as_str(), id.as_str()], |_| Ok(()))?
+                }
+            };
+            return Ok(found.is_none());
         }
     };
     Ok(is_there.is_some())
@@ -74,14 +88,17 @@ fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> R
     paths::remove(&session.connection, gone)
 }
 
-/// Deletes documents, and what the feed has of them, which tells their spaces.
-fn delete_documents(session: &mut Session, documents: &[&Found<Document, i64>]) -> Result<()> {
-    let mut names = Vec::with_capacity(documents.len());
-    for Found { record, version } in documents {
-        session.bytes += record.size();
-        execute(&session.connection, statements::DELETE_DOCUMENT, [version])?;
-        session.feed.forget(&record.collection, &record.id);
-        names.push(Value::Text(format!("{}/{}", record.collection.as_str(), record.id.as_str())));
+/// Takes what the feed has of documents, which tells their spaces.
+fn forget(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<()> {
+    let mut names = Vec::new();
+    for Erasing { tombstone, .. } in erasings {
+        if let RecordId::Document { collection, id } = &tombstone.record {
+            session.feed.forget(collection, id);
+            names.push(Value::Text(format!("{}/{}", collection.as_str(), id.as_str())));
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
     }
     // The last owner of a list must not be the statement.
     let names = Rc::new(names);

@@ -134,6 +134,16 @@ impl Reader for Session {
         tombstones::find(&self.connection, of)
     }
 
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        let found = tombstones::behind(&self.connection, behind.unwrap_or_default(), most)?;
+        let next = found.last().filter(|_| found.len() == most).map(|last| last.record.to_key());
+        Ok((found, next))
+    }
+
     async fn newest_change(&mut self) -> Result<FeedEnd> {
         feed::newest(&self.connection).map(FeedEnd::from)
     }

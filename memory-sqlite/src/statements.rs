@@ -43,6 +43,7 @@ pub(crate) const UPDATE_MEMORY: &str = "
     WHERE seq = ?1 AND id = ?2 AND revision = ?3";
 pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
 pub(crate) const MEMORY_IS_UNCHANGED: &str = "SELECT 1 FROM memories WHERE seq = ?1 AND id = ?2 AND revision = ?3";
+pub(crate) const HAS_MEMORY: &str = "SELECT 1 FROM memories WHERE id = ?1";
 pub(crate) const DELETE_MEMORY: &str = "DELETE FROM memories WHERE seq = ?1 RETURNING slot";
 pub(crate) const MEMORIES_OF_SLOT: &str = "SELECT id, space_id FROM memories WHERE slot = ?1";
 pub(crate) const MEMORY_BY_KEY: &str = "SELECT id FROM memories WHERE idempotency_key = ?1";
@@ -168,6 +169,7 @@ macro_rules! is_unchanged {
         AND metadata = ?8 AND revision = ?9"
     };
 }
+pub(crate) const HAS_DOCUMENT: &str = "SELECT 1 FROM documents WHERE collection = ?1 AND id = ?2";
 pub(crate) const DOCUMENT_IS_UNCHANGED: &str = concat!("SELECT 1 FROM documents WHERE ", is_unchanged!());
 pub(crate) const UPDATE_DOCUMENT: &str = concat!(
     "UPDATE documents SET space_id = ?10, content = ?11, updated_at = ?12, metadata = ?13, revision = ?14 WHERE ",
@@ -230,7 +232,10 @@ pub(crate) const DELETE_HISTORY: &str = "DELETE FROM history WHERE record = ?1";
 
 pub(crate) const INSERT_TOMBSTONE: &str = "
     INSERT OR REPLACE INTO tombstones (record, at, reason, actor, key_hash, places) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-pub(crate) const TOMBSTONE: &str = "SELECT at, reason, actor, key_hash, places FROM tombstones WHERE record = ?1";
+pub(crate) const TOMBSTONE: &str =
+    "SELECT at, reason, actor, key_hash, places, record FROM tombstones WHERE record = ?1";
+pub(crate) const TOMBSTONES: &str = "
+    SELECT at, reason, actor, key_hash, places, record FROM tombstones WHERE record > ?1 ORDER BY record LIMIT ?2";
 pub(crate) const HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1";
 pub(crate) const KEY_HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE key_hash = ?1";
 /// Of a document that was erased at ?2 or later.

@@ -4,7 +4,8 @@ use memory_core::engine::corrupt;
 use memory_core::{Actor, Error, KeyedHash, Reason, RecordId, Result, Timestamp, Tombstone};
 use rusqlite::{Connection, Row, params};
 
-use crate::statements::{self, bytes, column, execute, first, optional_text, text};
+use crate::error::native;
+use crate::statements::{self, bytes, column, execute, first, optional_text, prepare, text};
 
 /// Keeps a tombstone, in the place of an earlier one of the same record.
 pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<()> {
@@ -18,14 +19,26 @@ pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<(
 pub(crate) fn find(connection: &Connection, of: &[RecordId]) -> Result<Vec<Tombstone>> {
     let mut found = Vec::new();
     for record in of {
-        found.extend(first(connection, statements::TOMBSTONE, [record.to_key()], |row| read(record, row))?);
+        found.extend(first(connection, statements::TOMBSTONE, [record.to_key()], read)?);
     }
     Ok(found)
 }
 
-fn read(record: &RecordId, row: &Row<'_>) -> Result<Tombstone> {
+/// The next ones in the order of what names their records.
+pub(crate) fn behind(connection: &Connection, record: &[u8], most: usize) -> Result<Vec<Tombstone>> {
+    let mut rows = prepare(connection, statements::TOMBSTONES)?;
+    let mut rows = rows.query(params![record, most as i64]).map_err(native)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(native)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn read(row: &Row<'_>) -> Result<Tombstone> {
+    let record = RecordId::from_key(bytes(row, 5)?);
     Ok(Tombstone {
-        record: record.clone(),
+        record: record.ok_or_else(|| Error::corrupt("a tombstone is of no record"))?,
         at: Timestamp::from_millis(column(row, 0)?).map_err(corrupt)?,
         reason: Reason::parse(text(row, 1)?).map_err(corrupt)?,
         actor: optional_text(row, 2)?.map(Actor::parse).transpose().map_err(corrupt)?,

@@ -18,6 +18,7 @@ chapter!("erasure":
     records_are_erased_or_that_is_refused_plainly ["E1"],
     an_erased_memory_is_gone_and_told_as_such ["E1", "E2"] needs Erasure,
     an_erased_document_is_gone_with_its_history ["E1", "E2"] needs Erasure,
+    a_removed_document_goes_with_its_history ["E1"] needs Erasure,
     slices_are_taken_until_nothing_is_left ["E1"] needs Erasure,
     what_is_selected_goes_and_nothing_else ["E1"] needs Erasure,
     what_is_left_is_as_if_the_rest_had_never_been ["E1"] needs Erasure,
@@ -26,6 +27,10 @@ chapter!("erasure":
     a_document_that_is_put_anew_is_another_one ["E3"] needs Erasure,
     racing_updates_bring_nothing_back ["E1"] needs Erasure,
     a_watch_is_told_where_it_may_look ["E4"] needs Erasure,
+    a_watch_is_told_where_a_document_was_before ["E4"] needs Erasure,
+    tombstones_keep_out_elsewhere_too ["E5"] needs Erasure,
+    tombstones_erase_what_is_there ["E5"] needs Erasure,
+    tombstones_come_in_pages ["E5"] needs Erasure,
 );
 
 const NOTES: &str = "notes";
@@ -110,6 +115,32 @@ async fn an_erased_document_is_gone_with_its_history(stage: Stage) -> CaseResult
         assert_eq!(provider.get_as_of(&note("n"), stage.namespace().clock.now()).await?, None);
     }
     Ok(())
+}
+
+async fn a_removed_document_goes_with_its_history(stage: Stage) -> CaseResult {
+    if !stage.harness().keeps_history() {
+        return Ok(());
+    }
+    let provider = stage.open().await?;
+    for content in ["one", "two"] {
+        put(&*provider, new_document(NOTES, "n", "a", content)).await?;
+    }
+    remove(&*provider, "n").await?;
+    let all = History::of(note("n")).with_removed();
+    assert_eq!(provider.history(&all).await?.versions.len(), 3);
+    assert_eq!(erase(&*provider, [note("n"), note("never")]).await?, [note("n")]);
+    assert_eq!(provider.history(&all).await?.versions, []);
+    assert!(provider.tombstone(&note("n")).await?.is_some());
+    assert_eq!(erase(&*provider, [note("n")]).await?, [], "nothing is left");
+    let after = put(&*provider, new_document(NOTES, "n", "a", "after")).await?;
+    let versions = provider.history(&all).await?.versions;
+    assert_eq!(versions.into_iter().map(|version| version.record).collect::<Vec<_>>(), [Some(Record::Document(after))]);
+    Ok(())
+}
+
+async fn remove(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
+    let one = memory_core::DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
+    provider.documents().remove(&one, 1).await.map(drop)
 }
 
 async fn slices_are_taken_until_nothing_is_left(stage: Stage) -> CaseResult {
@@ -268,8 +299,7 @@ async fn a_document_that_is_put_anew_is_another_one(stage: Stage) -> CaseResult 
     }
     let store = provider.documents();
     assert_eq!(store.restore(vec![before]).await?.conflicts, [0], "what is there stays");
-    let one = memory_core::DocumentSelection::ids(collection(NOTES), [document_id("n")])?;
-    store.remove(&one, 1).await?;
+    remove(&*provider, "n").await?;
     let report = store.restore(vec![after.clone()]).await?;
     assert_eq!((report.written, report.erased), (1, vec![]), "it was put behind the erasure");
     assert!(provider.tombstone(&note("n")).await?.is_some());
@@ -329,6 +359,132 @@ async fn a_watch_is_told_where_it_may_look(stage: Stage) -> CaseResult {
     let all = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     let (kinds, _) = told(&*provider, all.from(WatchFrom::Beginning)).await?;
     assert_eq!(kinds, []);
+    Ok(())
+}
+
+async fn a_watch_is_told_where_a_document_was_before(stage: Stage) -> CaseResult {
+    if !stage.harness().can_watch() || !stage.harness().keeps_history() {
+        return Ok(());
+    }
+    let provider = stage.open().await?;
+    put(&*provider, new_document(NOTES, "n", "a", "text")).await?;
+    let mut watches = Vec::new();
+    for (path, is_told) in [("a", true), ("b", true), ("c", false)] {
+        let watch = Watch::new(Watched::Documents(Collections::All), MemoryQuery::builder().under(path))?;
+        let (_, token) = told(&*provider, watch.clone().from(WatchFrom::Now)).await?;
+        watches.push((watch.from(token.into()), is_told));
+    }
+    put(&*provider, new_document(NOTES, "n", "b", "text")).await?;
+    erase(&*provider, [note("n")]).await?;
+    for (watch, is_told) in watches {
+        let (kinds, _) = told(&*provider, watch).await?;
+        assert_eq!(kinds.contains(&ChangeKind::Erased(note("n"))), is_told);
+    }
+    Ok(())
+}
+
+/// A ledger to which the tombstones of another one are copied first keeps out what that one does.
+async fn tombstones_keep_out_elsewhere_too(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
+    let memory = new_memory("a", 1).with_idempotency_key(key("k"));
+    let memory = the(&*provider, provider.store(memory).await?).await?;
+    let document = put(&*provider, new_document(NOTES, "n", "a", "text")).await?;
+    stage.namespace().clock.set(at(5_000_000));
+    let by = Erasure::records([memory.id.into(), note("n")], REASON)?.by(actor("op"));
+    provider.erase(&by).await?;
+    let hash_key = provider.hash_key().await?.ok_or("a key")?;
+    let page = provider.tombstones(None).await?;
+    assert_eq!((page.tombstones.len(), page.next), (2, None));
+    let report = other.restore_tombstones(page.tombstones.clone(), &hash_key).await?;
+    assert_eq!((report.written, report.equal), (2, 0));
+    let report = other.restore_tombstones(page.tombstones.clone(), &hash_key).await?;
+    assert_eq!((report.written, report.equal), (0, 2), "to repeat it changes nothing");
+    assert_eq!(other.hash_key().await?.as_ref(), Some(&hash_key));
+    let mut there = other.tombstones(None).await?.tombstones;
+    let mut here = page.tombstones;
+    for tombstones in [&mut here, &mut there] {
+        tombstones.sort_by(|one, other| one.record.cmp(&other.record));
+    }
+    assert_eq!(there, here);
+    let id = memory.id;
+    assert_eq!(other.restore(vec![memory]).await?.erased, [0]);
+    assert_eq!(other.documents().restore(vec![document]).await?.erased, [0]);
+    assert_eq!(kind(other.get(id).await), Some(ErrorKind::Erased));
+    let again = other.store(new_memory("a", 1).with_idempotency_key(key("k"))).await;
+    assert_eq!(kind(again), Some(ErrorKind::Erased));
+    assert_eq!(ledger(&*other).await?, []);
+    Ok(())
+}
+
+/// Also where they come late, and the ledger has a key of its own.
+async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
+    other.store(new_memory("a", 7).with_idempotency_key(key("own"))).await?;
+    let memory = new_memory("a", 1).with_idempotency_key(key("k"));
+    let memory = the(&*provider, provider.store(memory).await?).await?;
+    let gone = the(&*provider, provider.store(new_memory("a", 2).with_idempotency_key(key("l"))).await?).await?;
+    other.restore(vec![memory.clone()]).await?;
+    let mut documents = Vec::new();
+    for id in ["n", "o"] {
+        documents.push(put(&*provider, new_document(NOTES, id, "a", "text")).await?);
+    }
+    other.documents().restore(vec![documents[0].clone()]).await?;
+    stage.namespace().clock.set(at(5_000_000));
+    erase(&*provider, [memory.id.into(), gone.id.into(), note("n"), note("o")]).await?;
+    let mut later = new_document(NOTES, "o", "a", "after");
+    later.created_at = at(5_000_001);
+    let later = put(&*other, later).await?;
+
+    let hash_key = provider.hash_key().await?.ok_or("a key")?;
+    let tombstones = provider.tombstones(None).await?.tombstones;
+    let report = other.restore_tombstones(tombstones.clone(), &hash_key).await?;
+    assert_eq!((report.written, report.equal), (3, 1), "what was put behind the erasure stays");
+    assert_eq!(other.documents().get(&collection(NOTES), &document_id("n")).await?, None);
+    assert_eq!(other.documents().get(&collection(NOTES), &document_id("o")).await?, Some(later));
+    for id in [memory.id, gone.id] {
+        assert_eq!(kind(other.get(id).await), Some(ErrorKind::Erased));
+        let there = other.tombstone(&id.into()).await?.ok_or("a tombstone")?;
+        assert_eq!((there.at, there.reason.as_str()), (at(5_000_000), REASON));
+    }
+    assert_eq!(other.restore(vec![memory, gone]).await?.erased, [0, 1]);
+    let again = other.store(new_memory("a", 1).with_idempotency_key(key("k"))).await;
+    assert_eq!(kind(again), Some(ErrorKind::Erased), "it was erased here, with its key");
+    assert_eq!(ledger(&*other).await?.len(), 1);
+    let others = provider.restore_tombstones(tombstones, &memory_core::HashKey::generate()?).await?;
+    assert_eq!((others.written, others.equal), (0, 4), "what is there stays");
+    Ok(())
+}
+
+async fn tombstones_come_in_pages(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    assert_eq!(provider.tombstones(None).await?.tombstones, []);
+    let ids = provider.store_many((0..1_000).map(|number| new_memory("a", number)).collect()).await?;
+    let more = provider.store_many((0..100).map(|number| new_memory("a", number)).collect()).await?;
+    let documents: Vec<_> = (0..20).map(|number| new_document(NOTES, &format!("n{number}"), "a", "text")).collect();
+    for document in documents {
+        put(&*provider, document).await?;
+    }
+    let notes = (0..20).map(|number| note(&format!("n{number}")));
+    let mut expected: Vec<RecordId> = ids.into_iter().chain(more).map(RecordId::from).chain(notes).collect();
+    for some in expected.chunks(600) {
+        erase(&*provider, some.to_vec()).await?;
+    }
+    let (mut found, mut behind) = (Vec::new(), None);
+    loop {
+        let page = provider.tombstones(behind.as_deref()).await?;
+        assert!(page.tombstones.len() < expected.len(), "a page is bounded");
+        found.extend(page.tombstones.into_iter().map(|tombstone| tombstone.record));
+        behind = page.next;
+        if behind.is_none() {
+            break;
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    let refused = provider.tombstones(Some("?")).await;
+    assert_eq!(kind(refused), Some(ErrorKind::InvalidInput));
     Ok(())
 }
 

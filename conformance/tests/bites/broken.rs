@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
     BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, ErasedSlice, Erasure, Error,
-    ErrorKind, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
+    ErrorKind, HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
     MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall,
     Recalled, Record, RecordId, RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder,
-    SystemClock, Timestamp, Tombstone, Trigger, Updated, Version, Watch,
+    SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -371,6 +371,18 @@ impl MemoryProvider for Broken {
 
     async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
         self.inner().tombstone(record).await
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        self.inner().tombstones(behind).await
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.inner().hash_key().await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        self.inner().restore_tombstones(tombstones, key).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

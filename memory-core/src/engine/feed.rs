@@ -71,6 +71,10 @@ impl FeedWrite {
             Self::Erasure { record, .. } => record.clone(),
         }
     }
+
+    pub(super) fn is_erasure(&self) -> bool {
+        matches!(self, Self::Erasure { .. })
+    }
 }
 
 /// The end of a feed.

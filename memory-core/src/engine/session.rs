@@ -109,6 +109,18 @@ pub trait Reader: Send {
         async { Ok(Vec::new()) }
     }
 
+    /// The next tombstones behind a page, in an order of the engine's own, and where the page behind them begins, in its own bytes, if there
+    /// is one: about as many as are wanted. One that is there all the time while pages are read is in one at least. `InvalidInput` for bytes
+    /// that it never gave.
+    fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> impl Future<Output = Result<(Vec<Tombstone>, Option<Vec<u8>>)>> + Send {
+        let _ = (behind, most);
+        async { Ok((Vec::new(), None)) }
+    }
+
     /// When a memory was appended, if that was recorded.
     fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = id;
@@ -193,6 +205,8 @@ pub enum ErasingRecord<'a, V> {
     Memory(&'a Found<Memory, V>),
     /// A document.
     Document(&'a Found<Document, V>),
+    /// That nothing was there under its name. A document that was removed may have a history.
+    Absent,
 }
 
 pub(super) fn no_erasure() -> Error {

@@ -1,7 +1,10 @@
-//! Erasing records: found first, then erased in one step (E1).
+//! Erasing records: found first, then erased in one step (E1); and tombstones from elsewhere (E5).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Open, Shared};
 use crate::engine::session::{Erasing, ErasingRecord, Found, Writer, no_erasure};
@@ -9,22 +12,39 @@ use crate::engine::{Access, Engine};
 use crate::erasure::Erased;
 use crate::query::{Documents, Ledger};
 use crate::{
-    Collection, Document, DocumentId, DocumentQuery, ErasedSlice, Erasure, ErrorKind, HashKey, Memory, MemoryId,
-    MemoryQuery, RecordId, Result, SpaceId, Timestamp, Tombstone,
+    Collection, Document, DocumentId, DocumentQuery, ErasedSlice, Erasure, Error, ErrorKind, HashKey, History,
+    KeyedHash, MAX_ERASED, Memory, MemoryId, MemoryQuery, Outcome, Record, RecordId, RestoreReport, Result, SpaceId,
+    Timestamp, Tombstone, TombstonePage,
 };
+
+/// How many of the last versions of a document tell where it was before.
+const VERSIONS: usize = 100;
+
+/// The spaces that documents had in their last versions, also those that are there no more.
+type Spaces = HashMap<RecordId, BTreeSet<SpaceId>>;
 
 /// One slice of an erasure.
 struct Slice {
     erasure: Arc<Erasure>,
     records: Vec<RecordId>,
+    spaces: Arc<Spaces>,
     at: Timestamp,
     hash_key: HashKey,
 }
 
+/// Tombstones from elsewhere.
+struct Given {
+    tombstones: Vec<Tombstone>,
+    spaces: Spaces,
+    hash_key: HashKey,
+    /// Whether their hashes were made with that key.
+    is_own_key: bool,
+}
+
 impl<E: Engine> Shared<E> {
-    pub(super) async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+    pub(super) async fn erase(self: &Arc<Self>, erasure: &Erasure) -> Result<ErasedSlice> {
         let open = self.ready().await?;
-        let Some(hash_key) = &open.hash_key else { return Err(no_erasure()) };
+        let hash_key = open.hash_key(None).await?.ok_or_else(no_erasure)?;
         let erasure = Arc::new(erasure.clone());
         let (mut cursor, mut is_complete) = (None, true);
         loop {
@@ -44,12 +64,21 @@ impl<E: Engine> Shared<E> {
                     page.documents.into_iter().map(|document| (document.collection, document.id).into()).collect()
                 }
             };
-            let erased = open.erase_slice(&erasure, records, hash_key).await?;
+            let erased = open.erase_slice(&erasure, self.spaces_of(records).await?, &hash_key).await?;
             // What has gone meanwhile, or does not match any more, is no slice.
             if !erased.is_empty() || is_complete {
                 return Ok(ErasedSlice { records: erased, is_complete });
             }
         }
+    }
+
+    /// What makes the hashes of tombstones, if that is known already.
+    pub(super) fn known_hash_key(&self) -> Option<HashKey> {
+        self.open().ok()?.hash_key.get().cloned()
+    }
+
+    pub(super) async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.ready().await?.hash_key(None).await
     }
 
     pub(super) async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
@@ -59,24 +88,105 @@ impl<E: Engine> Shared<E> {
         });
         work.await
     }
+
+    pub(super) async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        let open = self.ready().await?;
+        let behind = behind.map(|place| URL_SAFE_NO_PAD.decode(place).map_err(|_| no_page())).transpose()?;
+        let work = open.run(Access::ReadLatest, behind, |reader, behind| {
+            Box::pin(async move { reader.tombstones_behind(behind.as_deref(), MAX_ERASED).await })
+        });
+        let (tombstones, next) = work.await?;
+        Ok(TombstonePage { tombstones, next: next.map(|next| URL_SAFE_NO_PAD.encode(next)) })
+    }
+
+    pub(super) async fn restore_tombstones(
+        self: &Arc<Self>,
+        mut tombstones: Vec<Tombstone>,
+        key: &HashKey,
+    ) -> Result<RestoreReport> {
+        if tombstones.len() > MAX_ERASED {
+            return Err(Error::invalid(format!("a call restores at most {MAX_ERASED} tombstones")));
+        }
+        let open = self.ready().await?;
+        let hash_key = open.hash_key(Some(key)).await?.ok_or_else(no_erasure)?;
+        let given = tombstones.len();
+        // The latest one of each.
+        tombstones.sort_by(|one, other| (&one.record, other.at).cmp(&(&other.record, one.at)));
+        tombstones.dedup_by(|later, first| later.record == first.record);
+        let (records, spaces) =
+            self.spaces_of(tombstones.iter().map(|tombstone| tombstone.record.clone()).collect()).await?;
+        debug_assert_eq!(records.len(), tombstones.len());
+        let given_ones = Arc::new(Given { tombstones, spaces, is_own_key: hash_key == *key, hash_key });
+        loop {
+            let restored =
+                open.run(Access::Write, Arc::clone(&given_ones), |writer, given| Box::pin(bury(writer, given)));
+            if let Some(written) = restored.await? {
+                return Ok(RestoreReport { written, equal: given - written, ..RestoreReport::default() });
+            }
+        }
+    }
+
+    /// These records, with the spaces that the documents among them had.
+    async fn spaces_of(self: &Arc<Self>, records: Vec<RecordId>) -> Result<(Vec<RecordId>, Spaces)> {
+        let mut spaces = Spaces::new();
+        if self.ready().await?.history_since().await?.is_none() {
+            return Ok((records, spaces));
+        }
+        for record in records.iter().filter(|record| matches!(record, RecordId::Document { .. })) {
+            let history = History::of(record.clone()).with_removed().limit(VERSIONS)?;
+            let versions = self.history(&history).await?.versions;
+            if versions.is_empty() {
+                continue;
+            }
+            let documents = versions.into_iter().filter_map(|version| match version.record {
+                Some(Record::Document(document)) => Some(document.space_id),
+                _ => None,
+            });
+            spaces.insert(record.clone(), documents.collect());
+        }
+        Ok((records, spaces))
+    }
+}
+
+fn no_page() -> Error {
+    Error::invalid("not a place that a page of tombstones gave")
 }
 
 impl<E: Engine> Open<E> {
+    /// What makes the hashes of tombstones: what the namespace has, or else this key, or a new one. `None` where the engine can't erase.
+    pub(super) async fn hash_key(&self, proposed: Option<&HashKey>) -> Result<Option<HashKey>> {
+        if !E::ERASES {
+            return Ok(None);
+        }
+        let agree = || async {
+            let proposed = match proposed {
+                Some(key) => key.to_text(),
+                None => HashKey::generate()?.to_text(),
+            };
+            let keep = |_| self.engine.hash_key(&proposed);
+            let kept = self.retry().repeatable().run(|error| self.engine.is_temporary(error), keep).await;
+            // What may have been kept is no part of a call.
+            HashKey::parse(&kept.map_err(|error| error.with_outcome(Outcome::NotDone))?)
+        };
+        self.hash_key.get_or_try_init(agree).await.cloned().map(Some)
+    }
+
     /// Erases those of these records that are there and selected; gives which.
     async fn erase_slice(
         &self,
         erasure: &Arc<Erasure>,
-        records: Vec<RecordId>,
+        (records, spaces): (Vec<RecordId>, Spaces),
         hash_key: &HashKey,
     ) -> Result<Vec<RecordId>> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
+        let spaces = Arc::new(spaces);
         loop {
+            let (erasure, spaces) = (Arc::clone(erasure), Arc::clone(&spaces));
             // Asked here, since a clock that panics must not end a thread of the engine.
             let at = self.settings.clock.now();
-            let slice =
-                Slice { erasure: Arc::clone(erasure), records: records.clone(), at, hash_key: hash_key.clone() };
+            let slice = Slice { erasure, records: records.clone(), spaces, at, hash_key: hash_key.clone() };
             let erased = self.run(Access::Write, slice, |writer, slice| Box::pin(erase(writer, slice)));
             if let Some(erased) = erased.await? {
                 return Ok(erased);
@@ -87,55 +197,127 @@ impl<E: Engine> Open<E> {
 
 /// Finds and erases them in one step. `None`, and nothing is erased, when some have changed meanwhile.
 async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<Vec<RecordId>>> {
-    let (memories, documents) = find(writer, slice).await?;
-    let of_memory = |found: &Found<Memory, W::Version>| {
-        let key = found.record.idempotency_key.as_ref().map(|key| slice.hash_key.of_key(key));
-        Tombstone { key, ..slice.tombstone(found.record.id.into(), &found.record.space_id) }
-    };
-    let of_document = |found: &Found<Document, W::Version>| {
-        let Document { collection, id, space_id, .. } = &found.record;
-        slice.tombstone((collection.clone(), id.clone()).into(), space_id)
-    };
-    let memories =
-        memories.iter().map(|found| Erasing { found: ErasingRecord::Memory(found), tombstone: of_memory(found) });
-    let documents =
-        documents.iter().map(|found| Erasing { found: ErasingRecord::Document(found), tombstone: of_document(found) });
-    let mut erasings: Vec<_> = memories.chain(documents).collect();
-    // Engines that lock records lock them in one order.
-    erasings.sort_by(|one, other| one.tombstone.record.cmp(&other.tombstone.record));
-    let is_erased = erasings.is_empty() || writer.erase(&erasings).await?;
+    let FoundRecords { memories, documents, .. } = find(writer, &slice.records).await?;
+    let mut erasings = Vec::new();
+    for found in memories.values().flatten().filter(|found| slice.takes_memory(&found.record)) {
+        let tombstone = slice.tombstone(found.record.id.into()).of_memory(&found.record, &slice.hash_key);
+        erasings.push(Erasing { found: ErasingRecord::Memory(found), tombstone });
+    }
+    for (record, found) in &documents {
+        if let Some(found) = found.as_ref().filter(|found| slice.takes_document(&found.record)) {
+            let (tombstone, earlier) = (slice.tombstone(record.clone()), slice.spaces.get(record));
+            let tombstone = tombstone.of_document(Some(&found.record), earlier, &slice.hash_key);
+            erasings.push(Erasing { found: ErasingRecord::Document(found), tombstone });
+        }
+    }
+    if let Erased::Records(records) = &slice.erasure.of {
+        // A document that was removed, of which there is a history.
+        for record in records.iter().filter(|record| !documents.contains_key(*record)) {
+            if let Some(earlier) = slice.spaces.get(record) {
+                let tombstone = slice.tombstone(record.clone()).of_document(None, Some(earlier), &slice.hash_key);
+                erasings.push(Erasing { found: ErasingRecord::Absent, tombstone });
+            }
+        }
+    }
+    let is_erased = erase_all(writer, &mut erasings).await?;
     Ok(is_erased.then(|| erasings.into_iter().map(|erasing| erasing.tombstone.record).collect()))
 }
 
-type FoundRecords<V> = (Vec<Found<Memory, V>>, Vec<Found<Document, V>>);
+/// Brings tombstones from elsewhere in one step, and gives how many; `None`, and none is brought, when something has changed meanwhile.
+async fn bury<W: Writer>(writer: &mut W, given: &Given) -> Result<Option<usize>> {
+    let records: Vec<_> = given.tombstones.iter().map(|tombstone| tombstone.record.clone()).collect();
+    let FoundRecords { memories, documents } = find(writer, &records).await?;
+    let present = writer.tombstones(&records).await?;
+    let present: HashMap<_, _> = present.into_iter().map(|tombstone| (tombstone.record, tombstone.at)).collect();
+    let mut erasings = Vec::new();
+    for tombstone in &given.tombstones {
+        let (record, earlier) = (&tombstone.record, given.spaces.get(&tombstone.record));
+        let bare = || Tombstone { key: None, places: Vec::new(), ..tombstone.clone() };
+        let memory = match record {
+            RecordId::Memory(id) => memories.get(id),
+            RecordId::Document { .. } => None,
+        };
+        let (found, tombstone) = match (memory, documents.get(record)) {
+            (Some(Some(found)), _) => (ErasingRecord::Memory(found), bare().of_memory(&found.record, &given.hash_key)),
+            (_, Some(Some(found))) if tombstone.keeps_out(&found.record) => {
+                let tombstone = bare().of_document(Some(&found.record), earlier, &given.hash_key);
+                (ErasingRecord::Document(found), tombstone)
+            }
+            (Some(_), _) | (_, Some(_)) => continue,
+            (None, None) if present.get(record).is_some_and(|at| *at >= tombstone.at) => continue,
+            (None, None) if given.is_own_key => (ErasingRecord::Absent, tombstone.clone()),
+            (None, None) => (ErasingRecord::Absent, bare().of_document(None, earlier, &given.hash_key)),
+        };
+        erasings.push(Erasing { found, tombstone });
+    }
+    let count = erasings.len();
+    Ok(erase_all(writer, &mut erasings).await?.then_some(count))
+}
 
-/// The records of a slice that are there and selected. What can't be read is erased by nobody but who names it (E1).
-async fn find<W: Writer>(writer: &mut W, slice: &Slice) -> Result<FoundRecords<W::Version>> {
+async fn erase_all<W: Writer>(writer: &mut W, erasings: &mut [Erasing<'_, W::Version>]) -> Result<bool> {
+    // Engines that lock records lock them in one order.
+    erasings.sort_by(|one, other| one.tombstone.record.cmp(&other.tombstone.record));
+    Ok(erasings.is_empty() || writer.erase(erasings).await?)
+}
+
+/// What is there under the names of records; nothing in the place of what can't be read, which nobody erases.
+struct FoundRecords<V> {
+    memories: HashMap<MemoryId, Option<Found<Memory, V>>>,
+    documents: HashMap<RecordId, Option<Found<Document, V>>>,
+}
+
+async fn find<W: Writer>(writer: &mut W, records: &[RecordId]) -> Result<FoundRecords<W::Version>> {
     let (mut ids, mut by_collection) = (Vec::<MemoryId>::new(), HashMap::<&Collection, Vec<DocumentId>>::new());
-    for record in &slice.records {
+    for record in records {
         match record {
             RecordId::Memory(id) => ids.push(*id),
             RecordId::Document { collection, id } => by_collection.entry(collection).or_default().push(id.clone()),
         }
     }
-    let (mut memories, mut documents) = (Vec::new(), Vec::new());
+    let (mut memories, mut documents) = (HashMap::new(), HashMap::new());
     if !ids.is_empty() {
-        for found in writer.memories(&ids).await?.into_values() {
-            memories.extend(readable(found)?.filter(|found| slice.takes_memory(&found.record)));
+        for (id, found) in writer.memories(&ids).await? {
+            memories.insert(id, readable(found)?);
         }
     }
     for (collection, ids) in by_collection {
-        for found in writer.documents(collection, &ids).await? {
-            documents.extend(readable(found)?.filter(|found| slice.takes_document(&found.record)));
+        let found = writer.documents(collection, &ids).await?;
+        // One that can't be read does not say which it is.
+        let ids = if found.iter().any(Result::is_err) { ids } else { Vec::new() };
+        for found in found.into_iter().flatten() {
+            documents.insert((collection.clone(), found.record.id.clone()).into(), Some(found));
+        }
+        for id in ids {
+            let record = (collection.clone(), id.clone()).into();
+            if let Some(Err(error)) = writer.documents(collection, &[id]).await?.pop() {
+                readable::<Found<Document, W::Version>>(Err(error))?;
+                documents.insert(record, None);
+            }
         }
     }
-    Ok((memories, documents))
+    Ok(FoundRecords { memories, documents })
 }
 
 fn readable<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
         found => found.map(Some),
+    }
+}
+
+impl Tombstone {
+    /// With the hashes of a memory.
+    fn of_memory(self, memory: &Memory, hash_key: &HashKey) -> Self {
+        let key = memory.idempotency_key.as_ref().map(|key| hash_key.of_key(key));
+        Self { key, places: hash_key.of_space(&memory.space_id), ..self }
+    }
+
+    /// With those of a document, and of where it was before.
+    fn of_document(self, document: Option<&Document>, earlier: Option<&BTreeSet<SpaceId>>, hash_key: &HashKey) -> Self {
+        let mut spaces: BTreeSet<_> = earlier.into_iter().flatten().collect();
+        spaces.extend(document.map(|document| &document.space_id));
+        let places: BTreeSet<KeyedHash> = spaces.into_iter().flat_map(|space| hash_key.of_space(space)).collect();
+        Self { places: places.into_iter().collect(), ..self }
     }
 }
 
@@ -156,9 +338,10 @@ impl Slice {
         }
     }
 
-    fn tombstone(&self, record: RecordId, space: &SpaceId) -> Tombstone {
+    /// One that has no hash so far.
+    fn tombstone(&self, record: RecordId) -> Tombstone {
         let Erasure { reason, actor, .. } = &*self.erasure;
         let (reason, actor) = (reason.clone(), actor.clone());
-        Tombstone { record, at: self.at, reason, actor, key: None, places: self.hash_key.of_space(space) }
+        Tombstone { record, at: self.at, reason, actor, key: None, places: Vec::new() }
     }
 }

@@ -44,7 +44,7 @@ use crate::{
     Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, ErasedSlice, Erasure, Error,
     ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
     MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Timestamp, Tombstone, TransientKeys, Updated, Version, Watch,
+    SpaceQuery, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, Version, Watch,
 };
 use documents::ProviderDocuments;
 use restore::Present;
@@ -89,8 +89,8 @@ struct Open<E: Engine> {
     settings: EngineSettings,
     /// Seals the cursors of the namespace.
     key: CursorKey,
-    /// Makes the hashes of tombstones, if the engine can erase.
-    hash_key: Option<HashKey>,
+    /// Makes the hashes of tombstones, if the engine can erase; empty until one is needed.
+    hash_key: OnceCell<HashKey>,
     batch: Batch,
     /// Since when the namespace keeps a history, if it does; empty until that is decided.
     since: OnceCell<Option<Timestamp>>,
@@ -150,16 +150,9 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                     return Err(error);
                 }
             };
-            let hash_key = match hash_key(&engine, &settings).await {
-                Ok(hash_key) => hash_key,
-                Err(error) => {
-                    let _ = engine.close().await;
-                    return Err(error);
-                }
-            };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
-            let (since, no_places) = (OnceCell::new(), Mutex::default());
+            let (since, hash_key, no_places) = (OnceCell::new(), OnceCell::new(), Mutex::default());
             let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places };
             // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
             if let Err(error) = open.history_since().await
@@ -363,6 +356,27 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
         self.shared.gate.read("tombstone", self.shared.tombstone(record)).await
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        let work = async {
+            let page = self.shared.tombstones(behind).await?;
+            record_rows(page.tombstones.len());
+            Ok(page)
+        };
+        self.shared.gate.read("tombstones", work).await
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.shared.gate.read("hash_key", self.shared.hash_key()).await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        let work = async {
+            record_rows(tombstones.len());
+            self.shared.restore_tombstones(tombstones, key).await
+        };
+        self.shared.gate.write("restore_tombstones", work).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {
@@ -656,17 +670,6 @@ struct Change {
     now: Timestamp,
     /// What alone may change without a version; `None` where no history is kept.
     transient: Option<TransientKeys>,
-}
-
-/// The key of the tombstones of the namespace, if the engine can erase.
-async fn hash_key<E: Engine>(engine: &E, settings: &EngineSettings) -> Result<Option<HashKey>> {
-    if !E::ERASES {
-        return Ok(None);
-    }
-    let proposed = HashKey::generate()?.to_text();
-    let retry = Retry::until(after(settings.patience.min(settings.deadline))).repeatable();
-    let kept = retry.run(|error| engine.is_temporary(error), |_| engine.hash_key(&proposed)).await?;
-    HashKey::parse(&kept).map(Some)
 }
 
 async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {

@@ -49,7 +49,7 @@ impl<E: Engine> Open<E> {
                 records: some.to_vec(),
                 present,
                 at: self.written_at().await?,
-                hash_key: self.hash_key.clone(),
+                hash_key: self.hash_key(None).await?,
             });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
@@ -70,7 +70,7 @@ impl<E: Engine> Open<E> {
                 records: some.to_vec(),
                 present,
                 at: self.written_at().await?,
-                hash_key: self.hash_key.clone(),
+                hash_key: self.hash_key(None).await?,
             });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
@@ -150,11 +150,13 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
                 Appended::Written => Some(Restored::Written),
                 Appended::Erased => Some(Restored::Erased),
                 Appended::NotWritten => None,
-                Appended::Taken(_) => match present.get(&memory.id) {
+                Appended::Taken(owner) => match present.get(&memory.id) {
                     Some(Ok(found)) => {
                         let met = given.meets(writer, found, memory);
                         met.await.map_err(|error| error.after(Outcome::Unknown))?
                     }
+                    // It was erased in between, which the next round tells.
+                    None if owner == memory.id => None,
                     // Another memory has its key, or what is there can't be read.
                     _ => Some(Restored::Conflict),
                 },

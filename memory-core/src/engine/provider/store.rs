@@ -7,7 +7,7 @@ use super::Open;
 use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Error, HashKey, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, check_repetition};
+use crate::{Error, HashKey, IdempotencyKey, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, check_repetition};
 
 /// How many memories are compared at once with those that they repeat.
 const COMPARED: usize = 64;
@@ -22,11 +22,10 @@ impl<E: Engine> Open<E> {
 
     /// Stores all or none, and gives the ids in their order.
     pub(super) async fn store_all(&self, memories: Vec<Arc<Memory>>, earlier: Outcome) -> Result<Vec<MemoryId>> {
-        let (until, at) = (self.until(), self.written_at().await?);
+        let (until, at, hash_key) = (self.until(), self.written_at().await?, self.hash_key(None).await?);
         let attempt = |attempt| {
             let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
-            let given =
-                Arc::new(Given { memories: memories.clone(), is_repeated, at, hash_key: self.hash_key.clone() });
+            let given = Arc::new(Given { memories: memories.clone(), is_repeated, at, hash_key: hash_key.clone() });
             self.engine.run(Access::Write, until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
         // Under its own id a memory is stored once, however often that is tried (W11).
@@ -46,7 +45,7 @@ impl<E: Engine> BatchStore for Open<E> {
     }
 
     async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
-        let (at, hash_key) = (self.written_at().await?, self.hash_key.clone());
+        let (at, hash_key) = (self.written_at().await?, self.hash_key(None).await?);
         let given = Arc::new(Given { memories, is_repeated: false, at, hash_key });
         self.engine.run(Access::Write, self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
     }
@@ -133,6 +132,11 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
         let others = taken.iter().filter(|(memory, owner)| memory.id != *owner);
         let others: Vec<_> = others.map(|(_, owner)| *owner).collect();
         let found = if others.is_empty() { HashMap::new() } else { writer.memories(&others).await? };
+        // One that is gone was erased meanwhile (E3).
+        let gone = others.iter().filter(|owner| !found.contains_key(*owner)).map(|owner| RecordId::from(*owner));
+        let gone: Vec<_> = gone.collect();
+        let erased = if gone.is_empty() { Vec::new() } else { writer.tombstones(&gone).await? };
+        let is_erased = |owner: MemoryId| erased.iter().any(|tombstone| tombstone.record == owner.into());
         firsts.extend(taken.iter().map(|(memory, owner)| match found.get(owner) {
             // An earlier attempt has stored it.
             _ if memory.id == *owner => Ok(*owner),
@@ -140,6 +144,7 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
                 check_repetition(memory, first.record.space_id.as_str(), first.record.trigger.as_str()).map(|()| *owner)
             }
             Some(Err(error)) => Err(error.clone()),
+            None if is_erased(*owner) => Err(Error::erased()),
             None => Err(Error::corrupt("the memory of an idempotency key is gone")),
         }));
     }

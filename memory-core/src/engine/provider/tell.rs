@@ -57,7 +57,9 @@ pub(super) fn concerns(watch: &Watch, write: &FeedWrite, hash_key: Option<&HashK
             };
             let finds = |spaces: &Spaces| hash_key.and_then(|hash_key| hash_key.finds(places, spaces));
             // Where that can't be told of what is asked for, it is told; of where the caller may look, it is not (E4).
+            // What an erasure has taken from the feed before has no places: it is told by that one.
             is_of
+                && !places.is_empty()
                 && conditions.within().is_none_or(|within| finds(within) == Some(true))
                 && finds(&conditions.spaces) != Some(false)
         }

@@ -51,7 +51,7 @@ impl<E: Engine> Open<E> {
                 range,
                 transient,
                 now,
-                hash_key: self.hash_key.clone(),
+                hash_key: self.hash_key(None).await?,
             });
             let attempt = |_| {
                 self.engine

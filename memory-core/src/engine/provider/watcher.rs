@@ -55,14 +55,14 @@ impl<E: Engine> Watcher<E> {
     pub(super) async fn begin(shared: &Arc<Shared<E>>, watch: &Watch) -> Result<Self> {
         let begun = async {
             let (counted, open) = (shared.tail.count()?, shared.ready().await?);
-            let (key, hash_key) = (open.key.clone(), open.hash_key.clone());
+            let key = open.key.clone();
             let behind = match watch.begins() {
                 WatchFrom::Token(token) => Some(Progress::open(token, &key, &watch.fingerprint)?),
                 WatchFrom::Beginning | WatchFrom::Now => None,
             };
-            Ok((counted, key, hash_key, behind))
+            Ok((counted, key, behind))
         };
-        let (_counted, key, hash_key, behind) = shared.gate.read("watch", begun).await?;
+        let (_counted, key, behind) = shared.gate.read("watch", begun).await?;
         let mut due = Vec::new();
         let progress = match (watch.begins(), behind) {
             (_, Some(progress)) => {
@@ -82,7 +82,7 @@ impl<E: Engine> Watcher<E> {
         };
         let news = shared.tail.subscribe();
         let (due, behind) = (shared.tail.held.page(due), progress.clone());
-        let steps = Arc::new(Steps { shared: Arc::clone(shared), key, hash_key, watch: Arc::new(watch.clone()) });
+        let steps = Arc::new(Steps { shared: Arc::clone(shared), key, watch: Arc::new(watch.clone()) });
         let (listed, is_caught_up, step) = (Listed::default(), false, JoinSet::new());
         Ok(Self { steps, progress, due, behind, listed, is_caught_up, step, news, _counted })
     }
@@ -150,13 +150,18 @@ impl<E: Engine> Watcher<E> {
     /// What has to be read next; `None` when there is nothing new. What does not concern the watch is passed over here.
     fn next_step(&mut self) -> Option<Step> {
         let Progress::Feed(behind) = &mut self.progress else { return Some(Step::Snapshot(self.listed.take())) };
-        let Steps { shared, watch, hash_key, .. } = &*self.steps;
+        let Steps { shared, watch, .. } = &*self.steps;
         // The tail may be a little behind, so it does not tell whether that was all.
         while self.is_caught_up
             && let Some(Entries { mut entries, reached }) = shared.tail.entries(behind)
         {
             if reached == *behind {
                 return None;
+            }
+            let hash_key = shared.known_hash_key();
+            // A step asks for it.
+            if hash_key.is_none() && entries.iter().any(|entry| entry.write.is_erasure()) {
+                return Some(Step::Feed);
             }
             entries.retain(|entry| tell::concerns(watch, &entry.write, hash_key.as_ref()));
             if !entries.is_empty() {

@@ -12,14 +12,12 @@ use super::super::{NAMES, Shared, after};
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::{Reader, Work};
 use crate::engine::{Access, Engine, FeedPage, FeedPosition};
-use crate::{ChangeKind, Collection, Collections, Cursor, Document, HashKey, Memory, Result, Unreadable, Watch};
+use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
 
 /// What all steps of a watch have.
 pub(super) struct Steps<E: Engine> {
     pub(super) shared: Arc<Shared<E>>,
     pub(super) key: CursorKey,
-    /// Tells where what was erased lay, if the engine can erase.
-    pub(super) hash_key: Option<HashKey>,
     pub(super) watch: Arc<Watch>,
 }
 
@@ -170,7 +168,11 @@ impl<E: Engine> Steps<E> {
         if reached == *behind {
             Tail::follow(&self.shared, behind);
         }
-        entries.retain(|entry| tell::concerns(&self.watch, &entry.write, self.hash_key.as_ref()));
+        let hash_key = match entries.iter().any(|entry| entry.write.is_erasure()) {
+            true => self.shared.hash_key().await?,
+            false => None,
+        };
+        entries.retain(|entry| tell::concerns(&self.watch, &entry.write, hash_key.as_ref()));
         self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end).await
     }
 
