@@ -274,10 +274,6 @@ mod tests {
     use super::*;
     use crate::{ErrorKind, MemoryId, SpaceSelector};
 
-    fn space(text: &str) -> SpaceId {
-        SpaceId::parse(text).expect("a space")
-    }
-
     #[test]
     fn hashes_tell_where_a_record_lay_to_who_names_the_place() {
         let key = HashKey::generate().expect("random numbers");

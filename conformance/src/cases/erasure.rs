@@ -8,7 +8,7 @@ use memory_core::{
     SpaceQuery, SpaceSelector, Watch, WatchFrom, WatchToken, Watched,
 };
 
-use crate::case::{Case, CaseResult, Stage, chapter};
+use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
     actor, at, collection, document_id, key, kind, ledger, new_document, new_memory, query, the, trigger, walk,
     walk_documents,

@@ -157,7 +157,7 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
     }
 
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
-        self.around.around(Call::Write, self.engine.restore_tombstones(tombstones, key)).await
+        self.around.around(Call::StoreMany, self.engine.restore_tombstones(tombstones, key)).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -35,6 +35,7 @@ pub(super) struct Batch {
 struct Step {
     memories: Vec<Memory>,
     removed: BTreeMap<Collection, BTreeSet<DocumentId>>,
+    erased: BTreeSet<RecordId>,
     /// Behind the removals.
     documents: Vec<Document>,
     /// The documents among these.
@@ -60,6 +61,7 @@ impl Batch {
         match change.kind {
             ChangeKind::Stored(record) | ChangeKind::Updated(record) => self.add_record(record),
             ChangeKind::Removed(id) => self.add_removal(id),
+            ChangeKind::Erased(id) => self.add_erasure(id),
             ChangeKind::Unreadable(record) => self.unreadable.push(record),
             ChangeKind::Reached => self.is_reached = true,
             // Nothing leaves a watch of everything.
@@ -97,6 +99,19 @@ impl Batch {
         }
     }
 
+    fn add_erasure(&mut self, record: RecordId) {
+        if let RecordId::Document { collection, .. } = &record
+            && !is_copied(collection)
+        {
+            return;
+        }
+        if self.last().put.contains(&record) {
+            self.steps.push(Step::default());
+        }
+        self.last().erased.insert(record);
+        self.count += 1;
+    }
+
     fn last(&mut self) -> &mut Step {
         if self.steps.is_empty() {
             self.steps.push(Step::default());
@@ -105,10 +120,10 @@ impl Batch {
         &mut self.steps[last]
     }
 
-    /// Does to the target what the batch tells of. To do it again changes nothing in the end.
-    pub(super) async fn apply(self, target: &dyn MemoryProvider) -> Result<Taken> {
+    /// Does to the target what the batch tells of, with the tombstones that the source has. To do it again changes nothing in the end.
+    pub(super) async fn apply(self, source: &dyn MemoryProvider, target: &dyn MemoryProvider) -> Result<Taken> {
         let (documents, mut taken) = (target.documents(), Taken::default());
-        for Step { memories, removed, documents: put, .. } in self.steps {
+        for Step { memories, removed, erased, documents: put, .. } in self.steps {
             if !memories.is_empty() {
                 let ids = memories.iter().map(|memory| RecordId::Memory(memory.id)).collect();
                 taken.add(ids, &target.restore_newer(memories).await?.conflicts);
@@ -121,6 +136,10 @@ impl Batch {
                 }
                 taken.same.extend(ids.into_iter().map(|id| RecordId::Document { collection: collection.clone(), id }));
             }
+            if !erased.is_empty() {
+                erase(source, target, &erased).await?;
+                taken.same.extend(erased);
+            }
             if !put.is_empty() {
                 let id = |Document { collection, id, .. }: &Document| RecordId::Document {
                     collection: collection.clone(),
@@ -132,6 +151,18 @@ impl Batch {
         }
         Ok(taken)
     }
+}
+
+/// Brings the tombstones of these records to the target.
+async fn erase(source: &dyn MemoryProvider, target: &dyn MemoryProvider, records: &BTreeSet<RecordId>) -> Result<()> {
+    let mut tombstones = Vec::with_capacity(records.len());
+    for record in records {
+        tombstones.extend(source.tombstone(record).await?);
+    }
+    if let Some(key) = source.hash_key().await? {
+        target.restore_tombstones(tombstones, &key).await?;
+    }
+    Ok(())
 }
 
 impl Taken {

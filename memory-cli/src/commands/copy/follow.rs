@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use futures::{FutureExt as _, StreamExt as _};
-use memory_core::{Changes, DocumentStore, ErrorKind, MemoryProvider, RecordId};
+use memory_core::{Changes, DocumentStore, ErrorKind, MemoryProvider, RecordId, Spaces};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
@@ -16,7 +16,7 @@ use super::strays::{replace, strays};
 use super::{Copied, SAME_PLACE, verify_all};
 use crate::progress::Progress;
 use crate::usage::Usage;
-use crate::{backfill, output};
+use crate::{backfill, output, tombstones};
 
 /// How long to wait behind a failure that may pass, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -276,6 +276,11 @@ impl<'a> Follower<'a> {
     async fn attempt(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
         let mut changes = self.mark.watch(self.source).await?;
+        if self.mark.token.is_none() {
+            // Before anything else, so that a new target takes the key of the source. From here on the watch tells of each.
+            self.put_mark().await?;
+            tombstones::carry(self.source, self.target, &Spaces::All).await?;
+        }
         loop {
             let pulled = tokio::select! {
                 biased;
@@ -315,7 +320,7 @@ impl<'a> Follower<'a> {
             self.unreadable.insert(record.id);
         }
         let (count, token) = (batch.count, batch.token.take());
-        let taken = batch.apply(self.target).await?;
+        let taken = batch.apply(self.source, self.target).await?;
         for id in taken.same {
             self.conflicts.remove(&id);
         }

@@ -27,6 +27,7 @@ use crate::engine;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::signal;
+use crate::tombstones;
 use crate::usage::Usage;
 use crate::versions::Versions;
 use follow::Follower;
@@ -99,6 +100,8 @@ struct Copied {
     unreadable: u64,
     /// How many were erased in the target, and so are not brought back there.
     erased: u64,
+    /// How many were erased in the source, which the target did not know.
+    tombstones: u64,
     /// What of these the last transfer met, which its comparison passes over.
     passed_over: BTreeSet<String>,
     /// The hashes of what the source has and of what the target has of it, as the lines of an export.
@@ -301,6 +304,7 @@ async fn copy_once(
             "conflicts": copied.conflicts,
             "unreadable": copied.unreadable,
             "erased": copied.erased,
+            "tombstones": copied.tombstones,
             "verified": is_equal && copied.unreadable == 0,
             "sha256": copied.source.text(),
         }),
@@ -319,6 +323,10 @@ async fn copy(
     progress: &Progress,
 ) -> anyhow::Result<Copied> {
     let mut copied = Copied::default();
+    // Of what is gone, nothing else can be asked.
+    if args.conditions.is_empty() {
+        copied.tombstones = tombstones::carry(source, target, &args.spaces.spaces()).await?;
+    }
     let query = args.conditions.query(&args.spaces);
     let versions = args.history.then_some((source, target));
     copied.memories = transfer::<Ledger, _>(&source, &target, versions, &query, progress, &mut copied).await?;

@@ -1,8 +1,8 @@
 //! Records that are written together.
 
 use memory_core::{
-    Document, DocumentStore, ErrorKind, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord, RecordId,
-    Version,
+    Document, DocumentStore, ErrorKind, HashKey, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord,
+    RecordId, Tombstone, Version,
 };
 
 use crate::line::Record;
@@ -20,6 +20,8 @@ pub(super) struct Batch {
     pub(super) lines: usize,
     pub(super) bytes: usize,
     pub(super) first: u64,
+    /// With what makes their hashes.
+    tombstones: Vec<(HashKey, Vec<Tombstone>)>,
     new: Numbered<NewMemory>,
     memories: Numbered<Memory>,
     documents: Numbered<Document>,
@@ -87,6 +89,10 @@ impl Batch {
             Record::Memory(memory) => self.memories.push(number, memory),
             Record::Document(document) => self.documents.push(number, document),
             Record::Version(version) => self.versions.push(number, version),
+            Record::Tombstone(tombstone, key) => match self.tombstones.last_mut() {
+                Some((last, tombstones)) if *last == key => tombstones.push(tombstone),
+                _ => self.tombstones.push((key, vec![tombstone])),
+            },
         }
     }
 
@@ -98,6 +104,10 @@ impl Batch {
         progress: &Progress,
     ) -> memory_core::Result<Written> {
         let Written { mut written, mut conflicts, mut erased } = Written::default();
+        // First, so that a new ledger takes their key.
+        for (key, tombstones) in self.tombstones {
+            written += provider.restore_tombstones(tombstones, &key).await?.written as u64;
+        }
         if !self.new.records.is_empty() {
             let stored = store(provider, self.new, progress).await?;
             written += stored.written;

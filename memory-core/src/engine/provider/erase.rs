@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Open, Shared};
-use crate::engine::session::{Erasing, ErasingRecord, Found, Writer, no_erasure};
+use crate::engine::session::{Erasing, ErasingRecord, Found, Reader as _, Writer, no_erasure};
 use crate::engine::{Access, Engine};
 use crate::erasure::Erased;
 use crate::query::{Documents, Ledger};
