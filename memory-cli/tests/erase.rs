@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use common::lines::Running;
-use common::{Cli, stderr, stdout};
+use common::moving::Follower;
+use common::{Cli, eventually, stderr, stdout};
 use memory_context::prompt::{MemoryLoadContext, MemoryStore, MemoryUpdate, PromptMemory};
 use memory_context::records::{
     Audience, ChannelType, Entity, EntityId, MessageContent, NewFact, NewMessage, Records, Room, RoomId,
@@ -122,6 +123,70 @@ fn no_import_and_no_copy_brings_it_back() {
         assert!(told.contains("1 left out, which were erased there; the target has the same hash"), "{told}");
     }
     assert_eq!(cli.count(&["--all"]), 1);
+}
+
+/// What was erased goes along, so that a backup from before brings nothing back elsewhere.
+#[test]
+fn tombstones_go_with_an_export_and_a_copy() {
+    let cli = Cli::new();
+    let line = r#"{"spaceId":"a","trigger":1,"createdAt":1}"#;
+    let conversation = cli.write("conversation.jsonl", format!("{line}\n"));
+    cli.ok(&["import", &conversation]);
+    put(&cli, "notes", "n", "b");
+    let [before, behind] = ["before.jsonl", "behind.jsonl"].map(|name| cli.path(name).display().to_string());
+    cli.ok(&["export", "-o", &before]);
+    let memory = std::fs::read_to_string(&before).expect("a file");
+    let memory: Value = serde_json::from_str(memory.lines().next().expect("a line")).expect("JSON");
+    let id = memory["id"].as_str().expect("an id").to_owned();
+    cli.ok(&["erase", "--space", "a", "--reason", "why"]);
+    cli.ok(&["erase", "--space", "b", "--documents", "--reason", "why"]);
+    let told: Value = serde_json::from_str(&cli.ok(&["export", "-o", &behind, "--json"])).expect("JSON");
+    assert_eq!(told, json!({"memories": 0, "documents": 0, "tombstones": 2}));
+    assert_eq!(cli.ok(&["export", "--under", "a"]).lines().count(), 1, "of where it lay alone");
+
+    let url = |name: &str| format!("sqlite://{}", cli.path(name).display());
+    let here = url("memory.db");
+    let target = url("imported.db");
+    assert!(cli.ok(&["import", &behind, "--url", &target]).contains("imported 2 lines: 2 new"));
+    let target_of_copy = url("copied.db");
+    let told: Value = serde_json::from_str(&cli.ok(&["copy", "--to", &target_of_copy, "--json"])).expect("JSON");
+    assert_eq!((&told["tombstones"], &told["verified"]), (&json!(2), &json!(true)));
+    for target in [&here, &target, &target_of_copy] {
+        let told = cli.ok(&["import", &before, "--url", target]);
+        assert!(told.contains("0 new, 0 there already, 0 in conflict, 2 left out"), "{told}");
+        // Its key is known there, too.
+        let told = cli.ok(&["import", &conversation, "--url", target]);
+        assert!(told.contains("0 new, 0 there already, 0 in conflict, 1 left out"), "{told}");
+        assert!(cli.fails(1, &["get", &id, "--url", target]).contains("was erased"));
+    }
+    // Where it is there, it goes.
+    let late = url("late.db");
+    cli.ok(&["import", &before, "--url", &late]);
+    assert!(cli.ok(&["import", &behind, "--url", &late]).contains("2 new"));
+    assert!(cli.fails(1, &["get", &id, "--url", &late]).contains("was erased"));
+    cli.fails(1, &["document", "get", "--collection", "notes", "--id", "n", "--url", &late]);
+}
+
+#[test]
+fn who_follows_erases_what_its_source_erases() {
+    let cli = Cli::new();
+    let [first, second] = ["1", "2"].map(|trigger| store(&cli, "a", trigger));
+    put(&cli, "notes", "n", "a");
+    cli.ok(&["erase", &first, "--reason", "why"]);
+    let url = |name: &str| format!("sqlite://{}", cli.path(name).display());
+    let (here, target) = (url("memory.db"), url("target.db"));
+    let mut follower = Follower::start(&cli, &here, &target);
+    follower.wait_for("up to date");
+    cli.ok(&["get", &second, "--url", &target]);
+    cli.ok(&["erase", "--space", "a", "--documents", "--reason", "why"]);
+    eventually("the target erases", || {
+        let gone = cli.run(&["get", &second, "--url", &target]);
+        let note = cli.run(&["document", "get", "--collection", "notes", "--id", "n", "--url", &target]);
+        stderr(&gone).contains("was erased") && !note.status.success()
+    });
+    assert!(follower.interrupt().success());
+    assert!(cli.fails(1, &["get", &first, "--url", &target]).contains("was erased"));
+    cli.ok(&["copy", "--finish", "--url", &here, "--to", &target]);
 }
 
 #[test]

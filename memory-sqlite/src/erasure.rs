@@ -26,20 +26,27 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
             ErasingRecord::Absent => {}
         }
     }
+    if erasings.iter().any(|erasing| matches!(erasing.tombstone.record, RecordId::Memory(_))) {
+        // What the transaction itself has stored counts, too. From here on appends look for tombstones.
+        paths::insert(&session.connection, &mut session.paths)?;
+        execute(&session.connection, statements::SET_NEXT_MEMORY, [])?;
+        session.next_memory = None;
+    }
     if !memories.is_empty() {
         delete_memories(session, &memories)?;
     }
+    let mut gone = memories.len() + documents.len();
     for Found { record, version } in documents {
         session.bytes += record.size();
         execute(&session.connection, statements::DELETE_DOCUMENT, [version])?;
     }
-    forget(session, erasings)?;
+    gone += forget(session, erasings)?;
     for Erasing { tombstone, .. } in erasings {
-        execute(&session.connection, statements::DELETE_HISTORY, [tombstone.record.to_key()])?;
+        gone += execute(&session.connection, statements::DELETE_HISTORY, [tombstone.record.to_key()])?;
         tombstones::insert(&session.connection, tombstone)?;
         session.feed.note_erasure(tombstone);
     }
-    session.has_erased = true;
+    session.has_erased |= gone > 0;
     Ok(true)
 }
 
@@ -71,10 +78,7 @@ fn is_unchanged(connection: &Connection, erasing: &Erasing<'_, i64>) -> Result<b
 /// Deletes memories with their tokens, and with the time when they were stored. What the feed has of them is their numbers alone, which no
 /// other memory gets.
 fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> Result<()> {
-    // What the transaction itself has stored has its tokens from here on, too.
-    paths::insert(&session.connection, &mut session.paths)?;
-    execute(&session.connection, statements::SET_NEXT_MEMORY, [])?;
-    (session.next_memory, session.stored_at) = (None, None);
+    session.stored_at = None;
     let mut gone = Gone::new();
     for Found { record, version } in memories {
         session.bytes += record.size();
@@ -88,8 +92,8 @@ fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> R
     paths::remove(&session.connection, gone)
 }
 
-/// Takes what the feed has of documents, which tells their spaces.
-fn forget(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<()> {
+/// Takes what the feed has of documents, which tells their spaces, and tells how many rows.
+fn forget(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<usize> {
     let mut names = Vec::new();
     for Erasing { tombstone, .. } in erasings {
         if let RecordId::Document { collection, id } = &tombstone.record {
@@ -98,9 +102,9 @@ fn forget(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<()> {
         }
     }
     if names.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     // The last owner of a list must not be the statement.
     let names = Rc::new(names);
-    execute(&session.connection, statements::FORGET_CHANGES, [&names]).map(drop)
+    execute(&session.connection, statements::FORGET_CHANGES, [&names])
 }
