@@ -62,7 +62,8 @@ pub struct Tombstone {
     pub actor: Option<Actor>,
     /// By which a repeated store is known.
     pub key: Option<KeyedHash>,
-    /// By which a watch knows whether the record lay within its spaces: those of its space, and of spaces that it had before (E4).
+    /// By which a watch knows whether the record lay within its spaces: those of its space, and of spaces that it had before, in
+    /// ascending order (E4).
     pub places: Vec<KeyedHash>,
 }
 

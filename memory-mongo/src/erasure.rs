@@ -13,6 +13,7 @@ use memory_core::{
     Actor, Collection, Document, DocumentId, Error, IdempotencyKey, KeyedHash, Memory, Reason, RecordId, Result,
     Timestamp, Tombstone,
 };
+use migrations::WRITER;
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::raw::RawDocument;
@@ -134,6 +135,11 @@ fn buried(record: &RecordId) -> bson::Document {
     doc! { "q": { "_id": id(record), ERASED: true }, "u": erased_row(), "upsert": true }
 }
 
+/// A row that stands for a document within a transaction. The rules of its collection take it.
+fn passing_row(record: &RecordId) -> bson::Document {
+    doc! { "_id": id(record), "revision": 0_i64, "written": i64::from(WRITER) }
+}
+
 /// The statement that takes an idempotency key from its memory.
 fn without_key(memory: &Memory, key: &IdempotencyKey) -> bson::Document {
     doc! { "q": { "_id": key.as_str(), "memory": uuid(memory.id.as_bytes()) }, "limit": 1 }
@@ -163,11 +169,10 @@ impl MongoSession {
         }
         // Before the first statement, since this is no part of the transaction.
         let mut newest = self.newest(&documents).await?;
-        if !self.are_absent(&removed, transaction).await? || !self.bury_memories(buried, transaction).await? {
+        if !self.pass_through(&removed, transaction).await? || !self.bury_memories(buried, transaction).await? {
             return Ok(false);
         }
         for record in removed {
-            // Whoever puts one meanwhile meets the erasure in that place, and one that is restored its tombstone then.
             let next = history::newest_in(self, record, transaction).await?.saturating_add(1);
             newest.push((record.clone(), next));
         }
@@ -197,14 +202,24 @@ impl MongoSession {
         Ok(named.into_iter().zip(next).map(|((of, _), next)| (of, next.saturating_sub(1))).collect())
     }
 
-    /// Whether there are none of these documents, as the transaction sees it.
-    async fn are_absent(&self, records: &[&RecordId], transaction: &mut ClientSession) -> Result<bool> {
-        if records.is_empty() {
-            return Ok(true);
+    /// Puts a row in the place of each of these documents, which are not there, and takes it away again: so whoever puts one meanwhile meets
+    /// the erasure there, and it meets the rules of the collection. `false` when one is there.
+    async fn pass_through(&self, records: &[&RecordId], transaction: &mut ClientSession) -> Result<bool> {
+        let name = self.on.primary.documents.name();
+        for some in records.chunks(AT_ONCE.0) {
+            let rows: Vec<_> = some.iter().map(|record| passing_row(record)).collect();
+            match self.change_in(doc! { "insert": name, "documents": rows }, transaction).await {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
+                done => drop(done?),
+            }
+            // The feed takes it for a removal that tells of no space, and passes it over.
+            let removed =
+                some.iter().map(|record| doc! { "q": { "_id": id(record) }, "u": { "$set": { "removed": "" } } });
+            self.update_in(name, removed.collect(), transaction).await?;
+            let deletes: Vec<_> = some.iter().map(|record| doc! { "q": { "_id": id(record) }, "limit": 1 }).collect();
+            self.change_in(doc! { "delete": name, "deletes": deletes }, transaction).await?;
         }
-        let ids: Vec<_> = records.iter().map(|record| id(record)).collect();
-        let found = self.on.primary.documents.find_one(doc! { "_id": { "$in": ids } }).max_time(self.left()?);
-        Ok(found.session(transaction).await.map_err(native)?.is_none())
+        Ok(true)
     }
 
     async fn bury_memories(&self, buried: Vec<bson::Document>, transaction: &mut ClientSession) -> Result<bool> {
@@ -258,9 +273,8 @@ impl MongoSession {
             let dropped: Vec<_> = some.iter().map(|erasing| history::dropped(&erasing.tombstone.record)).collect();
             count += self.change_in(doc! { "delete": name, "deletes": dropped }, transaction).await?;
         }
-        // Where no history is kept, there is nothing to go on behind. What was not there has one, or else is in the way of who restores it.
-        let has_absent = erasings.iter().any(|erasing| matches!(erasing.found, ErasingRecord::Absent));
-        for some in newest.chunks(AT_ONCE.0 / 2).filter(|_| count > 0 || has_absent) {
+        // Where no history is kept, there is nothing to go on behind.
+        for some in newest.chunks(AT_ONCE.0 / 2).filter(|_| count > 0) {
             let places: Vec<_> = some.iter().flat_map(|(of, newest)| history::emptied(of, *newest)).collect();
             self.keep(places, transaction).await?;
         }

@@ -10,6 +10,7 @@ use memory_core::{
 };
 use sqlx::postgres::PgRow;
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use crate::connection::{Session, Statement};
 use crate::error::is_locked;
@@ -74,10 +75,16 @@ pub(crate) async fn tombstones_behind(
     if let Some(RecordId::Document { collection: of, id }) = behind {
         (collection, document) = (of.as_str().to_owned(), id.as_str().to_owned());
     } else {
-        let behind = if let Some(RecordId::Memory(id)) = behind { Some(id_to_sql(id)) } else { None };
-        let memories = session.statement(|on| &on.memory_tombstones_behind).bind(behind).bind(most as i64);
-        for row in session.rows(memories).await? {
-            found.push(tombstone_of(&row, memory_id(&row)?.into())?);
+        // An open end would be no condition of the index.
+        let first = match behind {
+            Some(RecordId::Memory(id)) => id_to_sql(id).as_u128().checked_add(1),
+            _ => Some(0),
+        };
+        if let Some(first) = first {
+            let memories = session.statement(|on| &on.memory_tombstones_behind).bind(Uuid::from_u128(first));
+            for row in session.rows(memories.bind(most as i64)).await? {
+                found.push(tombstone_of(&row, memory_id(&row)?.into())?);
+            }
         }
     }
     let rest = most - found.len();

@@ -302,7 +302,7 @@ statements! {
             SELECT * FROM {schema}.document_tombstones
             WHERE collection = wanted.collection AND id = wanted.id OFFSET 0) t";
     memory_tombstones_behind: "SELECT id, at, reason, actor, key_hash, places FROM {schema}.memory_tombstones
-        WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2";
+        WHERE id >= $1 ORDER BY id LIMIT $2";
     document_tombstones_behind: "SELECT id, at, reason, actor, NULL::bytea, places, collection FROM {schema}.document_tombstones
         WHERE (collection, id) > ($1, $2) ORDER BY collection, id LIMIT $3";
     /// Those that are what was read, or of which nothing was there where they have no revision, with their history. Their rows of the feed have
@@ -316,10 +316,10 @@ statements! {
             WHERE m.id = ANY($1) AND m.id = given.id AND m.revision = given.revision RETURNING m.id),
         forgotten AS (DELETE FROM {schema}.memory_history WHERE id = ANY($1)),
         kept AS (
-            INSERT INTO {schema}.memory_tombstones (id, at, reason, actor, places, key_hash)
+            INSERT INTO {schema}.memory_tombstones AS t (id, at, reason, actor, places, key_hash)
             SELECT id, at, reason, actor, places, key_hash FROM given
-            ON CONFLICT (id) DO UPDATE SET at = excluded.at, reason = excluded.reason, actor = excluded.actor,
-                places = excluded.places, key_hash = excluded.key_hash),
+            ON CONFLICT (id) DO UPDATE SET at = greatest(t.at, excluded.at), reason = excluded.reason,
+                actor = excluded.actor, places = excluded.places, key_hash = coalesce(excluded.key_hash, t.key_hash)),
         noted AS (
             INSERT INTO {schema}.changes (xid, memories, places) SELECT ", behind!(), ", ARRAY[id], places FROM given)
         SELECT FROM given WHERE CASE WHEN revision IS NULL
@@ -336,9 +336,9 @@ statements! {
             RETURNING d.id),
         forgotten AS (DELETE FROM {schema}.document_history WHERE ", of_documents!("document_history"), "),
         kept AS (
-            INSERT INTO {schema}.document_tombstones (collection, id, at, reason, actor, places)
+            INSERT INTO {schema}.document_tombstones AS t (collection, id, at, reason, actor, places)
             SELECT $1::text, id, at, reason, actor, places FROM given
-            ON CONFLICT (collection, id) DO UPDATE SET at = excluded.at, reason = excluded.reason,
+            ON CONFLICT (collection, id) DO UPDATE SET at = greatest(t.at, excluded.at), reason = excluded.reason,
                 actor = excluded.actor, places = excluded.places)
         SELECT FROM given WHERE CASE WHEN writer IS NULL
             THEN NOT EXISTS (SELECT FROM {schema}.documents d WHERE d.collection = $1 AND d.id = given.id OFFSET 0)

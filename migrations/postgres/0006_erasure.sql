@@ -54,10 +54,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- By this an erasure finds what the feed has of a document. Of memories the feed has the ids alone.
+CREATE INDEX changes_by_document ON {schema}.changes (collection, id) WHERE collection IS NOT NULL;
+
 -- Of a row that tells of an erasure, where the record lay: the places of its tombstone. It names one memory, or a document, whose space_id is
 -- then empty, and which an older program takes for one that was removed. The server writes no row. It waits for those that read the feed, which
 -- is why this comes last.
 ALTER TABLE {schema}.changes ADD COLUMN places bytea;
-
--- By this an erasure finds what the feed has of a document. Of memories the feed has the ids alone.
-CREATE INDEX changes_by_document ON {schema}.changes (collection, id) WHERE collection IS NOT NULL;

@@ -18,8 +18,8 @@ use crate::engine::{Access, Engine};
 use crate::provider::check_writes;
 use crate::{
     Blocks, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Error, ErrorKind, MAX_BATCH_BYTES, Recalled, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Timestamp,
+    DocumentStore, DocumentWrite, Error, ErrorKind, MAX_BATCH_BYTES, Recalled, RecordId, RestoreReport, Result,
+    SpaceLevel, SpaceQuery, Timestamp,
 };
 
 /// How many documents are read at once of those that a call replaces.
@@ -204,6 +204,10 @@ async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Resul
 async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Document>>> {
     let Writes { ids, writes } = &*change.writes;
     let present = present(writer, &change.writes).await?;
+    let absent = ids.iter().zip(writes).zip(&present).filter(|(_, found)| found.is_none());
+    let absent: Vec<RecordId> = absent.map(|((id, write), _)| (write.collection.clone(), id.clone()).into()).collect();
+    let tombstones = if absent.is_empty() { Vec::new() } else { writer.tombstones(&absent).await? };
+    let erased_at: HashMap<_, _> = tombstones.into_iter().map(|tombstone| (tombstone.record, tombstone.at)).collect();
     let mut documents = Vec::with_capacity(writes.len());
     for (place, ((id, write), found)) in ids.iter().zip(writes).zip(&present).enumerate() {
         let applied = write.apply(id, found.as_ref().map(|found| &found.record), change.now);
@@ -215,6 +219,13 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
                 error.with_message(message)
             }
         })?);
+    }
+    for document in documents.iter_mut().filter(|_| !erased_at.is_empty()) {
+        let record = (document.collection.clone(), document.id.clone()).into();
+        // Else a restore would take it for the one that was erased (E3).
+        if let Some(behind) = erased_at.get(&record).and_then(|at| Timestamp::from_millis(at.as_millis() + 1).ok()) {
+            document.created_at = document.created_at.max(behind);
+        }
     }
     let mut puts = Vec::with_capacity(documents.len());
     for ((write, after), before) in writes.iter().zip(&documents).zip(&present) {

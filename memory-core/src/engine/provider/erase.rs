@@ -20,6 +20,13 @@ use crate::{
 /// How many of the last versions of a document tell where it was before.
 const VERSIONS: usize = 100;
 
+/// The most bytes of the records of one step, but for the last ones that are read at once.
+const MAX_ERASED_BYTES: usize = 64 << 20;
+/// How many records are read at once: few at first, since one may have 12 MiB, and more while those before were small.
+const AT_ONCE: usize = 16;
+const MOST_AT_ONCE: usize = 100;
+const SMALL_BYTES: usize = 256 << 10;
+
 /// The spaces that documents had in their last versions, also those that are there no more.
 type Spaces = HashMap<RecordId, BTreeSet<SpaceId>>;
 
@@ -33,9 +40,11 @@ struct Slice {
 }
 
 /// Tombstones from elsewhere.
-struct Given {
-    tombstones: Vec<Tombstone>,
-    spaces: Spaces,
+struct Buried {
+    tombstones: Arc<Vec<Tombstone>>,
+    /// The first one that is left.
+    first: usize,
+    spaces: Arc<Spaces>,
     hash_key: HashKey,
     /// Whether their hashes were made with that key.
     is_own_key: bool,
@@ -64,9 +73,10 @@ impl<E: Engine> Shared<E> {
                     page.documents.into_iter().map(|document| (document.collection, document.id).into()).collect()
                 }
             };
-            let erased = open.erase_slice(&erasure, self.spaces_of(records).await?, &hash_key).await?;
+            let (erased, is_cut) = open.erase_slice(&erasure, self.spaces_of(records).await?, &hash_key).await?;
+            is_complete &= !is_cut;
             // What has gone meanwhile, or does not match any more, is no slice.
-            if !erased.is_empty() || is_complete {
+            if !erased.is_empty() || is_complete || is_cut {
                 return Ok(ErasedSlice { records: erased, is_complete });
             }
         }
@@ -113,17 +123,20 @@ impl<E: Engine> Shared<E> {
         // The latest one of each.
         tombstones.sort_by(|one, other| (&one.record, other.at).cmp(&(&other.record, one.at)));
         tombstones.dedup_by(|later, first| later.record == first.record);
-        let (records, spaces) =
-            self.spaces_of(tombstones.iter().map(|tombstone| tombstone.record.clone()).collect()).await?;
-        debug_assert_eq!(records.len(), tombstones.len());
-        let given_ones = Arc::new(Given { tombstones, spaces, is_own_key: hash_key == *key, hash_key });
-        loop {
-            let restored =
-                open.run(Access::Write, Arc::clone(&given_ones), |writer, given| Box::pin(bury(writer, given)));
-            if let Some(written) = restored.await? {
-                return Ok(RestoreReport { written, equal: given - written, ..RestoreReport::default() });
+        let records = tombstones.iter().map(|tombstone| tombstone.record.clone()).collect();
+        let spaces = Arc::new(self.spaces_of(records).await?.1);
+        let (tombstones, is_own_key) = (Arc::new(tombstones), hash_key == *key);
+        let (mut first, mut written) = (0, 0);
+        while first < tombstones.len() {
+            let (tombstones, spaces, hash_key) = (Arc::clone(&tombstones), Arc::clone(&spaces), hash_key.clone());
+            let buried = Buried { tombstones, first, spaces, hash_key, is_own_key };
+            let step = open.run(Access::Write, buried, |writer, given| Box::pin(bury(writer, given)));
+            let earlier = if written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+            if let Some((count, new)) = step.await.map_err(|error| error.after(earlier))? {
+                (first, written) = (first + count, written + new);
             }
         }
+        Ok(RestoreReport { written, equal: given - written, ..RestoreReport::default() })
     }
 
     /// These records, with the spaces that the documents among them had.
@@ -134,7 +147,11 @@ impl<E: Engine> Shared<E> {
         }
         for record in records.iter().filter(|record| matches!(record, RecordId::Document { .. })) {
             let history = History::of(record.clone()).with_removed().limit(VERSIONS)?;
-            let versions = self.history(&history).await?.versions;
+            let versions = match self.history(&history).await {
+                // What can't be read goes all the same.
+                Err(error) if error.kind() == ErrorKind::Corrupt => Vec::new(),
+                page => page?.versions,
+            };
             if versions.is_empty() {
                 continue;
             }
@@ -171,15 +188,15 @@ impl<E: Engine> Open<E> {
         self.hash_key.get_or_try_init(agree).await.cloned().map(Some)
     }
 
-    /// Erases those of these records that are there and selected; gives which.
+    /// Erases those of these records that are there and selected, as many as one step may have; gives which, and whether some are left.
     async fn erase_slice(
         &self,
         erasure: &Arc<Erasure>,
         (records, spaces): (Vec<RecordId>, Spaces),
         hash_key: &HashKey,
-    ) -> Result<Vec<RecordId>> {
+    ) -> Result<(Vec<RecordId>, bool)> {
         if records.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
         let spaces = Arc::new(spaces);
         loop {
@@ -196,8 +213,9 @@ impl<E: Engine> Open<E> {
 }
 
 /// Finds and erases them in one step. `None`, and nothing is erased, when some have changed meanwhile.
-async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<Vec<RecordId>>> {
-    let FoundRecords { memories, documents, .. } = find(writer, &slice.records).await?;
+async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<(Vec<RecordId>, bool)>> {
+    let FoundRecords { memories, documents, count } = find(writer, &slice.records).await?;
+    let (records, left) = slice.records.split_at(count);
     let mut erasings = Vec::new();
     for found in memories.values().flatten().filter(|found| slice.takes_memory(&found.record)) {
         let tombstone = slice.tombstone(found.record.id.into()).of_memory(&found.record, &slice.hash_key);
@@ -210,7 +228,7 @@ async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<Vec<Re
             erasings.push(Erasing { found: ErasingRecord::Document(found), tombstone });
         }
     }
-    if let Erased::Records(records) = &slice.erasure.of {
+    if let Erased::Records(_) = &slice.erasure.of {
         // A document that was removed, of which there is a history.
         for record in records.iter().filter(|record| !documents.contains_key(*record)) {
             if let Some(earlier) = slice.spaces.get(record) {
@@ -220,17 +238,20 @@ async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<Vec<Re
         }
     }
     let is_erased = erase_all(writer, &mut erasings).await?;
-    Ok(is_erased.then(|| erasings.into_iter().map(|erasing| erasing.tombstone.record).collect()))
+    let erased = || erasings.into_iter().map(|erasing| erasing.tombstone.record).collect();
+    Ok(is_erased.then(|| (erased(), !left.is_empty())))
 }
 
-/// Brings tombstones from elsewhere in one step, and gives how many; `None`, and none is brought, when something has changed meanwhile.
-async fn bury<W: Writer>(writer: &mut W, given: &Given) -> Result<Option<usize>> {
-    let records: Vec<_> = given.tombstones.iter().map(|tombstone| tombstone.record.clone()).collect();
-    let FoundRecords { memories, documents } = find(writer, &records).await?;
-    let present = writer.tombstones(&records).await?;
-    let present: HashMap<_, _> = present.into_iter().map(|tombstone| (tombstone.record, tombstone.at)).collect();
+/// Brings the next tombstones from elsewhere in one step. Gives of how many, and how many were not there; `None`, and none is brought, when
+/// something has changed meanwhile.
+async fn bury<W: Writer>(writer: &mut W, given: &Buried) -> Result<Option<(usize, usize)>> {
+    let tombstones = &given.tombstones[given.first..];
+    let records: Vec<_> = tombstones.iter().map(|tombstone| tombstone.record.clone()).collect();
+    let FoundRecords { memories, documents, count } = find(writer, &records).await?;
+    let present = writer.tombstones(&records[..count]).await?;
+    let present: HashMap<_, _> = present.into_iter().map(|tombstone| (tombstone.record.clone(), tombstone)).collect();
     let mut erasings = Vec::new();
-    for tombstone in &given.tombstones {
+    for tombstone in &tombstones[..count] {
         let (record, earlier) = (&tombstone.record, given.spaces.get(&tombstone.record));
         let bare = || Tombstone { key: None, places: Vec::new(), ..tombstone.clone() };
         let memory = match record {
@@ -244,14 +265,17 @@ async fn bury<W: Writer>(writer: &mut W, given: &Given) -> Result<Option<usize>>
                 (ErasingRecord::Document(found), tombstone)
             }
             (Some(_), _) | (_, Some(_)) => continue,
-            (None, None) if present.get(record).is_some_and(|at| *at >= tombstone.at) => continue,
-            (None, None) if given.is_own_key => (ErasingRecord::Absent, tombstone.clone()),
-            (None, None) => (ErasingRecord::Absent, bare().of_document(None, earlier, &given.hash_key)),
+            (None, None) if present.get(record).is_some_and(|present| present.at >= tombstone.at) => continue,
+            (None, None) => {
+                let own = if given.is_own_key { tombstone.clone() } else { bare() };
+                let own = own.of_document(None, earlier, &given.hash_key);
+                (ErasingRecord::Absent, present.get(record).into_iter().fold(own, Tombstone::with_hashes_of))
+            }
         };
         erasings.push(Erasing { found, tombstone });
     }
-    let count = erasings.len();
-    Ok(erase_all(writer, &mut erasings).await?.then_some(count))
+    let written = erasings.len();
+    Ok(erase_all(writer, &mut erasings).await?.then_some((count, written)))
 }
 
 async fn erase_all<W: Writer>(writer: &mut W, erasings: &mut [Erasing<'_, W::Version>]) -> Result<bool> {
@@ -260,13 +284,36 @@ async fn erase_all<W: Writer>(writer: &mut W, erasings: &mut [Erasing<'_, W::Ver
     Ok(erasings.is_empty() || writer.erase(erasings).await?)
 }
 
-/// What is there under the names of records; nothing in the place of what can't be read, which nobody erases.
+/// What is there under the names of the first records; nothing in the place of what can't be read, which nobody erases.
 struct FoundRecords<V> {
     memories: HashMap<MemoryId, Option<Found<Memory, V>>>,
     documents: HashMap<RecordId, Option<Found<Document, V>>>,
+    /// Of how many records, until these have as many bytes as one step may have.
+    count: usize,
 }
 
 async fn find<W: Writer>(writer: &mut W, records: &[RecordId]) -> Result<FoundRecords<W::Version>> {
+    let mut found = FoundRecords { memories: HashMap::new(), documents: HashMap::new(), count: 0 };
+    let (mut at_once, mut bytes) = (AT_ONCE, 0);
+    while found.count < records.len() && bytes <= MAX_ERASED_BYTES {
+        let rest = &records[found.count..];
+        let some = &rest[..at_once.min(rest.len())];
+        found.count += some.len();
+        let before = bytes;
+        bytes += find_some(writer, some, &mut found).await?;
+        // Only few at once while they are large.
+        at_once = if bytes - before <= SMALL_BYTES { MOST_AT_ONCE } else { AT_ONCE };
+    }
+    Ok(found)
+}
+
+/// Reads these, and tells how many bytes they have.
+async fn find_some<W: Writer>(
+    writer: &mut W,
+    records: &[RecordId],
+    found: &mut FoundRecords<W::Version>,
+) -> Result<usize> {
+    let FoundRecords { memories, documents, .. } = found;
     let (mut ids, mut by_collection) = (Vec::<MemoryId>::new(), HashMap::<&Collection, Vec<DocumentId>>::new());
     for record in records {
         match record {
@@ -274,10 +321,12 @@ async fn find<W: Writer>(writer: &mut W, records: &[RecordId]) -> Result<FoundRe
             RecordId::Document { collection, id } => by_collection.entry(collection).or_default().push(id.clone()),
         }
     }
-    let (mut memories, mut documents) = (HashMap::new(), HashMap::new());
+    let mut bytes = 0;
     if !ids.is_empty() {
         for (id, found) in writer.memories(&ids).await? {
-            memories.insert(id, readable(found)?);
+            let found = readable(found)?;
+            bytes += found.as_ref().map_or(0, |found| found.record.size());
+            memories.insert(id, found);
         }
     }
     for (collection, ids) in by_collection {
@@ -285,6 +334,7 @@ async fn find<W: Writer>(writer: &mut W, records: &[RecordId]) -> Result<FoundRe
         // One that can't be read does not say which it is.
         let ids = if found.iter().any(Result::is_err) { ids } else { Vec::new() };
         for found in found.into_iter().flatten() {
+            bytes += found.record.size();
             documents.insert((collection.clone(), found.record.id.clone()).into(), Some(found));
         }
         for id in ids {
@@ -295,7 +345,7 @@ async fn find<W: Writer>(writer: &mut W, records: &[RecordId]) -> Result<FoundRe
             }
         }
     }
-    Ok(FoundRecords { memories, documents })
+    Ok(bytes)
 }
 
 fn readable<T>(found: Result<T>) -> Result<Option<T>> {
@@ -306,18 +356,28 @@ fn readable<T>(found: Result<T>) -> Result<Option<T>> {
 }
 
 impl Tombstone {
+    /// With what an earlier one of the same record knows.
+    fn with_hashes_of(self, earlier: &Self) -> Self {
+        let places: BTreeSet<_> = self.places.iter().chain(&earlier.places).copied().collect();
+        Self { key: self.key.or(earlier.key), places: places.into_iter().collect(), ..self }
+    }
+
     /// With the hashes of a memory.
     fn of_memory(self, memory: &Memory, hash_key: &HashKey) -> Self {
         let key = memory.idempotency_key.as_ref().map(|key| hash_key.of_key(key));
-        Self { key, places: hash_key.of_space(&memory.space_id), ..self }
+        let places: BTreeSet<_> = hash_key.of_space(&memory.space_id).into_iter().collect();
+        Self { key, places: places.into_iter().collect(), ..self }
     }
 
-    /// With those of a document, and of where it was before.
+    /// With those of a document, and of where it was before, besides its own.
     fn of_document(self, document: Option<&Document>, earlier: Option<&BTreeSet<SpaceId>>, hash_key: &HashKey) -> Self {
+        // However far behind its clock is, it keeps out what it has erased (E3).
+        let at = document.map_or(self.at, |document| self.at.max(document.created_at));
         let mut spaces: BTreeSet<_> = earlier.into_iter().flatten().collect();
         spaces.extend(document.map(|document| &document.space_id));
-        let places: BTreeSet<KeyedHash> = spaces.into_iter().flat_map(|space| hash_key.of_space(space)).collect();
-        Self { places: places.into_iter().collect(), ..self }
+        let places = spaces.into_iter().flat_map(|space| hash_key.of_space(space));
+        let places: BTreeSet<KeyedHash> = places.chain(self.places.iter().copied()).collect();
+        Self { at, places: places.into_iter().collect(), ..self }
     }
 }
 
