@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 use memory_core::engine::Config;
 use memory_core::{Error, ErrorKind, Outcome, Result, Timestamp};
 use migrations::{READ_ONLY, WRITER};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::config::{Location, SqliteConfig};
 use crate::error::native;
 use crate::feed::Feed;
+use crate::marks::{self, UNCLEAN, UNCLEAN_PATHS};
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 100;
+const STATEMENTS: usize = 120;
 /// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
 const STEPS: i32 = 1_000;
 /// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.
@@ -45,6 +46,8 @@ const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA
 const OVERWRITTEN: &str = "PRAGMA secure_delete = TRUE";
 /// Up to how many bytes a file is written anew behind an erasure, which takes well below a second.
 const REWRITTEN_BYTES: i64 = LOG_BYTES as i64;
+/// After how long that is tried again when it has failed, such as on a full disk.
+const REWRITE_PAUSE: Duration = Duration::from_secs(60);
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// How long the writer waits before it looks again whether another program still holds the file. SQLite's own pauses grow to 100 ms, and
@@ -69,7 +72,7 @@ pub struct Session {
     pub(crate) stored_at: Option<Option<Timestamp>>,
     /// From which number on it appends memories if any was ever erased, once it has asked for that.
     pub(crate) next_memory: Option<Option<i64>>,
-    /// Whether it has erased anything.
+    /// Whether it has erased anything, or found what an earlier erasure has left to do.
     pub(crate) has_erased: bool,
     /// When another program was last found to write.
     rival: Option<Instant>,
@@ -230,8 +233,13 @@ pub(crate) struct Log {
     /// How many bytes it had when it could not begin anew.
     tried: u64,
     looked: Instant,
-    /// Whether it has what was erased since.
+    /// Whether it, or the file, may have what was erased.
     has_erased: bool,
+    /// The mark of the file when that was last written anew, and the mark of the path index when that was begun.
+    rewritten: Option<String>,
+    begun: Option<String>,
+    /// When that has failed.
+    failed: Option<Instant>,
 }
 
 impl Log {
@@ -240,7 +248,8 @@ impl Log {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let mut path = file.into_os_string();
         path.push("-wal");
-        Self { path: path.into(), waits, tried: 0, looked: Instant::now(), has_erased: false }
+        let (rewritten, begun, failed) = (None, None, None);
+        Self { path: path.into(), waits, tried: 0, looked: Instant::now(), has_erased: false, rewritten, begun, failed }
     }
 
     /// Lets the log begin anew when it has grown too large. Who reads from it is waited for, the longer the larger it is.
@@ -250,7 +259,8 @@ impl Log {
         }
         self.looked = Instant::now();
         if self.has_erased {
-            self.put_away(connection, Duration::ZERO);
+            // What is left is tried again later.
+            let _ = self.clean(connection, Duration::ZERO);
         }
         let bytes = fs::metadata(&self.path).map_or(0, |file| file.len());
         self.tried = if bytes < self.tried { 0 } else { self.tried };
@@ -263,33 +273,84 @@ impl Log {
         self.tried = if is_done { 0 } else { bytes };
     }
 
-    /// Takes what was erased out of the log, which has its earlier pages: all of it is put into the file, and it is cut to nothing.
-    ///
-    /// A small file is written anew before. When SQLite moves a row, it may leave a copy in the free part of a page, which nothing overwrites.
+    /// Takes what was just erased out of the file and the log, as far as that can be done now.
     pub(crate) fn forget(&mut self, connection: &Connection) {
-        let bytes = connection.query_row(statements::BYTES, [], |row| row.get::<_, i64>(0));
-        if bytes.is_ok_and(|bytes| bytes <= REWRITTEN_BYTES) {
-            let rewritten =
-                connection.busy_timeout(MOST_LOG_PATIENCE).and_then(|()| connection.execute_batch("VACUUM"));
-            // The erasure is committed, and the file is whole either way.
-            drop(rewritten);
-        }
+        (self.has_erased, self.failed) = (true, None);
+        // The erasure is committed, and its mark tells what is left.
+        let _ = self.clean(connection, MOST_LOG_PATIENCE);
+    }
+
+    /// Goes on with what erasures have left to do, also those of earlier programs; `true` when nothing is left.
+    pub(crate) fn go_on(&mut self, connection: &Connection) -> Result<bool> {
+        self.clean(connection, LOG_PATIENCE)
+    }
+
+    /// Writes the file anew, as far as its size allows, and cuts the log to nothing, which has earlier pages. Then the mark goes.
+    fn clean(&mut self, connection: &Connection, patience: Duration) -> Result<bool> {
+        let Some(mark) = marks::find(connection, UNCLEAN)? else {
+            self.has_erased = false;
+            return Ok(true);
+        };
         self.has_erased = true;
-        self.put_away(connection, MOST_LOG_PATIENCE);
+        let is_rewritten = waiting(connection, patience, || self.rewrite(connection, &mark));
+        // Also where the file could not be written anew.
+        let is_cut = self.put_away(connection, patience);
+        match is_rewritten {
+            Ok(true) if is_cut => {}
+            Ok(true) => return Err(hindered()),
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                // Another program is soon done with the file; other failures last longer.
+                self.failed = if error.kind() == ErrorKind::Timeout { self.failed } else { Some(Instant::now()) };
+                return Err(hindered());
+            }
+        }
+        let is_last = waiting(connection, patience, || marks::clear(connection, UNCLEAN, &mark))?;
+        self.has_erased = !is_last;
+        Ok(is_last)
     }
 
-    /// Does what [`Log::forget`] could not do while somebody read from the log; `false` while somebody still does.
-    pub(crate) fn is_clean(&mut self, connection: &Connection) -> bool {
-        if self.has_erased {
-            self.put_away(connection, LOG_PATIENCE);
+    /// Writes a small file anew: when SQLite moves a row, it may leave a copy in the free part of a page, which nothing overwrites. Of a large
+    /// one only the path index, a slice at a time, and only if its pages are found by what was erased. `false` when more is left.
+    fn rewrite(&mut self, connection: &Connection, mark: &str) -> Result<bool> {
+        if self.rewritten.as_deref() == Some(mark) {
+            return Ok(true);
         }
-        !self.has_erased
+        if self.failed.is_some_and(|failed| failed.elapsed() < REWRITE_PAUSE) {
+            return Err(hindered());
+        }
+        let bytes: Option<i64> = first(connection, statements::BYTES, [], |row| column(row, 0))?;
+        let is_small = bytes.is_some_and(|bytes| bytes <= REWRITTEN_BYTES);
+        if !self.rewrite_paths(connection, is_small)? {
+            return Ok(false);
+        }
+        if is_small {
+            connection.execute_batch("VACUUM").map_err(native)?;
+        }
+        self.rewritten = Some(mark.to_owned());
+        Ok(true)
     }
 
-    fn put_away(&mut self, connection: &Connection, patience: Duration) {
-        if self.checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", patience) {
-            (self.has_erased, self.tried) = (false, 0);
+    fn rewrite_paths(&mut self, connection: &Connection, is_small: bool) -> Result<bool> {
+        let Some(mark) = marks::find(connection, UNCLEAN_PATHS)? else { return Ok(true) };
+        if is_small {
+            in_own_transaction(connection, paths::rewrite)?;
+        } else if self.begun.as_ref() != Some(&mark) {
+            in_own_transaction(connection, paths::begin_rewrite)?;
+            self.begun = Some(mark);
+            return Ok(false);
+        } else if paths::merge_some(connection)? {
+            return Ok(false);
         }
+        // With a later mark of the index comes one of the file, with which all of this begins anew.
+        marks::clear(connection, UNCLEAN_PATHS, &mark)?;
+        Ok(true)
+    }
+
+    fn put_away(&mut self, connection: &Connection, patience: Duration) -> bool {
+        let is_cut = self.checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", patience);
+        self.tried = if is_cut { 0 } else { self.tried };
+        is_cut
     }
 
     /// Puts the log into the file. Not when somebody reads from it for longer than that, or when it fails: what is wrong with the file is told
@@ -302,6 +363,25 @@ impl Log {
         let _ = connection.busy_timeout(Duration::ZERO);
         !is_blocked.unwrap_or(true)
     }
+}
+
+/// Runs work whose statements wait for other programs so long.
+fn waiting<T>(connection: &Connection, patience: Duration, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    connection.busy_timeout(patience).map_err(native)?;
+    let result = work();
+    let _ = connection.busy_timeout(Duration::ZERO);
+    result
+}
+
+/// Runs work in a transaction of its own, all or nothing.
+fn in_own_transaction(connection: &Connection, work: fn(&Connection) -> Result<()>) -> Result<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(native)?;
+    work(&transaction)?;
+    transaction.commit().map_err(native)
+}
+
+fn hindered() -> Error {
+    Error::new(ErrorKind::Timeout, "what was erased can't be taken out of the file yet").retryable()
 }
 
 /// A connection that can write, with the settings that durability needs.

@@ -210,7 +210,8 @@ impl Engine for SqliteEngine {
         let until = until - until.saturating_duration_since(Instant::now()) / 10;
         let (waits, caller) = Caller::waiting(until);
         let (reply, answer) = oneshot::channel::<Result<T>>();
-        self.writer.send(Command::Write(Box::new(Call { argument, work, caller, result: None, reply }))).await?;
+        let call = Call { argument, work, caller, result: None, has_erased: false, reply };
+        self.writer.send(Command::Write(Box::new(call))).await?;
         let result = answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
         drop(waits);
         result
@@ -301,6 +302,8 @@ trait Write: Send {
     fn run(&mut self, session: &mut Session) -> Result<()>;
     /// Answers the caller: with the kept result, or with why it was not committed.
     fn answer(self: Box<Self>, committed: Result<()>);
+    /// Whether the call has erased anything when it ran last.
+    fn has_erased(&self) -> bool;
     /// Who waits for the answer.
     fn caller(&self) -> &Caller;
 }
@@ -331,6 +334,7 @@ struct Call<A, T> {
     work: Work<Session, A, T>,
     caller: Caller,
     result: Option<Result<T>>,
+    has_erased: bool,
     reply: oneshot::Sender<Result<T>>,
 }
 
@@ -339,7 +343,10 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
         let (before, begun, caller) = (session.connection.total_changes(), Instant::now(), self.caller.clone());
         // What is short goes on, since the whole group would be rolled back with it.
         let is_over = move || begun.elapsed() >= GROUP_TIME && caller.has_gone();
+        let have_others_erased = std::mem::take(&mut session.has_erased);
         let result = session.unless_over(is_over, |session| finish((self.work)(session, &self.argument)));
+        self.has_erased = session.has_erased;
+        session.has_erased |= have_others_erased;
         let has_written = result.is_err() && session.has_written_since(before);
         self.result = Some(result);
         if has_written { Err(given_up()) } else { Ok(()) }
@@ -354,6 +361,10 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
             (Ok(()), None) => Err(given_up()),
         };
         let _ = self.reply.send(result);
+    }
+
+    fn has_erased(&self) -> bool {
+        self.has_erased
     }
 
     fn caller(&self) -> &Caller {
@@ -378,6 +389,10 @@ fn read_until_closed(mut session: Session, commands: &Receiver<Waiting>) {
 fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Receiver<Waiting>) {
     let mut group = VecDeque::with_capacity(GROUP);
     let mut patience = IDLE;
+    if let Some(log) = &mut log {
+        // Before any call, so that an erasure that is asked for again is whole when it returns; what is left is tried again later.
+        let _ = log.go_on(&session.connection);
+    }
     let mut rows_when_whole = paths::last_row(&session.connection).unwrap_or_default();
     loop {
         let first = match commands.recv_timeout(patience) {
@@ -388,7 +403,7 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
                 patience = match tidy(&mut session, &mut log, &mut rows_when_whole) {
                     // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
                     Ok(false) => begun.elapsed(),
-                    // Another program writes, or reads what was erased.
+                    // Another program writes, or what was erased can't go yet.
                     Err(error) if error.is_retryable() => IDLE,
                     // What could not be done is tried again after the next call.
                     Ok(true) | Err(_) => Duration::MAX,
@@ -422,12 +437,15 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
 /// Does some of what is left for times without calls; `true` when nothing is.
 fn tidy(session: &mut Session, log: &mut Option<Log>, rows_when_whole: &mut i64) -> Result<bool> {
     let kept = session.feed.kept();
-    if !(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, kept)?) {
-        return Ok(false);
+    let is_tidy = paths::merge(&session.connection, rows_when_whole)
+        .and_then(|is_merged| Ok(is_merged && feed::trim(session, kept)?));
+    if let Ok(false) = is_tidy {
+        return is_tidy;
     }
-    match log.as_mut().is_none_or(|log| log.is_clean(&session.connection)) {
-        true => Ok(true),
-        false => Err(Error::new(ErrorKind::Timeout, "another program reads from the log").retryable()),
+    // What was erased goes also where the rest fails.
+    match log.as_mut().map_or(Ok(true), |log| log.go_on(&session.connection)) {
+        Ok(true) => is_tidy,
+        left => left,
     }
 }
 
@@ -466,8 +484,11 @@ fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDequ
             && written.is_ok()
             && let Some(log) = log
         {
-            // Before anybody is told that it is gone.
+            // Before anybody is told that it is gone. Who has erased nothing need not wait for that.
+            let (erasing, others): (VecDeque<_>, VecDeque<_>) = group.into_iter().partition(|call| call.has_erased());
+            answer(others, &written);
             log.forget(&session.connection);
+            group = erasing;
         }
         match &written {
             Err(error) if group.len() > 1 && error.outcome() == Outcome::NotDone => {

@@ -8,6 +8,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use crate::connection::Session;
+use crate::marks;
 use crate::paths::{self, Gone};
 use crate::statements::{self, column, execute, first};
 use crate::tombstones;
@@ -32,8 +33,8 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         execute(&session.connection, statements::SET_NEXT_MEMORY, [])?;
         session.next_memory = None;
     }
-    if !memories.is_empty() {
-        delete_memories(session, &memories)?;
+    if !memories.is_empty() && delete_memories(session, &memories)? {
+        marks::set(&session.connection, marks::UNCLEAN_PATHS)?;
     }
     let mut gone = memories.len() + documents.len();
     for Found { record, version } in documents {
@@ -46,7 +47,11 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         tombstones::insert(&session.connection, tombstone)?;
         session.feed.note_erasure(tombstone);
     }
-    session.has_erased |= gone > 0;
+    if gone > 0 {
+        marks::set(&session.connection, marks::UNCLEAN)?;
+    }
+    // Also where nothing is left to erase, but what an earlier erasure has left behind.
+    session.has_erased |= marks::find(&session.connection, marks::UNCLEAN)?.is_some();
     Ok(true)
 }
 
@@ -76,8 +81,8 @@ fn is_unchanged(connection: &Connection, erasing: &Erasing<'_, i64>) -> Result<b
 }
 
 /// Deletes memories with their tokens, and with the time when they were stored. What the feed has of them is their numbers alone, which no
-/// other memory gets.
-fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> Result<()> {
+/// other memory gets. Tells whether the path index has to be written anew.
+fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> Result<bool> {
     session.stored_at = None;
     let mut gone = Gone::new();
     for Found { record, version } in memories {

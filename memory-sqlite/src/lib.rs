@@ -7,6 +7,7 @@ mod erasure;
 mod error;
 mod feed;
 mod history;
+mod marks;
 mod paths;
 mod read;
 mod schema;

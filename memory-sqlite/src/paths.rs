@@ -62,8 +62,9 @@ pub(crate) fn insert(connection: &Connection, entries: &mut Vec<PathEntry>) -> R
 /// The tokens of rows that are gone, by their slots.
 pub(crate) type Gone = BTreeMap<i64, BTreeSet<String>>;
 
-/// Takes tokens out of the index, and out of its pages. Those that another row of the slot has stay.
-pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<()> {
+/// Takes tokens out of the index, and out of its pages. Those that another row of the slot has stay. Tells whether FTS5 finds pages by what
+/// is gone, so that the index has to be written anew.
+pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<bool> {
     let mut shared = HashSet::new();
     for (slot, tokens) in &mut gone {
         if keep_shared(connection, *slot, tokens)? {
@@ -71,8 +72,7 @@ pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<()> {
         }
     }
     gone.retain(|_, tokens| !tokens.is_empty());
-    let overwrite = |is_wanted: bool| execute(connection, statements::OVERWRITE_PATHS, [is_wanted]);
-    overwrite(true)?;
+    overwrite(connection, true)?;
     // In the order in which FTS5 takes them without flushing in between.
     for (slot, tokens) in &gone {
         let tokens: Vec<_> = tokens.iter().map(String::as_str).collect();
@@ -82,17 +82,38 @@ pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<()> {
             execute(connection, statements::INSERT_PATHS, params![slot, ""])?;
         }
     }
-    overwrite(false)?;
-    if has_separator_of(connection, &gone)? {
-        let (slot, token) = STRANGER;
-        // FTS5 leaves alone what is one part, so there have to be two.
-        execute(connection, statements::INSERT_PATHS, params![slot, token])?;
-        execute(connection, statements::MERGE_ALL_PATHS, [])?;
-        overwrite(true)?;
-        execute(connection, statements::DELETE_PATHS, params![slot, token])?;
-        overwrite(false)?;
-    }
-    Ok(())
+    overwrite(connection, false)?;
+    has_separator_of(connection, &gone)
+}
+
+/// Writes the whole index anew. In a transaction.
+pub(crate) fn rewrite(connection: &Connection) -> Result<()> {
+    merge_with_stranger(connection, |connection| execute(connection, statements::MERGE_ALL_PATHS, []).map(drop))
+}
+
+/// Begins to write the index anew: merges go on with it, and it is done once there is nothing left to merge. In a transaction.
+pub(crate) fn begin_rewrite(connection: &Connection) -> Result<()> {
+    merge_with_stranger(connection, |connection| merge_pages(connection, -MERGED_PAGES).map(drop))
+}
+
+/// Goes on to merge; whether there was anything to merge.
+pub(crate) fn merge_some(connection: &Connection) -> Result<bool> {
+    merge_pages(connection, MERGED_PAGES)
+}
+
+/// Merges all parts while there is one more: FTS5 leaves alone what is one part, so there have to be two.
+fn merge_with_stranger(connection: &Connection, merge: fn(&Connection) -> Result<()>) -> Result<()> {
+    let (slot, token) = STRANGER;
+    execute(connection, statements::INSERT_PATHS, params![slot, token])?;
+    merge(connection)?;
+    overwrite(connection, true)?;
+    execute(connection, statements::DELETE_PATHS, params![slot, token])?;
+    overwrite(connection, false)
+}
+
+/// Lets FTS5 take what is deleted out of its pages at once, or no longer.
+fn overwrite(connection: &Connection, is_wanted: bool) -> Result<()> {
+    execute(connection, statements::OVERWRITE_PATHS, [is_wanted]).map(drop)
 }
 
 /// Leaves out of the tokens what other rows of the slot have; whether there are any.

@@ -137,6 +137,9 @@ pub(crate) const SET_NEXT_MEMORY: &str = "
     INSERT INTO agreements (name, value)
     SELECT 'next_memory', coalesce(max(seq), 0) + 1 FROM memories WHERE TRUE
     ON CONFLICT (name) DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))";
+/// Each time with another value, so that what was done about an earlier one is not taken for this one.
+pub(crate) const SET_MARK: &str = "INSERT OR REPLACE INTO agreements (name, value) VALUES (?1, hex(randomblob(8)))";
+pub(crate) const CLEAR_MARK: &str = "DELETE FROM agreements WHERE name = ?1 AND value = ?2";
 /// From which row on documents have their places, and the last row; none when they all have them.
 pub(crate) const UNPLACED: &str = "
     SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM documents), 0) FROM agreements

@@ -60,6 +60,7 @@ async fn the_files_have_nothing_of_what_was_erased() {
         while !provider.erase(&erasure).await.expect("a slice").is_complete {}
     }
     assert_eq!(occurrences(&path), 0);
+    assert_eq!(marks(&path), [""; 0]);
     let count = |sql: &str| file(&path).query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number");
     assert_eq!(count("SELECT count(*) FROM memories"), 66);
     assert_eq!(count("SELECT count(*) FROM documents"), 33);
@@ -83,12 +84,80 @@ async fn the_log_is_emptied_once_nobody_reads_from_it_any_more() {
     assert_eq!(count(), 1);
     assert!(occurrences(&path) > 0);
     reader.execute_batch("COMMIT").expect("the end of the view");
-    let emptied = async {
-        while occurrences(&path) > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    until_clean(&path).await;
+    assert_eq!(occurrences(&path), 0);
+}
+
+/// The mark of an erasure outlives the program.
+#[tokio::test]
+async fn what_a_program_has_left_behind_goes_when_the_file_is_opened_again() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = open(&path).await;
+    let id = provider.store(event(MARK, 1)).await.expect("a store");
+    let reader = file(&path);
+    reader.execute_batch("BEGIN; SELECT count(*) FROM memories").expect("a view");
+    erase(&provider, [id.into()]).await;
+    drop(provider);
+    // Longer than it takes the writer to end.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    reader.execute_batch("COMMIT").expect("the end of the view");
+    assert!(occurrences(&path) > 0 && !marks(&path).is_empty());
+    let _provider = open(&path).await;
+    until_clean(&path).await;
+    assert_eq!(occurrences(&path), 0);
+    check_integrity(&path);
+}
+
+/// While another program holds the file, it can't be written anew.
+#[tokio::test]
+async fn the_file_is_written_anew_once_nobody_holds_it() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    drop(open(&path).await);
+    let other = file(&path);
+    // Pages that nobody uses and nothing has overwritten, as programs before version 6 have left them.
+    other.execute_batch("PRAGMA secure_delete = FALSE; CREATE TABLE gone (text TEXT)").expect("a table");
+    other.execute("INSERT INTO gone VALUES (?1)", [repeated(MARK, 40_000)]).expect("a row");
+    other.execute_batch("DROP TABLE gone; INSERT INTO agreements VALUES ('unclean', '0')").expect("a mark");
+    other.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); BEGIN IMMEDIATE").expect("the lock");
+    let _provider = open(&path).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert!(occurrences(&path) > 0);
+    other.execute_batch("COMMIT").expect("the end of the lock");
+    until_clean(&path).await;
+    assert_eq!(occurrences(&path), 0);
+    check_integrity(&path);
+}
+
+/// The path index of a file that is too large to be written anew is, in slices behind the erasure.
+#[tokio::test]
+async fn the_path_index_of_a_large_file_is_written_anew_while_nobody_calls() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = open(&path).await;
+    let filler = "CREATE TABLE filler (bytes BLOB); INSERT INTO filler VALUES (zeroblob(70000000))";
+    file(&path).execute_batch(filler).expect("a large file");
+    let kept = provider.store_many((0..500).map(|number| event(&format!("a-{number:04}"), number)).collect());
+    let kept = kept.await.expect("a batch");
+    let marked = (0..1_000).map(|number| event(&format!("{MARK}-{number:04}"), number)).collect();
+    provider.store_many(marked).await.expect("a batch");
+    // As whole as the writer makes it when nobody calls.
+    file(&path).execute_batch("INSERT INTO memory_paths (memory_paths) VALUES ('optimize')").expect("one part");
+    let found_by_mark = || {
+        let count = "SELECT count(*) FROM memory_paths_idx WHERE instr(CAST(term AS TEXT), ?1) > 0";
+        file(&path).query_row(count, [MARK], |row| row.get::<_, i64>(0)).expect("a number")
     };
-    tokio::time::timeout(Duration::from_secs(60), emptied).await.expect("nobody reads from it");
+    assert!(found_by_mark() > 0);
+    let under = Erasure::memories(MemoryQuery::builder().under(MARK), REASON).expect("an erasure");
+    let slice = provider.erase(&under.limit(1_000).expect("a limit")).await.expect("a slice");
+    assert_eq!((slice.records.len(), slice.is_complete), (1_000, true));
+    until_clean(&path).await;
+    assert_eq!(found_by_mark(), 0);
+    let query = MemoryQuery::builder().under("a").order(Order::OldestFirst).limit(1_000).build().expect("a query");
+    let found = provider.query(&query).await.expect("a page").memories;
+    assert!(found.iter().map(|memory| memory.id).eq(kept));
+    check_integrity(&path);
 }
 
 /// The feed and the times of stores know memories by their numbers.
@@ -246,6 +315,24 @@ async fn open(path: &Path) -> SqliteMemory {
 async fn erase(provider: &SqliteMemory, records: impl IntoIterator<Item = RecordId>) {
     let erasure = Erasure::records(records, REASON).expect("an erasure");
     provider.erase(&erasure).await.expect("a slice");
+}
+
+/// Waits until no erasure has left anything to do.
+async fn until_clean(path: &Path) {
+    let cleaned = async {
+        while !marks(path).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), cleaned).await.expect("nothing hinders it");
+}
+
+/// The marks of what erasures have left to do.
+fn marks(path: &Path) -> Vec<String> {
+    let file = file(path);
+    let mut names = file.prepare("SELECT name FROM agreements WHERE name LIKE 'unclean%'").expect("a statement");
+    let names = names.query_map([], |row| row.get(0)).expect("rows");
+    names.collect::<Result<_, _>>().expect("names")
 }
 
 /// How often the mark is in the files.

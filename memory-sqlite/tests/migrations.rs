@@ -224,7 +224,8 @@ async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write(
 /// Checks that the ledger of a folder has all that a new one has, and nothing else.
 async fn check_wordless(folder: &TempDir) {
     let [path, new] = ["memory.db", "new.db"].map(|name| folder.path().join(name));
-    open(SqliteConfig::new(&new)).await;
+    // The first store makes the key of the hashes, also in a ledger where nothing was ever erased.
+    open(SqliteConfig::new(&new)).await.store(event(1)).await.expect("a store");
     for sql in ["SELECT name FROM sqlite_schema ORDER BY name", "SELECT name FROM agreements ORDER BY name"] {
         assert_eq!(texts(&path, sql), texts(&new, sql));
     }
