@@ -148,7 +148,7 @@ impl Intake {
 
 /// Whether what went wrong says nothing of other tasks.
 fn is_of_one_task(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::TooLarge)
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Erased | ErrorKind::TooLarge)
 }
 
 /// A task and its claim from its memory.

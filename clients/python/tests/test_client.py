@@ -333,6 +333,19 @@ async def test_what_is_erased_is_gone_for_good(memory: Memory, root: str, collec
         memory.erase("a test", ids=ids, under=root)
     with pytest.raises(InvalidInput):
         memory.erase(" ", under=root)
+    with pytest.raises(InvalidInput, match="ids is empty"):
+        memory.erase("a test", ids=[])
+    with pytest.raises(InvalidInput, match="under is empty"):
+        memory.erase("a test", under=[])
+    with pytest.raises(InvalidInput, match="status is empty"):
+        memory.erase("a test", under=root, status=[])
+    with pytest.raises(InvalidInput, match="collections is empty"):
+        memory.erase("a test", under=root, documents=True, collections=[])
+    with pytest.raises(InvalidInput, match="collections is a text"):
+        memory.erase("a test", under=root, documents=True, collections=collection)
+    with pytest.raises(InvalidInput, match="ids is a text"):
+        memory.erase("a test", ids=other)
+    assert memory.get(other) is not None
 
 
 def test_health(memory: Memory) -> None:

@@ -165,6 +165,7 @@ export class Memory {
    */
   async erase(erasure: Erasure, options: CallOptions = {}): Promise<ErasedSlice> {
     const { query, ...rest } = erasure;
+    refuseEmpty({ ids: rest.ids, collections: rest.collections });
     const body = { ...rest, ...(query === undefined ? {} : { query: selected(query) }) };
     return (await this.#transport.call({ method: "POST", path: "/v1/erase", body, repeatable: false }, options)) as ErasedSlice;
   }
@@ -222,12 +223,20 @@ export function timed<R extends { readonly createdAt?: number | Date }>(record: 
 
 /** A query as a body has it: lists of what may be named several times, and times in milliseconds. */
 function selected(query: object): object {
+  refuseEmpty(query);
   const written = (name: string, value: unknown) => {
     if (NAMED.has(name)) return [value].flat();
     return value instanceof Date ? value.getTime() : value;
   };
   const parts = Object.entries(query).filter(([, value]) => value !== undefined);
   return Object.fromEntries(parts.map(([name, value]) => [name, written(name, value)]));
+}
+
+/** Refuses an empty list, which to the server would be one that is left out; only to exclude none is no condition. */
+function refuseEmpty(lists: object): void {
+  for (const [name, value] of Object.entries(lists)) {
+    if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);
+  }
 }
 
 const NAMED = new Set(["space", "under", "prefix", "glob", "regex", "status", "exclude"]);

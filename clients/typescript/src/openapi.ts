@@ -582,8 +582,8 @@ export interface paths {
         put?: never;
         /**
          * Erases memories, and documents if that is asked for, with their history: a slice a call.
-         * @description A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true`, where they may
-         *     write.
+         * @description A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true` that may write
+         *     the ledger, where they may read and write.
          */
         post: {
             parameters: {
@@ -1348,7 +1348,7 @@ export interface components {
         };
         /** @description What is to be erased, and why: `ids`, or a `query`. */
         EraseBody: {
-            /** @description Of the documents only those of these collections; all that may be used by default. */
+            /** @description Of the documents only those of these collections; all that may be used by default, where these are at most 100. */
             collections?: string[];
             /** @description Whether the documents go too that the spaces, `where` and `text` of the query find. */
             documents?: boolean;

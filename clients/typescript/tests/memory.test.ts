@@ -228,6 +228,12 @@ test("what is erased is gone for good", async (t) => {
   assert.deepEqual(documents, { records: [{ collection: "notes", id: "n" }], isComplete: true });
   assert.deepEqual((await memory.query({ all: true })).memories.map((one) => one.spaceId), ["anax"]);
   await assert.rejects(memory.erase({ query: { all: true }, reason: "a test" }), InvalidInputError);
+  const refused = { name: "InvalidInputError", message: /is an empty list/ };
+  await assert.rejects(memory.erase({ ids: [], reason: "a test" }), refused);
+  await assert.rejects(memory.erase({ query: { under: [] }, reason: "a test" }), refused);
+  await assert.rejects(memory.erase({ query: { under: "ana", status: [] }, reason: "a test" }), refused);
+  const none = { query: { under: "ana" }, documents: true, collections: [], reason: "a test" };
+  await assert.rejects(memory.erase(none), refused);
 });
 
 test("health tells the engine", async (t) => {

@@ -37,6 +37,15 @@ pub(crate) struct Access {
     pub(crate) erases: bool,
 }
 
+/// What a call wants with a memory that was erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// To read or change it.
+    Itself,
+    /// To store one under its idempotency key.
+    Key,
+}
+
 /// Where a caller may write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Writable {
@@ -142,9 +151,9 @@ impl Access {
         if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
     }
 
-    /// What is told of a failed call: of what was erased, callers who may not erase learn no more than that it is not there.
-    pub(crate) fn told(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::Erased && !self.erases { Error::not_found() } else { error }
+    /// What is told of a failed call; to callers who may not erase, that of [`without_erasure`].
+    pub(crate) fn told(&self, error: Error, wanted: Wanted) -> Error {
+        if self.erases { error } else { without_erasure(error, wanted) }
     }
 
     /// `Unauthorized` unless these metadata may be stored: see [`check_task`].
@@ -207,6 +216,19 @@ impl Access {
     pub(crate) fn reserve(&mut self, space: &SpaceId) {
         self.reserved = Some(space.clone());
     }
+}
+
+/// What is told of a failed call to who may not know that something was erased: it is not there, and its key belongs to another memory.
+pub(crate) fn without_erasure(error: Error, wanted: Wanted) -> Error {
+    if error.kind() != ErrorKind::Erased {
+        return error;
+    }
+    let told = match wanted {
+        Wanted::Itself => Error::not_found(),
+        // The words of a conflict with a memory that is there.
+        Wanted::Key => Error::conflict("the idempotency key belongs to a memory with another trigger or space"),
+    };
+    told.with_outcome(error.outcome())
 }
 
 /// `Unauthorized` when metadata have the member that tells a runtime what to work on: with it, a caller who is confined to some
@@ -426,8 +448,10 @@ mod tests {
         let runtime = tokens.find("fedcba9876543210").expect("known");
         assert_eq!((&runtime.readable, &runtime.writable), (&Spaces::All, &Writable::Nowhere));
         assert_eq!((bot.check_erasure().is_ok(), runtime.check_erasure().is_ok()), (false, true));
-        let told = |access: &Access| access.told(Error::erased()).kind();
-        assert_eq!((told(bot), told(runtime)), (ErrorKind::NotFound, ErrorKind::Erased));
+        let told = |access: &Access, wanted| access.told(Error::erased(), wanted).kind();
+        assert_eq!((told(bot, Wanted::Itself), told(bot, Wanted::Key)), (ErrorKind::NotFound, ErrorKind::Conflict));
+        assert_eq!((told(runtime, Wanted::Itself), told(runtime, Wanted::Key)), (ErrorKind::Erased, ErrorKind::Erased));
+        assert_eq!(bot.told(Error::corrupt("x"), Wanted::Itself).kind(), ErrorKind::Corrupt);
         for unknown in ["", "0123456789abcde", "0123456789abcdeg", "bot"] {
             assert!(tokens.find(unknown).is_none(), "{unknown}");
         }

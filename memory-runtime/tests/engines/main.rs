@@ -119,6 +119,7 @@ fn main() -> ExitCode {
         recovery::an_instance_takes_its_own_tasks_at_once,
         recovery::two_living_runtimes_of_one_instance_keep_their_tasks,
         recovery::a_lost_task_is_dropped_and_its_row_left_alone,
+        recovery::a_task_that_is_erased_is_dropped,
         recovery::a_task_survives_the_loss_of_every_answer,
         recovery::a_task_that_is_lost_while_it_waits_keeps_none_from_recovery,
         recovery::a_task_that_never_ends_is_given_up,

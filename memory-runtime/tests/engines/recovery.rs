@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::{
-    ErrorKind, JsonText, ManualClock, Memory, MemoryId, MemoryPatch, MemoryQuery, Metadata, MetadataPatch, NewMemory,
-    Order, Status,
+    Erasure, ErrorKind, JsonText, ManualClock, Memory, MemoryId, MemoryPatch, MemoryQuery, Metadata, MetadataPatch,
+    NewMemory, Order, Status,
 };
 use memory_runtime::{Actions, ContextKind, Finished, Planner, Runtime, RuntimeBuilder, Step, Task};
 use serde_json::{Value, json};
@@ -224,6 +224,22 @@ pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<En
     }
 }
 
+pub(crate) async fn a_task_that_is_erased_is_dropped(engine: Arc<Engine>) {
+    let (log, never) = (Log::new(), watch::Sender::new(false));
+    let lease = Duration::from_millis(300);
+    let runtime = builder(&engine, &log, never.subscribe()).clock(clock(0)).lease(lease).build().await.expect("starts");
+    let erased = runtime.submit(task("a", "a-1", 1)).await.expect("submitted");
+    log.wait_for_plugin("waiting").await;
+    let aside = engine.open();
+    aside.init().await.expect("opens");
+    let erasure = Erasure::records([erased.id().into()], "a test").expect("valid");
+    assert_eq!(aside.erase(&erasure).await.expect("erased").records.len(), 1);
+    let error = erased.wait().await.expect_err("nothing is left of it");
+    assert_eq!(error.kind(), ErrorKind::Erased);
+    assert_eq!(log.plugins(), ["test init", "one", "waiting"], "the work went no further");
+    runtime.shutdown().await.expect("ends");
+}
+
 pub(crate) async fn a_task_survives_the_loss_of_every_answer(engine: Arc<Engine>) {
     let log = Log::new();
     let plugin = TestPlugin::new("test", &log).saying().build();
@@ -317,8 +333,12 @@ pub(crate) async fn a_chain_recalls_only_what_is_related(engine: Arc<Engine>) {
     let provider = engine.open();
     provider.init().await.expect("opens");
     let new = |id: &str| NewMemory::new(space(id), "1".parse().expect("JSON"), at(1)).with_status(Status::Observed);
-    let [own, foreign] = [new("a-1"), new("b-1")];
-    let ids = [provider.store(own).await.expect("stored"), provider.store(foreign).await.expect("stored")];
+    let mut ids = Vec::new();
+    for of_space in ["a-1", "b-1", "a-3"] {
+        ids.push(provider.store(new(of_space)).await.expect("stored"));
+    }
+    let erasure = Erasure::records([ids[2].into()], "a test").expect("valid");
+    assert_eq!(provider.erase(&erasure).await.expect("erased").records.len(), 1);
     let trigger = task("a", "a-2", 1).trigger;
     let related = json!([{
         "id": "r", "kind": "related", "pluginId": "runtime", "content": { "ids": ids }, "timestamp": 1

@@ -360,12 +360,13 @@ def erase(
     _check_names(selection, Conditions.__annotations__)
     if ids is not None and selection:
         raise InvalidInput("ids and other conditions don't go together")
+    ids, collections = _some("ids", ids), _some("collections", collections)
     body = members(
         {
-            "ids": None if ids is None else dumps("ids", list(ids)),
+            "ids": None if ids is None else dumps("ids", ids),
             "query": None if ids is not None else dumps("the selection", _selected(selection)),
             "documents": dumps("documents", documents),
-            "collections": None if collections is None else dumps("collections", list(collections)),
+            "collections": None if collections is None else dumps("collections", collections),
             "reason": dumps("reason", reason),
             "limit": None if limit is None else dumps("limit", limit),
         }
@@ -504,6 +505,18 @@ def _selected(selection: Conditions) -> dict[str, Any]:
             raise InvalidInput(f"{name} is empty: name one, or leave it out")
         selected[name] = values
     return selected
+
+
+def _some(name: str, values: Iterable[str] | None) -> list[str] | None:
+    """The members of a list that has some. A text alone would be a list of its characters."""
+    if values is None:
+        return None
+    if isinstance(values, str):
+        raise InvalidInput(f"{name} is a text: give a list")
+    listed = list(values)
+    if not listed:
+        raise InvalidInput(f"{name} is empty: name one, or leave it out")
+    return listed
 
 
 def _check_names(given: Mapping[str, Any], known: Collection[str]) -> None:

@@ -1,21 +1,28 @@
 //! Erasure, for operators.
 
+use std::collections::BTreeSet;
+use std::time::Instant;
+
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
     Collection, DocumentQuery, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery, QueryBuilder,
     RecordId, Spaces, Timestamp,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::params::SpaceParams;
 use super::wire::{StatusName, count, object, time};
 use crate::commands::copy::is_copied;
-use crate::serve::access::{Access, Writable};
+use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
+
+/// The most collections that are looked at without being named, since each call begins at the first one.
+const MAX_COLLECTIONS: usize = 100;
 
 /// What is to be erased, and why: `ids`, or a `query`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -31,9 +38,9 @@ pub(super) struct EraseBody {
     /// Whether the documents go too that the spaces, `where` and `text` of the query find.
     #[serde(default)]
     documents: bool,
-    /// Of the documents only those of these collections; all that may be used by default.
-    #[serde(default)]
-    #[schema(value_type = Vec<String>)]
+    /// Of the documents only those of these collections; all that may be used by default, where these are at most 100.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(value_type = Vec<String>, min_items = 1)]
     collections: Vec<Collection>,
     /// Why, in one line of at most 1,024 bytes, which stays with each record. It should name nobody who is to be forgotten.
     #[schema(min_length = 1, max_length = 1024)]
@@ -49,19 +56,24 @@ pub(super) struct EraseBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EraseQuery {
     /// The spaces with these ids.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
     space: Vec<String>,
     /// These spaces and all below them: the safe choice to keep tenants apart.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
     under: Vec<String>,
     /// Spaces that start with these bytes; `guild1` also finds `guild12`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
     prefix: Vec<String>,
     /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
     glob: Vec<String>,
     /// Spaces in which a regular expression finds something.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
     regex: Vec<String>,
     /// Every space, with at least a status, a condition or words.
     #[serde(default)]
@@ -81,7 +93,8 @@ struct EraseQuery {
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     before: Option<Timestamp>,
     /// Memories of one of these statuses.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
     status: Vec<StatusName>,
     /// Leaves out these memories.
     #[serde(default)]
@@ -110,8 +123,8 @@ struct ErasedRecord {
 
 /// Erases memories, and documents if that is asked for, with their history: a slice a call.
 ///
-/// A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true`, where they may
-/// write.
+/// A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true` that may write
+/// the ledger, where they may read and write.
 #[utoipa::path(
     post,
     path = "/v1/erase",
@@ -126,6 +139,9 @@ pub(super) async fn erase(
     Body(body): Body<EraseBody>,
 ) -> Result<Json<ErasedBody>, Problem> {
     access.check_erasure()?;
+    // There are memories in whatever is asked.
+    access.check_ledger_write()?;
+    let begun = Instant::now();
     let EraseBody { ids, query, documents, collections, reason, limit } = body;
     let collections = match (documents, collections.is_empty()) {
         (false, false) => return Err(Error::invalid("collections hold documents, which documents asks for").into()),
@@ -148,6 +164,10 @@ pub(super) async fn erase(
     };
     let count = erasures.len();
     for (place, erasure) in erasures.into_iter().enumerate() {
+        // What is begun later could erase a slice of which nobody hears, since the request has ended before.
+        if begun.elapsed() > server.limits.time / 2 {
+            return Err(too_slow().into());
+        }
         let erasure = access.actor().into_iter().fold(erasure, Erasure::by);
         let erased = server.provider.erase(&erasure).await?;
         // One slice a call, since it is one step: what finds nothing takes none.
@@ -163,26 +183,56 @@ pub(super) async fn erase(
 /// The collections of which documents are erased.
 async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>) -> Result<Vec<Collection>, Problem> {
     if let Some(named) = named {
-        named.iter().try_for_each(|collection| access.check_collection(collection))?;
-        return Ok(named);
+        named.iter().try_for_each(|collection| check_named(access, collection))?;
+        return Ok(named.into_iter().collect::<BTreeSet<_>>().into_iter().collect());
     }
     let mut collections = server.documents.collections().await?;
     collections.retain(|collection| is_copied(collection) && access.check_collection(collection).is_ok());
+    if collections.len() > MAX_COLLECTIONS {
+        let message = format!("there are more than {MAX_COLLECTIONS} collections: name some of them in collections");
+        return Err(Error::invalid(message).into());
+    }
     Ok(collections)
 }
 
-/// The erasure of those of these memories that the caller may write; the others are passed over as if they were not there.
+/// `Unauthorized` unless this collection may be used, and `InvalidInput` where it is no collection of callers.
+fn check_named(access: &Access, collection: &Collection) -> memory_core::Result<()> {
+    access.check_collection(collection)?;
+    if !is_copied(collection) {
+        return Err(Error::invalid(format!("the collection {collection} is internal, and nothing of it is erased")));
+    }
+    Ok(())
+}
+
+/// Why a call ends that has erased nothing so far.
+fn too_slow() -> Error {
+    let message = "to look for it took too long, and nothing was erased: name fewer collections or ids";
+    Error::new(ErrorKind::Timeout, message).retryable()
+}
+
+/// A list that names something: an empty one would select what one that is left out does.
+fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let names = Vec::<T>::deserialize(deserializer)?;
+    if names.is_empty() {
+        return Err(D::Error::custom(Error::invalid("a list is empty: name something in it, or leave it out")));
+    }
+    Ok(names)
+}
+
+/// The erasure of those of these memories that the caller may read and write; the others are passed over as if they were not there.
 async fn of_ids(server: &Server, access: &Access, ids: Vec<MemoryId>, reason: &str) -> Result<Vec<Erasure>, Problem> {
     // Checks how many there are before each is looked at.
     let all = Erasure::records(ids.iter().copied().map(RecordId::from), reason)?;
-    if access.writable == Writable::Everywhere {
+    if access.write_filter()?.is_none() && access.readable == Spaces::All {
         return Ok(vec![all]);
     }
     let mut writable = Vec::new();
     for id in ids {
         match server.provider.get(id).await {
             // The space of a memory never changes, so what is found now holds for the erasure.
-            Ok(Some(memory)) if access.check_write(&memory.space_id).is_ok() => writable.push(RecordId::from(id)),
+            Ok(Some(memory)) if access.may_read(&memory) && access.check_write(&memory.space_id).is_ok() => {
+                writable.push(RecordId::from(id));
+            }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Erased | ErrorKind::Corrupt) => {}
             Err(error) => return Err(error.into()),
@@ -195,7 +245,7 @@ async fn of_ids(server: &Server, access: &Access, ids: Vec<MemoryId>, reason: &s
 }
 
 impl EraseQuery {
-    /// The erasures of what it finds where the caller may write: of the memories, and of the documents of each of these collections.
+    /// The erasures of what it finds where the caller may read and write: of the memories, and of the documents of each of these collections.
     async fn erasures(
         self,
         server: &Server,
@@ -210,6 +260,7 @@ impl EraseQuery {
         }
         let spaces = SpaceParams { space, under, prefix, glob, regex, all };
         let (memories, _patterns) = spaces.apply(MemoryQuery::builder(), &server.limits).await?;
+        let memories = access.confine(memories);
         let memories = after.into_iter().fold(memories, QueryBuilder::created_after);
         let memories = before.into_iter().fold(memories, QueryBuilder::created_before);
         let memories = status.into_iter().fold(memories, |query, status| query.status(status.into()));
@@ -222,7 +273,7 @@ impl EraseQuery {
         let spaces = memories.clone().build()?.spaces().clone();
         let mut erasures = vec![Erasure::memories(with(memories, filter.as_ref(), text.as_deref()), reason)?];
         for collection in collections {
-            let query = in_spaces(DocumentQuery::builder(collection), &spaces);
+            let query = access.confine(in_spaces(DocumentQuery::builder(collection), &spaces));
             erasures.push(Erasure::documents(with(query, filter.as_ref(), text.as_deref()), reason)?);
         }
         Ok(erasures)
