@@ -153,6 +153,9 @@ pub(super) async fn erase(
         (Some(_), None) => {
             return Err(Error::invalid("ids go in one call, and are of memories: leave out documents and limit").into());
         }
+        (None, Some(query)) if documents && query.is_of_memories() => {
+            return Err(Error::invalid("documents have neither a status nor a condition on their time or id").into());
+        }
         (None, Some(query)) => {
             let mut erasures = query.erasures(&server, &access, collections, &reason).await?;
             if let Some(limit) = limit {
@@ -245,6 +248,12 @@ async fn of_ids(server: &Server, access: &Access, ids: Vec<MemoryId>, reason: &s
 }
 
 impl EraseQuery {
+    /// Whether it asks for what memories alone have.
+    fn is_of_memories(&self) -> bool {
+        let has_times = self.after.is_some() || self.before.is_some();
+        has_times || !self.status.is_empty() || !self.exclude.is_empty()
+    }
+
     /// The erasures of what it finds where the caller may read and write: of the memories, and of the documents of each of these collections.
     async fn erasures(
         self,
@@ -254,10 +263,6 @@ impl EraseQuery {
         reason: &str,
     ) -> Result<Vec<Erasure>, Problem> {
         let Self { space, under, prefix, glob, regex, all, r#where, text, after, before, status, exclude } = self;
-        let has_times = after.is_some() || before.is_some();
-        if !collections.is_empty() && (has_times || !status.is_empty() || !exclude.is_empty()) {
-            return Err(Error::invalid("documents have neither a status nor a condition on their time or id").into());
-        }
         let spaces = SpaceParams { space, under, prefix, glob, regex, all };
         let (memories, _patterns) = spaces.apply(MemoryQuery::builder(), &server.limits).await?;
         let memories = access.confine(memories);
