@@ -103,6 +103,41 @@ fn ids_and_conditions_select() {
 }
 
 #[test]
+fn documents_go_by_their_names_also_where_only_their_history_is_left() {
+    let cli = Cli::new();
+    let id = store(&cli, "a", "1");
+    put(&cli, "notes", "n/1", "a");
+    put(&cli, "notes", "removed", "a");
+    put(&cli, "notes", "other", "a");
+    cli.ok(&["document", "remove", "--collection", "notes", "--id", "removed"]);
+    let args = ["erase", &id, "--document", "notes/n/1", "--document", "notes/removed"];
+    let dry = cli.ok(&[&args[..], &["--dry-run"]].concat());
+    let listed = format!("would erase {id}\nwould erase notes/n/1\nwould erase notes/removed\n");
+    assert_eq!(dry, format!("{listed}would erase 1 memories and 2 documents\n"));
+    let told = cli.ok(&[&args[..], &["--reason", "why", "--json"]].concat());
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let names = json!([{"collection": "notes", "id": "n/1"}, {"collection": "notes", "id": "removed"}]);
+    assert_eq!((&told["memories"], &told["documents"]), (&json!([id]), &names));
+    assert_eq!((&told["selection"], &told["absent"]), (&json!({"ids": [id], "documents": names}), &json!(0)));
+    assert_eq!(told["verified"].as_array().map(Vec::len), Some(4), "{told}");
+    assert_eq!(cli.ok(&[&args[..], &["--dry-run"]].concat()), "would erase 0 memories and 0 documents\n");
+    cli.ok(&["document", "get", "--collection", "notes", "--id", "other"]);
+}
+
+#[test]
+fn names_of_nothing_are_told() {
+    let cli = Cli::new();
+    let id = store(&cli, "a", "1");
+    let args = ["erase", &id, "01a1fed6-0358-76ab-aa80-f9ff382e7513", "--document", "notes/n", "--reason", "why"];
+    for more in [&["--dry-run"][..], &[]] {
+        let output = cli.run(&[&args[..], more].concat());
+        assert!(output.status.success() && stderr(&output).contains("2 of the records that were named"), "{more:?}");
+    }
+    // What was erased before is known.
+    assert!(!stderr(&cli.run(&["erase", &id, "--reason", "why"])).contains("were named"));
+}
+
+#[test]
 fn no_import_and_no_copy_brings_it_back() {
     let cli = Cli::new();
     let lines =
@@ -147,7 +182,10 @@ fn tombstones_go_with_an_export_and_a_copy() {
     let url = |name: &str| format!("sqlite://{}", cli.path(name).display());
     let here = url("memory.db");
     let target = url("imported.db");
-    assert!(cli.ok(&["import", &behind, "--url", &target]).contains("imported 2 lines: 2 new"));
+    let imported = "imported 2 lines: 0 new, 0 there already, 0 in conflict, 2 tombstones\n";
+    assert_eq!(cli.ok(&["import", &behind, "--url", &target]), imported);
+    let again: Value = serde_json::from_str(&cli.ok(&["import", &behind, "--url", &target, "--json"])).expect("JSON");
+    assert_eq!(again, json!({"lines": 2, "written": 0, "unchanged": 2, "conflicts": 0, "erased": 0, "tombstones": 0}));
     let target_of_copy = url("copied.db");
     let told: Value = serde_json::from_str(&cli.ok(&["copy", "--to", &target_of_copy, "--json"])).expect("JSON");
     assert_eq!((&told["tombstones"], &told["verified"]), (&json!(2), &json!(true)));
@@ -162,7 +200,9 @@ fn tombstones_go_with_an_export_and_a_copy() {
     // Where it is there, it goes.
     let late = url("late.db");
     cli.ok(&["import", &before, "--url", &late]);
-    assert!(cli.ok(&["import", &behind, "--url", &late]).contains("2 new"));
+    assert!(
+        cli.ok(&["import", &behind, "--url", &late]).contains("0 new, 0 there already, 0 in conflict, 2 tombstones")
+    );
     assert!(cli.fails(1, &["get", &id, "--url", &late]).contains("was erased"));
     cli.fails(1, &["document", "get", "--collection", "notes", "--id", "n", "--url", &late]);
 }
@@ -251,6 +291,32 @@ fn a_signal_stops_it_between_two_slices() {
 }
 
 #[test]
+fn a_signal_ends_the_verification_and_the_certificate_is_there() {
+    let cli = Cli::new();
+    let line = |number: usize| format!("{{\"spaceId\":\"a\",\"trigger\":{number},\"createdAt\":{number}}}\n");
+    let lines: String = (0..6_000).map(line).collect();
+    cli.ok(&["import", &cli.write("many.jsonl", lines)]);
+    let path = cli.path("certificate.json");
+    let file = path.display().to_string();
+    let args = ["erase", "--space", "a", "--reason", "why", "--certificate", &file];
+    let erasing = Running::start(cli.command(), &args);
+    // It is written behind the last slice, before anything is verified.
+    eventually("everything is erased", || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).is_ok_and(|value| value["counts"]["memories"] == 6_000)
+    });
+    erasing.signal("-INT");
+    let (status, errors) = erasing.wait();
+    assert_eq!(status.code(), Some(1), "{errors:?}");
+    assert!(errors.iter().any(|line| line.contains("say it again to verify it")), "{errors:?}");
+    assert_eq!(certificate(&cli, "certificate.json")["verified"], json!([]));
+    cli.ok(&args);
+    let verified = certificate(&cli, "certificate.json");
+    assert_eq!(verified["counts"]["memories"], 6_000);
+    assert_eq!(verified["verified"].as_array().map(Vec::len), Some(3), "{}", verified["verified"]);
+}
+
+#[test]
 fn mistakes_are_told_before_anything_is_erased() {
     let cli = Cli::new();
     let id = &*store(&cli, "a", "1");
@@ -266,6 +332,11 @@ fn mistakes_are_told_before_anything_is_erased() {
         (vec![id, "--documents", "--reason", "why"], "cannot be used"),
         (vec!["--status", "pending", "--documents", "--reason", "why"], "cannot be used"),
         (vec!["--under", "a", "--collection", "notes", "--reason", "why"], "--documents"),
+        (vec!["--under", "a", "--documents", "--collection", "_follow", "--reason", "why"], "--collection"),
+        (vec!["--document", "_follow/source", "--reason", "why"], "--document"),
+        (vec!["--document", "notes", "--reason", "why"], "a slash"),
+        (vec!["--document", "notes/n", "--under", "a", "--reason", "why"], "cannot be used"),
+        (vec!["--person", "ana", "--agent", "ada", "--document", "notes/n", "--reason", "why"], "cannot be used"),
         (vec!["--person", "ana", "--reason", "why"], "--agent"),
         (vec!["--person", "ana", "--agent", "ada", "--under", "a", "--reason", "why"], "cannot be used"),
         (vec!["--person", "ada", "--agent", "ada", "--reason", "why"], "the agent itself"),

@@ -44,6 +44,8 @@ pub struct Traces {
     pub records: Vec<RecordId>,
     /// What belongs to others and lists them, such as the participants of a group: it stays, and [`Person::leave_lists`] takes them out.
     pub lists: Vec<RecordId>,
+    /// Those of the records that other agents read too: prompt memory that was kept without an agent.
+    pub shared: Vec<RecordId>,
 }
 
 /// Something of others that lists an entity.
@@ -64,6 +66,13 @@ struct Rooms {
     shared: Vec<RoomId>,
     /// The worlds that all of these belong to.
     worlds: BTreeSet<WorldId>,
+}
+
+/// What is kept of somebody in the prompt memory.
+struct Prompts {
+    all: Vec<RecordId>,
+    /// Those of them that belong to no agent.
+    shared: Vec<RecordId>,
 }
 
 /// How many rooms one query names.
@@ -88,14 +97,15 @@ impl Person<'_> {
         let mut records = before;
         records.append(&mut facts);
         records.extend(self.choices().await?);
-        records.extend(self.prompts(&rooms.own).await?);
+        let Prompts { all, shared } = self.prompts(&rooms.own).await?;
+        records.extend(all);
         records.extend(self.parts().await?);
         records.extend(self.own_rooms(&rooms.own).await?);
         records.extend(self.own_links().await?);
         let lists = self.lists(&rooms).await?;
         let lists = lists.iter().map(|list| self.record_of(list)).collect::<Result<_>>()?;
         let (memories, documents) = (self.memories(&rooms.own)?, self.documents(&rooms.own, &collections)?);
-        Ok(Traces { memories, documents, records, lists })
+        Ok(Traces { memories, documents, records, lists, shared })
     }
 
     /// Takes them out of the [lists](Traces::lists) of others, each of which is compared and set; tells how many there were. Before their
@@ -199,20 +209,23 @@ impl Person<'_> {
     }
 
     /// Their profile and what is kept for their own rooms in the prompt memory: of this agent, and what all agents share.
-    async fn prompts(&self, own: &[RoomId]) -> Result<Vec<RecordId>> {
+    async fn prompts(&self, own: &[RoomId]) -> Result<Prompts> {
         let part = |name: &str| Field::metadata([name]);
+        let is_shared = part("agent").is_null().and(part("personality").is_null());
         let is_of_agent = |name: &str| part(name).is_null().or(part(name).eq(self.agent().as_str()));
         let of_agent = is_of_agent("agent").and(is_of_agent("personality"));
         let mut whose: Vec<Filter> = vec![part("user").eq(self.entity.as_str())];
         for some in own.chunks(ROOMS_AT_ONCE) {
             whose.push(part("session").one_of(some.iter().map(RoomId::as_str)));
         }
-        let mut found = BTreeSet::new();
+        let (mut all, mut shared) = (BTreeSet::new(), BTreeSet::new());
         for filter in whose {
             let query = DocumentQuery::builder(Collection::parse(prompt::COLLECTION)?).all();
-            found.extend(self.ids(query.filter(filter.and(of_agent.clone()))).await?);
+            let of_all = filter.clone().and(is_shared.clone());
+            shared.extend(self.ids(query.clone().filter(of_all)).await?);
+            all.extend(self.ids(query.filter(filter.and(of_agent.clone()))).await?);
         }
-        Ok(found.into_iter().collect())
+        Ok(Prompts { all: all.into_iter().collect(), shared: shared.into_iter().collect() })
     }
 
     /// What is kept of them as an entity.
@@ -357,8 +370,9 @@ impl Person<'_> {
 impl fmt::Debug for Traces {
     /// Only the sizes show, since a filter names the person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memories, documents, records, lists } = self;
+        let Self { memories, documents, records, lists, shared } = self;
         let (memories, documents) = (memories.len(), documents.len());
-        write!(f, "Traces({memories} and {documents} queries, {} records, {} lists)", records.len(), lists.len())
+        let (records, lists, shared) = (records.len(), lists.len(), shared.len());
+        write!(f, "Traces({memories} and {documents} queries, {records} records, {lists} lists, {shared} shared)")
     }
 }

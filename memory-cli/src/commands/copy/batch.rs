@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
     Change, ChangeKind, Collection, Document, DocumentId, DocumentSelection, Memory, MemoryProvider, Record, RecordId,
-    Result, Unreadable,
+    RestoreReport, Result, Unreadable,
 };
 
 use super::mark::is_copied;
@@ -49,6 +49,8 @@ pub(super) struct Taken {
     pub(super) same: Vec<RecordId>,
     /// Those that the target has otherwise, at the same revision or a later one.
     pub(super) conflicts: Vec<RecordId>,
+    /// Those that were erased in the target, and are not brought back there.
+    pub(super) erased: Vec<RecordId>,
 }
 
 impl Batch {
@@ -126,7 +128,7 @@ impl Batch {
         for Step { memories, removed, erased, documents: put, .. } in self.steps {
             if !memories.is_empty() {
                 let ids = memories.iter().map(|memory| RecordId::Memory(memory.id)).collect();
-                taken.add(ids, &target.restore_newer(memories).await?.conflicts);
+                taken.add(ids, &target.restore_newer(memories).await?);
             }
             for (collection, ids) in removed {
                 let ids: Vec<_> = ids.into_iter().collect();
@@ -146,7 +148,7 @@ impl Batch {
                     id: id.clone(),
                 };
                 let ids = put.iter().map(id).collect();
-                taken.add(ids, &documents.restore_newer(put).await?.conflicts);
+                taken.add(ids, &documents.restore_newer(put).await?);
             }
         }
         Ok(taken)
@@ -166,11 +168,13 @@ async fn erase(source: &dyn MemoryProvider, target: &dyn MemoryProvider, records
 }
 
 impl Taken {
-    fn add(&mut self, ids: Vec<RecordId>, conflicts: &[usize]) {
+    fn add(&mut self, ids: Vec<RecordId>, report: &RestoreReport) {
+        let erased: BTreeSet<_> = report.erased.iter().copied().collect();
         for (place, id) in ids.into_iter().enumerate() {
             // The report has them in ascending order.
-            match conflicts.binary_search(&place) {
+            match report.conflicts.binary_search(&place) {
                 Ok(_) => self.conflicts.push(id),
+                Err(_) if erased.contains(&place) => self.erased.push(id),
                 Err(_) => self.same.push(id),
             }
         }

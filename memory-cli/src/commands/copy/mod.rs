@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use memory_core::{
-    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record,
+    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record, RecordId,
     RestoreReport, Selects, compare_heads,
 };
 use sha2::{Digest, Sha256};
@@ -30,7 +30,7 @@ use crate::signal;
 use crate::tombstones;
 use crate::usage::Usage;
 use crate::versions::Versions;
-use follow::Follower;
+use follow::{Follower, erased_there};
 use mark::Mark;
 pub(crate) use mark::is_copied;
 use walk::{Home, Walk};
@@ -72,6 +72,8 @@ pub(crate) struct CopyArgs {
     unfence: bool,
 }
 
+/// Of how many records that the target lacks it is asked why.
+const MOST_MISSING: usize = 1_000;
 /// The refusal of a target that is the source.
 const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
 
@@ -109,6 +111,8 @@ struct Copied {
     target: Hash,
     /// What the first of those records is called that the target lacks or has otherwise.
     differs: Option<String>,
+    /// What of the source the target lacks, but for what is more than can be asked about.
+    missing: Vec<RecordId>,
 }
 
 /// The hash of what is written to it.
@@ -253,12 +257,17 @@ async fn move_over(
     if let Some(name) = moved.as_ref().and_then(|copied| copied.differs.as_ref()) {
         progress.note(&format!("error: {name} is the first that the target lacks or has otherwise"));
     }
+    let erased = moved.as_ref().map_or(follower.erased.len() as u64, |copied| copied.erased);
     let verdict = match &moved {
-        None => "to go on, say it again",
+        None => "to go on, say it again".to_owned(),
         Some(_) if is_verified => {
             "the target has the same hash, and the source takes no more writes: give all programs the URL of the target"
+                .to_owned()
         }
-        Some(_) => "the target differs: say it again, which compares everything first",
+        Some(_) if erased > 0 => {
+            format!("the target differs: {}, and say it again, which compares everything first", erased_there(erased))
+        }
+        Some(_) => "the target differs: say it again, which compares everything first".to_owned(),
     };
     progress.finish();
     output.value(
@@ -268,6 +277,7 @@ async fn move_over(
             "documents": moved.as_ref().map(|copied| copied.documents),
             "conflicts": conflicts,
             "unreadable": unreadable,
+            "erased": erased,
             "verified": is_verified,
             "sha256": moved.as_ref().map(|copied| copied.source.text()),
         }),
@@ -463,6 +473,9 @@ where
         copied.target.write_all(&other_line)?;
         if line != other_line {
             copied.differs.get_or_insert_with(|| H::name(&record));
+            if other_line.is_empty() && copied.missing.len() < MOST_MISSING {
+                copied.missing.push(H::record(record).id());
+            }
         }
         verified += 1;
         if verified % MAX_LIMIT as u64 == 0 {

@@ -8,17 +8,19 @@ mod selection;
 mod verify;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use memory_context::records::{AgentId, EntityId};
-use memory_core::{Actor, Clock as _, Collection, MemoryId, MemoryProvider, Reason, RecordId, SystemClock};
+use memory_core::{Actor, Clock as _, Collection, DocumentId, MemoryId, MemoryProvider, Reason, RecordId, SystemClock};
 
-use self::certificate::{Certificate, CertificateFile};
+use self::certificate::{Certificate, Certified};
 use self::eraser::{End, Eraser};
 use self::selection::Selection;
 use self::verify::Verdict;
+use super::copy::is_copied;
 use super::exit_code;
 use crate::args::{LedgerArgs, SpaceArgs, values};
 use crate::output::{self, Output, printable};
@@ -30,8 +32,8 @@ use crate::usage::Usage;
 #[command(group(
     ArgGroup::new("selection")
         .args([
-            "ids", "exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status", "filter", "text",
-            "person",
+            "ids", "document", "exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status",
+            "filter", "text", "person",
         ])
         .required(true)
         .multiple(true)
@@ -40,6 +42,15 @@ pub(crate) struct EraseArgs {
     /// These memories, and nothing else.
     #[arg(value_name = "ID", value_parser = values::memory_id, conflicts_with_all = CONDITIONS)]
     ids: Vec<MemoryId>,
+    /// This document, and the history of one that was removed; may be repeated, and goes with ids of memories.
+    #[arg(
+        long,
+        value_name = "COLLECTION/ID",
+        value_parser = document_name,
+        conflicts_with = "person",
+        conflicts_with_all = CONDITIONS
+    )]
+    document: Vec<(Collection, DocumentId)>,
     #[command(flatten)]
     spaces: SpaceArgs,
     #[command(flatten)]
@@ -51,7 +62,7 @@ pub(crate) struct EraseArgs {
     #[arg(
         long,
         help_heading = "Conditions",
-        conflicts_with_all = ["ids", "person", "after", "before", "status", "exclude"]
+        conflicts_with_all = ["ids", "document", "person", "after", "before", "status", "exclude"]
     )]
     documents: bool,
     /// Of the documents, only those of this collection; more than one is a choice.
@@ -59,7 +70,7 @@ pub(crate) struct EraseArgs {
         long,
         value_name = "NAME",
         help_heading = "Conditions",
-        value_parser = values::collection,
+        value_parser = copied_collection,
         requires = "documents"
     )]
     collection: Vec<Collection>,
@@ -109,6 +120,21 @@ const ERASURE: &str = "Erasure";
 const CONDITIONS: [&str; 12] =
     ["exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status", "filter", "exclude", "text"];
 
+/// A collection whose documents are somebody's: how far a copy is belongs to its target, which goes on by it.
+fn copied_collection(text: &str) -> Result<Collection, String> {
+    let collection = values::collection(text)?;
+    if !is_copied(&collection) {
+        return Err("it holds how far a move is: copy --unfence takes that away".to_owned());
+    }
+    Ok(collection)
+}
+
+/// The name of a document. No collection has a slash in its own.
+fn document_name(text: &str) -> Result<(Collection, DocumentId), String> {
+    let (collection, id) = text.split_once('/').ok_or("a document is named by its collection, a slash and its id")?;
+    Ok((copied_collection(collection)?, values::document_id(id)?))
+}
+
 /// Erases slice by slice, until nothing is left, a signal comes, or as much is erased as may be.
 pub(crate) async fn run(
     shared: &Arc<dyn MemoryProvider>,
@@ -122,48 +148,68 @@ pub(crate) async fn run(
     };
     let reason = Reason::parse(reason).map_err(|error| Usage(format!("--reason: {}", error.message())))?;
     let (parts, rest) = (selection.find().await?.parts, engine_rest::of(url)?);
-    let mut certificate = Certificate::new(&reason, args.by.as_ref(), selection.to_json(), SystemClock.now(), rest);
+    let certificate = Certificate::new(&reason, args.by.as_ref(), selection.to_json(), SystemClock.now(), rest);
     // Opened before anything is erased, so that it can be written then.
-    let file = args.certificate.as_deref().map(|path| CertificateFile::open(path, &mut certificate)).transpose()?;
+    let mut certified = Certified::open(certificate, args.certificate.as_deref())?;
     // From here on a signal leaves nothing half done.
-    let asked = signal::asked_to_end()?;
+    let mut asked = pin!(signal::asked_to_end()?);
     let progress = Progress::new(None, args.progress);
-    let mut eraser = Eraser::new(shared.as_ref(), &reason, args.by.as_ref(), args.at_most);
+    let mut eraser = Eraser::new(shared.as_ref(), &reason, args.by.as_ref(), args.at_most, &mut certified);
     let ended = async {
         let lists = selection.leave_lists().await?;
         if lists > 0 {
             progress.note(&format!("took the person out of {lists} lists of others"));
         }
-        eraser.run(&parts, &progress, asked).await
+        eraser.run(&parts, &progress, asked.as_mut()).await
     };
-    let ended = match ended.await {
-        Err(error) if eraser.count() == 0 => return Err(error),
+    let ended = ended.await;
+    let count = eraser.count();
+    let ended = match ended {
+        Err(error) if count == 0 && !certified.certificate.has_unknown() => return Err(error),
         ended => ended,
     };
-    certificate.add(eraser.erased());
+    // Before it is verified, which takes its time: the certificate of what was erased does not depend on that.
+    if let Err(error) = certified.save() {
+        progress.note(&format!("error: {}", output::describe(&error)));
+    }
     let verified = match &ended {
-        Ok(end) => verify::run(shared.as_ref(), &selection, &certificate, *end, &progress).await,
+        Ok(end) => {
+            if *end == End::Asked {
+                // The signal that has ended the erasure is heard; the next one ends the verification.
+                asked.set(signal::asked_to_end()?);
+            }
+            let certificate = &certified.certificate;
+            let verification = verify::run(shared.as_ref(), &selection, &parts, certificate, *end, &progress);
+            tokio::select! {
+                biased;
+                () = asked.as_mut() => Ok(Verdict::stopped()),
+                verdict = verification => verdict,
+            }
+        }
         // What failed is told below; what was erased before stands in the certificate.
         Err(_) => Ok(Verdict::default()),
     };
     progress.finish();
     if let Ok(verdict) = &verified {
-        certificate.verified.clone_from(&verdict.held);
+        certified.certificate.verified.clone_from(&verdict.held);
+        certified.certificate.absent = verdict.absent;
     }
-    certificate.until = SystemClock.now();
-    let written = file.map(|file| file.write(&certificate)).transpose();
-    tell(&certificate, matches!(written, Ok(Some(()))), output)?;
+    let written = certified.save();
+    tell(&certified.certificate, matches!(written, Ok(true)), output)?;
     output.flush()?;
     written?;
     let (end, verdict) = (ended?, verified?);
+    note_absent(verdict.absent);
     let left = match end {
         End::Complete => None,
         End::Asked => Some("it was stopped, and more may be left: say it again to go on".to_owned()),
-        End::Limit if verdict.is_done => None,
-        End::Limit => Some(format!("{} records are erased, and more are left: say it again to go on", eraser.count())),
+        End::Limit if verdict.is_done || verdict.is_stopped => None,
+        End::Limit => Some(format!("{count} records are erased, and more are left: say it again to go on")),
     };
-    let has_failures = left.is_some() || !verdict.failed.is_empty();
-    for failure in left.iter().chain(&verdict.failed) {
+    let unverified =
+        verdict.is_stopped.then(|| "it was stopped before it was verified: say it again to verify it".to_owned());
+    let has_failures = left.is_some() || unverified.is_some() || !verdict.failed.is_empty();
+    for failure in left.iter().chain(&unverified).chain(&verdict.failed) {
         output::note(&format!("error: {failure}"));
     }
     Ok(exit_code(has_failures))
@@ -183,6 +229,15 @@ fn tell(certificate: &Certificate, is_filed: bool, output: &mut Output) -> anyho
         output.line(format!("verified: {held}"))?;
     }
     Ok(output.line(format!("the engine: {}", certificate.engine))?)
+}
+
+/// Tells of records that are not known by the names that were given.
+fn note_absent(count: usize) {
+    if count > 0 {
+        output::note(&format!(
+            "{count} of the records that were named are not there, and no erasure took them: see their ids"
+        ));
+    }
 }
 
 /// What people read of a record.

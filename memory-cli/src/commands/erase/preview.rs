@@ -7,8 +7,8 @@ use memory_core::{MAX_LIMIT, MemoryProvider, RecordId};
 use serde_json::json;
 
 use super::selection::{Found, Part, Selection};
-use super::verify::is_there;
-use super::{exit_code, name};
+use super::verify::{count_absent, is_kept};
+use super::{exit_code, name, note_absent};
 use crate::args;
 use crate::output::{self, Output};
 
@@ -18,8 +18,9 @@ pub(super) async fn run(
     selection: &Selection<'_>,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
-    let Found { parts, lists } = selection.find().await?;
-    let mut preview = Preview { output, told: BTreeSet::new(), memories: 0, documents: 0, has_unreadable: false };
+    let Found { parts, lists, shared } = selection.find().await?;
+    let mut preview =
+        Preview { output, shared, told: BTreeSet::new(), memories: 0, documents: 0, has_unreadable: false };
     for part in &parts {
         preview.show(provider, part).await?;
     }
@@ -30,6 +31,7 @@ pub(super) async fn run(
             format!("would take the person out of {}", name(list)),
         )?;
     }
+    note_absent(count_absent(provider, &selection.named()).await?);
     if !output.is_json() {
         output.line(format!("would erase {memories} memories and {documents} documents"))?;
     }
@@ -39,6 +41,8 @@ pub(super) async fn run(
 /// What was told so far.
 struct Preview<'a> {
     output: &'a mut Output,
+    /// What other agents read too.
+    shared: BTreeSet<RecordId>,
     /// Two parts may find the same.
     told: BTreeSet<RecordId>,
     memories: usize,
@@ -70,7 +74,7 @@ impl Preview<'_> {
                 }
                 Part::Records(records) => {
                     for record in records {
-                        if is_there(provider, record).await? {
+                        if is_kept(provider, record).await? {
                             self.tell(record.clone())?;
                         }
                     }
@@ -92,7 +96,12 @@ impl Preview<'_> {
         }
         let mut value = of(&record);
         value["dryRun"] = json!(true);
-        self.output.value(&value, format!("would erase {}", name(&record)))?;
+        let is_shared = self.shared.contains(&record);
+        if is_shared {
+            value["shared"] = json!(true);
+        }
+        let note = if is_shared { ", which all agents share" } else { "" };
+        self.output.value(&value, format!("would erase {}{note}", name(&record)))?;
         self.told.insert(record);
         Ok(())
     }

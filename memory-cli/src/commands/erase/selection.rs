@@ -1,14 +1,16 @@
 //! What is to be erased, as the command line says it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use memory_context::records::{EntityId, Records};
 use memory_core::{
-    Collection, DocumentQuery, Documents, Erasure, Ledger, MemoryProvider, QueryBuilder, RecordId, Result,
+    Collection, DocumentId, DocumentQuery, Documents, Erasure, Ledger, MemoryProvider, QueryBuilder, RecordId, Result,
 };
 use serde_json::{Value, json};
 
 use super::EraseArgs;
+use super::certificate::DocumentName;
 use crate::args;
 use crate::commands::copy::is_copied;
 use crate::usage::Usage;
@@ -27,6 +29,8 @@ pub(super) struct Found {
     pub(super) parts: Vec<Part>,
     /// What belongs to others and lists the person.
     pub(super) lists: Vec<RecordId>,
+    /// What of it other agents read too.
+    pub(super) shared: BTreeSet<RecordId>,
 }
 
 /// A part of what is selected, which one erasure or several take.
@@ -56,7 +60,7 @@ impl<'a> Selection<'a> {
             let memories = traces.memories.into_iter().map(Part::Memories);
             let parts = memories.chain(traces.documents.into_iter().map(Part::Documents));
             let parts = parts.chain([Part::Records(traces.records)]).collect();
-            return Ok(Found { parts, lists: traces.lists });
+            return Ok(Found { parts, lists: traces.lists, shared: traces.shared.into_iter().collect() });
         }
         let mut parts = Vec::new();
         if self.is_query() {
@@ -65,9 +69,20 @@ impl<'a> Selection<'a> {
                 parts.extend(self.collections().await?.into_iter().map(|one| Part::Documents(self.documents(one))));
             }
         } else {
-            parts.push(Part::Records(self.args.ids.iter().copied().map(RecordId::from).collect()));
+            parts.push(Part::Records(self.named()));
         }
-        Ok(Found { parts, lists: Vec::new() })
+        Ok(Found { parts, lists: Vec::new(), shared: BTreeSet::new() })
+    }
+
+    /// The records that are named one by one.
+    pub(super) fn named(&self) -> Vec<RecordId> {
+        let documents = self.args.document.iter().cloned().map(RecordId::from);
+        let named: BTreeSet<_> = self.args.ids.iter().copied().map(RecordId::from).chain(documents).collect();
+        named.into_iter().collect()
+    }
+
+    pub(super) fn is_of_person(&self) -> bool {
+        self.person.is_some()
     }
 
     /// Takes the person out of what belongs to others; tells of how many.
@@ -80,12 +95,20 @@ impl<'a> Selection<'a> {
 
     /// As it was given.
     pub(super) fn to_json(&self) -> Value {
-        let EraseArgs { ids, spaces, conditions, text, documents, collection, person, agent, .. } = self.args;
+        let EraseArgs { ids, document, spaces, conditions, text, documents, collection, person, agent, .. } = self.args;
         if let Some((person, agent)) = person.as_ref().zip(agent.as_ref()) {
             return json!({ "person": person, "agent": agent });
         }
         if !self.is_query() {
-            return json!({ "ids": ids });
+            let name = |(collection, id): &(Collection, DocumentId)| DocumentName {
+                collection: collection.clone(),
+                id: id.clone(),
+            };
+            let documents: Vec<_> = document.iter().map(name).collect();
+            return match documents.is_empty() {
+                true => json!({ "ids": ids }),
+                false => json!({ "ids": ids, "documents": documents }),
+            };
         }
         let mut given = conditions.to_json();
         given.insert("spaces".to_owned(), spaces.to_json());
@@ -96,7 +119,7 @@ impl<'a> Selection<'a> {
     }
 
     fn is_query(&self) -> bool {
-        self.args.ids.is_empty() && self.person.is_none()
+        self.args.ids.is_empty() && self.args.document.is_empty() && self.person.is_none()
     }
 
     fn memories(&self) -> QueryBuilder<Ledger> {

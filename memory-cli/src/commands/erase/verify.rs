@@ -1,6 +1,6 @@
 //! Looks whether what was erased is gone.
 
-use memory_core::{ErrorKind, MAX_LIMIT, MemoryProvider, RecordId};
+use memory_core::{ErrorKind, History, MAX_LIMIT, MemoryProvider, RecordId};
 
 use super::certificate::Certificate;
 use super::eraser::End;
@@ -14,6 +14,10 @@ use crate::progress::Progress;
 pub(super) struct Verdict {
     /// Whether nothing is left of what was selected.
     pub(super) is_done: bool,
+    /// Whether a signal has ended it, so that nothing is known.
+    pub(super) is_stopped: bool,
+    /// How many of the records that were named are neither there nor erased.
+    pub(super) absent: usize,
     /// What is true, as sentences.
     pub(super) held: Vec<String>,
     /// What should be and is not.
@@ -23,10 +27,12 @@ pub(super) struct Verdict {
 /// After how many records it is told how far it is.
 const TELLING: u64 = 100;
 
-/// Asks for the same again, unless it is known that more is left, and then for each record that was erased.
+/// Asks for the same again, and for the parts that were found before, unless it is known that more is left, and then for each record that was
+/// erased.
 pub(super) async fn run(
     provider: &dyn MemoryProvider,
     selection: &Selection<'_>,
+    before: &[Part],
     certificate: &Certificate,
     end: End,
     progress: &Progress,
@@ -35,7 +41,9 @@ pub(super) async fn run(
     if end != End::Asked {
         let found = selection.find().await?;
         verdict.is_done = found.lists.is_empty();
-        for part in &found.parts {
+        // What tells where a person was is erased too, so that only the parts from before name those places.
+        let before = if selection.is_of_person() { before } else { &[] };
+        for part in found.parts.iter().chain(before) {
             verdict.is_done &= !is_left(provider, part, &mut verdict.failed).await?;
         }
         if verdict.is_done {
@@ -69,6 +77,7 @@ pub(super) async fn run(
             progress.verified(done);
         }
     }
+    verdict.absent = count_absent(provider, &selection.named()).await?;
     let documents = certificate.documents.len();
     verdict.judge(shown, documents > 0, format!("none of the {documents} documents is there"));
     verdict.judge(without_tombstone, done > 0, format!("a tombstone is there of each of the {done} records"));
@@ -76,6 +85,11 @@ pub(super) async fn run(
 }
 
 impl Verdict {
+    /// That of a verification that a signal has ended.
+    pub(super) fn stopped() -> Self {
+        Self { is_stopped: true, ..Self::default() }
+    }
+
     /// A sentence that holds of all records, unless it does not of some.
     fn judge(&mut self, exceptions: usize, is_about_something: bool, sentence: String) {
         if exceptions > 0 {
@@ -105,7 +119,7 @@ async fn is_left(provider: &dyn MemoryProvider, part: &Part, failed: &mut Vec<St
             }
             Part::Records(records) => {
                 for record in records {
-                    if is_there(provider, record).await? {
+                    if is_kept(provider, record).await? {
                         return Ok(true);
                     }
                 }
@@ -123,6 +137,32 @@ async fn is_left(provider: &dyn MemoryProvider, part: &Part, failed: &mut Vec<St
             return Ok(false);
         }
     }
+}
+
+/// How many of these records are neither there nor erased: their names may be wrong.
+pub(super) async fn count_absent(provider: &dyn MemoryProvider, named: &[RecordId]) -> memory_core::Result<usize> {
+    let mut absent = 0;
+    for record in named {
+        absent += usize::from(provider.tombstone(record).await?.is_none() && !is_kept(provider, record).await?);
+    }
+    Ok(absent)
+}
+
+/// Whether something of a record is kept: itself, or the history of a document that was removed.
+pub(super) async fn is_kept(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
+    if is_there(provider, record).await? {
+        return Ok(true);
+    }
+    if let RecordId::Memory(_) = record {
+        return Ok(false);
+    }
+    let history = History::of(record.clone()).with_removed().limit(1)?;
+    let found = provider.history(&history).await.map(|page| !page.versions.is_empty());
+    found.or_else(|error| match error.kind() {
+        ErrorKind::Erased | ErrorKind::Unsupported => Ok(false),
+        ErrorKind::Corrupt => Ok(true),
+        _ => Err(error),
+    })
 }
 
 /// Whether a record is there and was not erased. One that can't be read is.

@@ -39,6 +39,8 @@ pub(super) struct Written {
     pub(super) conflicts: u64,
     /// How many are of what was erased, and stay out.
     pub(super) erased: u64,
+    /// How many tombstones were not there before.
+    pub(super) tombstones: u64,
 }
 
 /// Records beside the numbers of their lines.
@@ -103,10 +105,10 @@ impl Batch {
         documents: &dyn DocumentStore,
         progress: &Progress,
     ) -> memory_core::Result<Written> {
-        let Written { mut written, mut conflicts, mut erased } = Written::default();
+        let Written { mut written, mut conflicts, mut erased, mut tombstones } = Written::default();
         // First, so that a new ledger takes their key.
-        for (key, tombstones) in self.tombstones {
-            written += provider.restore_tombstones(tombstones, &key).await?.written as u64;
+        for (key, some) in self.tombstones {
+            tombstones += provider.restore_tombstones(some, &key).await?.written as u64;
         }
         if !self.new.records.is_empty() {
             let stored = store(provider, self.new, progress).await?;
@@ -156,7 +158,7 @@ impl Batch {
             }
             (versions, numbers) = (&versions[count..], &numbers[count..]);
         }
-        Ok(Written { written, conflicts, erased })
+        Ok(Written { written, conflicts, erased, tombstones })
     }
 }
 
@@ -204,7 +206,7 @@ async fn store(
             Err(error) => return Err(error),
         }
     }
-    Ok(Written { written: count(ids), conflicts, erased })
+    Ok(Written { written: count(ids), conflicts, erased, tombstones: 0 })
 }
 
 fn conflict(number: u64, record: &str) -> String {

@@ -61,6 +61,10 @@ pub(crate) async fn run(
         0 => String::new(),
         count => format!(", {count} left out, which were erased"),
     };
+    let tombstones = match summary.tombstones {
+        0 => String::new(),
+        count => format!(", {count} tombstones"),
+    };
     output.value(
         &serde_json::json!({
             "lines": summary.lines,
@@ -68,9 +72,10 @@ pub(crate) async fn run(
             "unchanged": summary.unchanged(),
             "conflicts": summary.conflicts,
             "erased": summary.erased,
+            "tombstones": summary.tombstones,
         }),
         format!(
-            "imported {} lines: {} new, {} there already, {} in conflict{left_out}",
+            "imported {} lines: {} new, {} there already, {} in conflict{tombstones}{left_out}",
             summary.lines,
             summary.written,
             summary.unchanged(),
@@ -91,12 +96,14 @@ pub(crate) struct Summary {
     pub(crate) conflicts: u64,
     /// Lines of what was erased, which is not brought back.
     pub(crate) erased: u64,
+    /// Lines of tombstones that were not there before.
+    pub(crate) tombstones: u64,
 }
 
 impl Summary {
     /// Lines that were there already.
     fn unchanged(&self) -> u64 {
-        self.lines - self.written - self.conflicts - self.erased
+        self.lines - self.written - self.conflicts - self.erased - self.tombstones
     }
 }
 
@@ -124,7 +131,7 @@ pub(crate) async fn load(
         read_bytes += batch.bytes as u64;
         let (size, first) = (batch.lines as u64, batch.first);
         last = batch.last_version();
-        let Written { written, conflicts, erased } = batch
+        let Written { written, conflicts, erased, tombstones } = batch
             .write(provider, &*documents, progress)
             .await
             .with_context(|| stopped(&summary, &format!("the batch that begins at line {first} failed")))?;
@@ -132,6 +139,7 @@ pub(crate) async fn load(
         summary.written += written;
         summary.conflicts += conflicts;
         summary.erased += erased;
+        summary.tombstones += tombstones;
         progress.done(summary.lines, read_bytes);
     }
 }

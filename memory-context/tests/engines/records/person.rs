@@ -14,6 +14,7 @@ use crate::stage::{CaseResult, Stage, add, cases};
 
 cases! {
     what_is_known_of_somebody_is_found_and_erased,
+    what_all_agents_share_is_named,
     a_room_in_which_somebody_else_was_is_not_theirs,
     the_lists_of_others_lose_them,
     who_is_not_known_has_no_traces,
@@ -151,6 +152,27 @@ async fn what_is_known_of_somebody_is_found_and_erased(stage: Stage) -> CaseResu
     let vectors =
         left.lines().filter(|line| line.split(' ').next().is_some_and(|name| name.ends_with("-vectors"))).count();
     assert_eq!(vectors + lines("_embeddings-"), lines("_facts-") - vectors);
+    assert_forgotten(&stage, &records, &ana).await
+}
+
+async fn what_all_agents_share_is_named(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let (ana, agent) = (stage.id("ana"), records.agent().as_str().to_owned());
+    let own = format!("dm:{ana}");
+    direct(&records, &own, &[&ana, &agent]).await;
+    let message = records.messages().add(said(&own, &ana, "xyzzy", 1)).await?;
+    let prompts = PromptMemory::new(stage.provider().documents());
+    let of_agent = MemoryLoadContext::of(records.agent(), &message);
+    add(&prompts, &of_agent, MemoryStore::Memory, "of this agent").await;
+    add(&prompts, &MemoryLoadContext::new(&own, &own, "chat"), MemoryStore::Memory, "of all agents").await;
+    let traces = records.person(entity(&ana)).traces().await?;
+    let is_prompt = |record: &&RecordId| match record {
+        RecordId::Document { collection, .. } => collection.as_str() == "_prompt",
+        RecordId::Memory(_) => false,
+    };
+    assert_eq!((traces.records.iter().filter(is_prompt).count(), traces.shared.len()), (2, 1));
+    assert!(traces.records.contains(&traces.shared[0]));
+    erase(&stage, &records, &ana).await?;
     assert_forgotten(&stage, &records, &ana).await
 }
 
