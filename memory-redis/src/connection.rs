@@ -39,7 +39,7 @@ pub(crate) struct Connections {
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
-    /// Held by who erases: a copy of the feed that was not used yet.
+    /// Held by who erases: a copy of the feed, from its beginning until it is used or gone.
     pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
     /// Tells who waits for the feed that this provider has written.
     pub(crate) grown: Notify,

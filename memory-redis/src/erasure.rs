@@ -31,6 +31,19 @@ const IS_KEYED: u8 = 1;
 const CHANGED: i64 = 0;
 /// What it answers when it has erased.
 const ERASED: i64 = 1;
+/// What it answers where more has come to the feed than it takes.
+const MORE: i64 = 3;
+/// What the script that copies the feed answers at its end.
+const COPIED: i64 = 0;
+/// What it answers where there is more.
+const GOES_ON: i64 = 1;
+
+/// The next of a hash, where the cursor is of this server, and the first where not: each goes along a hash in another order, and so does one
+/// that was started again. Tells with which server to go on.
+const SCAN: &str = "
+    local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
+    local found = redis.call('HSCAN', KEYS[1], ARGV[1] == server and ARGV[2] or '0', 'COUNT', ARGV[3])
+    return {server, found[1], found[2]}";
 
 /// A copy of the feed that does not tell of some records, as far as it has come.
 #[derive(Debug)]
@@ -94,23 +107,37 @@ pub(crate) async fn tombstones(on: &Connections, of: &[RecordId]) -> Result<Vec<
     of.iter().zip(found).filter_map(|(record, bytes)| Some(read_tombstone(record, &bytes?))).collect()
 }
 
-/// The next tombstones, in the order in which the server goes along the hash, and where it goes on. It may give one twice.
+/// The next tombstones, in the order in which the server goes along the hash, and where it goes on. It may give one twice: after a restart or
+/// a failover, and where the slot has moved, it begins anew.
 pub(crate) async fn tombstones_behind(
     on: &Connections,
     behind: Option<&[u8]>,
     most: usize,
 ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
-    let cursor = match behind {
-        None => 0,
-        Some(bytes) => str::from_utf8(bytes).ok().and_then(|text| text.parse::<u64>().ok()).ok_or_else(no_page)?,
+    let (server, cursor) = match behind {
+        None => ("", 0),
+        Some(bytes) => read_place(bytes).ok_or_else(no_page)?,
     };
     let mut read = Pipeline::with_capacity(1);
-    read.cmd("HSCAN").arg(on.keys.of(TOMBSTONES)).arg(cursor).arg("COUNT").arg(most);
-    let (next, fields): (u64, Vec<(Vec<u8>, Vec<u8>)>) = on.read_one(&read).await?;
+    // In one script, so that the server which tells its name is the one that has the hash, also while the slot moves.
+    read.cmd("EVAL").arg(SCAN).arg(1).arg(on.keys.of(TOMBSTONES)).arg(server).arg(cursor).arg(most);
+    let (server, next, fields): (String, u64, Vec<(Vec<u8>, Vec<u8>)>) = on.read_one(&read).await?;
     // The others are hashes of keys, and a count.
     let named = fields.iter().filter_map(|(name, bytes)| Some((record_of(name)?, bytes)));
     let found = named.map(|(record, bytes)| read_tombstone(&record, bytes)).collect::<Result<_>>()?;
-    Ok((found, (next != 0).then(|| next.to_string().into_bytes())))
+    Ok((found, (next != 0).then(|| place(&server, next))))
+}
+
+/// Where a server goes on along the tombstones.
+fn place(server: &str, cursor: u64) -> Vec<u8> {
+    format!("{server} {cursor}").into_bytes()
+}
+
+/// The server and the cursor that [`place`] has written; `None` of what it never writes.
+fn read_place(bytes: &[u8]) -> Option<(&str, u64)> {
+    let (server, cursor) = str::from_utf8(bytes).ok()?.split_once(' ')?;
+    let is_name = server.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some((server, cursor.parse().ok()?)).filter(|_| is_name)
 }
 
 fn no_page() -> Error {
@@ -172,56 +199,84 @@ impl RedisSession {
     /// Erases records by one script.
     pub(crate) async fn erase_all(&self, erasings: &[Erasing<'_, Version>]) -> Result<bool> {
         let names: BTreeSet<_> = erasings.iter().map(|erasing| name(&erasing.tombstone.record)).collect();
-        // One copy at a time. That of an attempt for which a record had changed goes on where it was.
+        // One copy at a time. It stays here through each wait, so that one of an attempt that fails, or that nobody waits for any more, goes
+        // on where it was.
         let mut kept = self.on.feed_copy.lock().await;
-        let mut copy = kept.take().filter(|copy| copy.names == names);
+        if kept.as_ref().is_some_and(|copy| copy.names != names) {
+            self.give_up(&mut kept).await?;
+        }
+        let mut silent = String::new();
         loop {
-            if copy.is_none() && feed::tells_of(&self.on, &names).await? {
-                copy = Some(FeedCopy::begin(&self.on, names.clone()).await?);
-            }
-            if let Some(copy) = &copy {
-                // Nothing is erased so far.
-                self.copy_feed(copy).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
-            }
-            match self.run(self.erasure(erasings, copy.as_ref())).await? {
-                ERASED => return Ok(true),
-                CHANGED => {
-                    *kept = copy;
-                    return Ok(false);
+            if kept.is_none() {
+                match feed::silent_up_to(&self.on, &names, &silent).await? {
+                    Some(up_to) => silent = up_to,
+                    None => *kept = Some(FeedCopy::begin(&self.on, names.clone()).await?),
                 }
-                // Another erasure has replaced the feed, whose records the copy may tell of.
+            }
+            let is_of_use = match kept.as_ref() {
+                Some(copy) => self.copy_feed(copy).await?,
+                None => true,
+            };
+            let answer = match is_of_use {
+                true => Some(self.run(self.erasure(erasings, kept.as_ref(), &silent)).await?),
+                false => None,
+            };
+            match answer {
+                Some(ERASED) => {
+                    *kept = None;
+                    return Ok(true);
+                }
+                Some(CHANGED) => return Ok(false),
+                Some(MORE) => {}
+                // The copy lacks something, or tells of what another erasure has taken; or a record has come to the feed.
                 _ => {
-                    let copy = copy.take().map(|copy| copy.key).unwrap_or_default();
-                    let removed = self.on.write(command("UNLINK", &[&copy]), self.until).await;
-                    removed.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+                    self.give_up(&mut kept).await?;
+                    silent.clear();
                 }
             }
         }
     }
 
-    /// Copies the feed up to its end.
-    async fn copy_feed(&self, copy: &FeedCopy) -> Result<()> {
+    /// Gives the memory of a copy back that is of no use. It is known until the server has done so.
+    async fn give_up(&self, kept: &mut Option<FeedCopy>) -> Result<()> {
+        if let Some(copy) = &*kept {
+            let removed = self.on.write(command("UNLINK", &[&copy.key]), self.until).await;
+            // Nothing is erased so far.
+            removed.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        }
+        *kept = None;
+        Ok(())
+    }
+
+    /// Copies the feed up to its end, from where the copy is. `false` where that is of no use.
+    async fn copy_feed(&self, copy: &FeedCopy) -> Result<bool> {
         loop {
-            let mut call = Call::new(Lua::Copy, &self.on.keys).key(copy.key.clone()).arg(copy.names.len().to_string());
+            let mut call = Call::new(Lua::Copy, &self.on.keys).key(copy.key.clone()).key(self.on.keys.of(TOMBSTONES));
+            call = call.arg(copy.replaced.to_string()).arg(copy.names.len().to_string());
             for name in &copy.names {
                 call = call.arg(name.as_slice());
             }
             let mut slice = Pipeline::with_capacity(1);
             slice.add_command(call.into_cmd());
-            if self.on.write(slice, self.until).await?.first() == Some(&Value::Int(0)) {
-                return Ok(());
+            // Nothing is erased so far.
+            let answers = self.on.write(slice, self.until).await;
+            let answers = answers.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+            match answers.first() {
+                Some(Value::Int(COPIED)) => return Ok(true),
+                Some(Value::Int(GOES_ON)) => {}
+                _ => return Ok(false),
             }
         }
     }
 
-    /// The script that erases, and puts a copy in the place of the feed, if there is one.
-    fn erasure(&self, erasings: &[Erasing<'_, Version>], copy: Option<&FeedCopy>) -> Call<'_> {
+    /// The script that erases, and puts a copy in the place of the feed, if there is one. Else the feed tells of none up to the entry `silent`.
+    fn erasure(&self, erasings: &[Erasing<'_, Version>], copy: Option<&FeedCopy>, silent: &str) -> Call<'_> {
         let keys = &self.on.keys;
         // Without a copy none is touched, so any key does that the script has.
         let copied = copy.map_or_else(|| keys.of(FEED), |copy| copy.key.clone());
         let replaced = copy.map_or_else(String::new, |copy| copy.replaced.to_string());
         let mut call = Call::new(Lua::Erase, keys).key(copied).key(keys.of(TOMBSTONES)).key(keys.of(IDEMPOTENCY));
-        call = call.arg(erasings.len().to_string()).arg(replaced);
+        call = call.arg(erasings.len().to_string()).arg(replaced).arg(silent);
         let mut stamps = Stamps::new();
         for Erasing { found, tombstone } in erasings {
             // Of what is not there, the row has no head.
@@ -302,6 +357,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        for (server, cursor) in [("0123456789abcdef0123456789abcdef01234567", 1), ("", u64::MAX)] {
+            assert_eq!(read_place(&place(server, cursor)), Some((server, cursor)));
+        }
+        for other in ["", " ", "1", "a ", "a -1", "a 1 ", "g 1", "a 18446744073709551616", "a\u{e4} 1"] {
+            assert_eq!(read_place(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(read_place(b"a\xff 1"), None);
     }
 
     #[test]

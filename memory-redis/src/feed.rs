@@ -129,24 +129,28 @@ pub(crate) async fn changes(on: &Connections, after: &FeedPosition, most: usize)
     Ok(FeedPage { entries, reached, is_end: told.next().is_none() })
 }
 
-/// Whether the feed tells of one of these records, but for its erasure.
-pub(crate) async fn tells_of(on: &Connections, names: &BTreeSet<Vec<u8>>) -> Result<bool> {
+/// Up to which entry the feed tells of none of these records, but for their erasure, where it tells of none up to the entry `silent`; `None`
+/// where it tells of one. No entry, and so the beginning, is an empty number.
+pub(crate) async fn silent_up_to(on: &Connections, names: &BTreeSet<Vec<u8>>, silent: &str) -> Result<Option<String>> {
+    let first = if silent.is_empty() { "-".to_owned() } else { format!("({silent}") };
     // The newest first, since what is erased soon is found soon.
     let (feed, count, mut last) = (on.keys.of(FEED), LOOKED_AT.to_string(), "+".to_owned());
+    let mut newest = None;
     loop {
-        let read = command("XREVRANGE", &[&feed, last.as_bytes(), b"-", b"COUNT", count.as_bytes()]);
+        let read = command("XREVRANGE", &[&feed, last.as_bytes(), first.as_bytes(), b"COUNT", count.as_bytes()]);
         let entries = on.read_one::<Entries>(&read).await?;
         if told(&entries).any(|(_, told)| name_of(told).is_some_and(|name| names.contains(&name))) {
-            return Ok(true);
+            return Ok(None);
         }
+        newest = newest.or_else(|| entries.first().map(|(number, _)| number.clone()));
         match entries.last() {
             Some((number, _)) if entries.len() == LOOKED_AT => last = format!("({number}"),
-            _ => return Ok(false),
+            _ => return Ok(Some(newest.unwrap_or_else(|| silent.to_owned()))),
         }
     }
 }
 
-/// The name of the record that is told of, unless of its erasure. The script that copies the feed goes by the same.
+/// The name of the record that is told of, unless of its erasure. The scripts that copy the feed and erase go by the same.
 fn name_of(told: &[u8]) -> Option<Vec<u8>> {
     let (kind, rest) = told.get(STAMP..)?.split_first()?;
     let text = match *kind {

@@ -10,11 +10,12 @@ use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
     ChangeKind, Collection, Collections, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Erasure,
-    ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome, Record, RecordId,
-    Result, SpaceId, Status, Timestamp, Watch, Watched,
+    ErrorKind, HashKey, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome, Reason,
+    Record, RecordId, Result, SpaceId, Status, Timestamp, Tombstone, TombstonePage, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
+use tokio::task::block_in_place;
 
 mod common;
 use common::{Admin, Case, event, open, run};
@@ -22,6 +23,11 @@ use common::{Admin, Case, event, open, run};
 /// Stands in all texts of what is erased.
 const SECRET: &str = "plugh";
 const REASON: &str = "somebody asked for it";
+const FEED: &str = "{agent_memory}:feed";
+/// What matches the copies of the feed.
+const COPIES: &str = "*}:feed:*";
+/// Adds entries to the feed that tell of nothing, so that a copy takes a while.
+const LENGTHEN: &str = "for _ = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '*', 'w', '') end";
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -30,6 +36,9 @@ fn main() -> ExitCode {
         trial("redis::each_place_in_the_feed_stays", || run(each_place_in_the_feed_stays())),
         trial("redis::erasures_at_once_bring_nothing_back", || run(erasures_at_once_bring_nothing_back())),
         trial("redis::what_is_refused_erases_nothing", || run(what_is_refused_erases_nothing())),
+        trial("redis::a_copy_goes_on_where_it_was", || run(a_copy_goes_on_where_it_was())),
+        trial("redis::what_comes_to_the_feed_meanwhile_goes", || run(what_comes_to_the_feed_meanwhile_goes())),
+        trial("redis::pages_of_tombstones_outlast_a_restart", || run(pages_of_tombstones_outlast_a_restart())),
         trial("redis::what_an_older_program_lists_is_erased", || run(what_an_older_program_lists_is_erased())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -251,7 +260,8 @@ async fn what_is_refused_erases_nothing() -> Case {
     let before = feed()?;
     let commands =
         ["hset", "hincrby", "hdel", "xadd", "persist", "expire", "rename", "unlink", "del", "zrem", "evalsha"];
-    for command in commands {
+    let reads = ["xrange", "xrevrange", "zrangebylex"];
+    for command in reads.into_iter().chain(commands) {
         let denied = format!("-{command}");
         server.command(&["ACL", "SETUSER", "guest", "reset", "on", ">guest", "~*", "+@all", &denied])?;
         let url = server.url().replace(&format!(":{}@", server.password()), "guest:guest@");
@@ -271,6 +281,130 @@ async fn what_is_refused_erases_nothing() -> Case {
         assert!(left == -2 || (0..=60).contains(&left), "{copy} stays for {left}");
     }
     assert_eq!(provider.erase(&erasure).await?.records.len(), 2);
+    Ok(())
+}
+
+/// Also when nobody waits for the erasure any more. One that is of no use is gone with the next erasure.
+async fn a_copy_goes_on_where_it_was() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    server.command(&["EVAL", LENGTHEN, "1", FEED, "90000"])?;
+    let ids = provider.store_many((0..3).map(|time| event("a-b", time)).collect()).await?;
+    let erasure = |place: usize| Erasure::records([ids[place].into()], REASON);
+    let entries =
+        || Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server.command(&["XLEN", FEED])?.parse::<usize>()?);
+
+    let copied = begin_to_copy(&server, &provider, erasure(0)?).await?;
+    server.command(&["CONFIG", "RESETSTAT"])?;
+    assert_eq!(provider.erase(&erasure(0)?).await?.records, [ids[0].into()]);
+    let (sent, entries_behind) = (server.command(&["INFO", "commandstats"])?, entries()? - copied);
+    let added = sent.lines().find_map(|line| line.strip_prefix("cmdstat_xadd:calls=")?.split(',').next());
+    let added: usize = added.ok_or("no entry was added")?.parse()?;
+    // The erasure is added to the feed first, and then to the copy.
+    assert!(added <= entries_behind + 1, "{added} entries were added, {entries_behind} of them behind the copy");
+    assert!(server.command(&["KEYS", COPIES])?.is_empty());
+
+    begin_to_copy(&server, &provider, erasure(1)?).await?;
+    assert_eq!(provider.erase(&erasure(2)?).await?.records, [ids[2].into()]);
+    assert!(server.command(&["KEYS", COPIES])?.is_empty(), "a copy for other records is left");
+
+    // A copy that went on here would lack what was dropped.
+    begin_to_copy(&server, &provider, erasure(1)?).await?;
+    server.command(&["XTRIM", FEED, "MAXLEN", "100"])?;
+    assert_eq!(provider.erase(&erasure(1)?).await?.records, [ids[1].into()]);
+    assert_eq!(entries()?, 101);
+    assert!(server.command(&["KEYS", COPIES])?.is_empty());
+    Ok(())
+}
+
+/// Begins an erasure, and lets go of it while it copies the feed. Gives how many entries the copy has.
+async fn begin_to_copy(
+    server: &LocalRedis,
+    provider: &RedisMemory,
+    erasure: Erasure,
+) -> std::result::Result<usize, Box<dyn std::error::Error + Send + Sync>> {
+    let provider = provider.clone();
+    let task = tokio::spawn(async move { provider.erase(&erasure).await });
+    while server.command(&["KEYS", COPIES])?.is_empty() {
+        assert!(!task.is_finished(), "it has erased before its copy was seen");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    task.abort();
+    // What was sent is done, whether anybody waits for it or not.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let copies = server.command(&["KEYS", COPIES])?;
+    assert_eq!(copies.lines().count(), 1, "{copies}");
+    Ok(server.command(&["XLEN", &copies])?.parse()?)
+}
+
+/// Between the look at the feed and the script, by another program that removes a document.
+async fn what_comes_to_the_feed_meanwhile_goes() -> Case {
+    let server = LocalRedis::start_with(&[("rdbcompression", "no")])?;
+    let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
+    // From here on an erasure writes nothing but its own scripts.
+    let id = provider.store(event("a-b", 1)).await?;
+    provider.erase(&Erasure::records([id.into()], REASON)?).await?;
+    let put = provider.documents().put(document("notes", "1", SECRET, "text")?).await?;
+    let one = DocumentSelection::ids(put.collection.clone(), [put.id.clone()])?;
+    provider.documents().remove(&one, 1).await?;
+    server.command(&["XTRIM", FEED, "MAXLEN", "0"])?;
+    // Writes wait in the order in which they come, and reads go on.
+    server.command(&["CLIENT", "PAUSE", "60000", "WRITE"])?;
+    let (url, removal) = (server.url(), [b"12345678rnotes\x001\0".as_slice(), SECRET.as_bytes()].concat());
+    let removal = tokio::spawn(async move {
+        let mut add = cmd("XADD");
+        add.arg(FEED).arg("*").arg("w").arg(removal);
+        Admin::of(&url).query::<String>(&add).await
+    });
+    until_waiting(&server, "xadd").await?;
+    let (eraser, erasure) = (provider.clone(), Erasure::records([(put.collection, put.id).into()], REASON)?);
+    let erasure = tokio::spawn(async move { eraser.erase(&erasure).await });
+    until_waiting(&server, "evalsha").await?;
+    server.command(&["CLIENT", "UNPAUSE"])?;
+    removal.await??;
+    assert_eq!(erasure.await??.records.len(), 1);
+    assert_eq!(found(&admin, SECRET).await?, BTreeSet::new());
+    Ok(())
+}
+
+/// Waits until a client waits for its turn with this command.
+async fn until_waiting(server: &LocalRedis, command: &str) -> Case {
+    let command = format!(" cmd={command} ");
+    let is_waiting = |line: &str| line.contains(" flags=b ") && line.contains(&command);
+    for _ in 0..1_000 {
+        if server.command(&["CLIENT", "LIST"])?.lines().any(is_waiting) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Err(format!("no client waits with{command}").into())
+}
+
+/// A server that was started again goes along the hash in another order.
+async fn pages_of_tombstones_outlast_a_restart() -> Case {
+    let mut server = LocalRedis::start_with(&[("appendonly", "yes"), ("appendfsync", "always")])?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let (key, mut expected) = (HashKey::generate()?, BTreeSet::<RecordId>::new());
+    for _ in 0..3 {
+        let mut tombstones = Vec::new();
+        for _ in 0..1_000 {
+            let (record, at) = (MemoryId::generate().into(), Timestamp::from_millis(1)?);
+            let (actor, key, places) = Default::default();
+            tombstones.push(Tombstone { record, at, reason: Reason::parse(REASON)?, actor, key, places });
+        }
+        expected.extend(tombstones.iter().map(|tombstone| tombstone.record.clone()));
+        provider.restore_tombstones(tombstones, &key).await?;
+    }
+    let TombstonePage { tombstones, mut next } = provider.tombstones(None).await?;
+    assert!(next.is_some(), "one page has them all");
+    block_in_place(|| server.restart())?;
+    let mut found: BTreeSet<_> = tombstones.into_iter().map(|tombstone| tombstone.record).collect();
+    while let Some(place) = next {
+        let page = provider.tombstones(Some(&place)).await?;
+        found.extend(page.tombstones.into_iter().map(|tombstone| tombstone.record));
+        next = page.next;
+    }
+    assert_eq!(found, expected);
     Ok(())
 }
 

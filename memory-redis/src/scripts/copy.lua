@@ -1,11 +1,15 @@
--- Takes the next slice of a copy of the feed. Answers 0 when it has come to the end, 1 when not. A copy of which nobody takes a slice for a
--- minute goes by itself.
+-- Takes the next slice of a copy of the feed. Answers 0 when it has come to the end, 1 when not, and 2 when the copy is of no use: another
+-- erasure has replaced the feed since it was begun, or the feed has lost the newest entry that it has. A copy of which nobody takes a slice
+-- for a minute goes by itself.
 --
--- KEYS: the version of writers, the feed, the copy.
--- ARGV: how many records it is not to tell of; the name of each; 0, as no set gets members, and 0, as none loses some.
+-- KEYS: the version of writers, the feed, the copy, the tombstones.
+-- ARGV: how often the feed had been replaced when the copy was begun; how many records it is not to tell of; the name of each; 0, as no set
+-- gets members, and 0, as none loses some.
+if ARGV[1] ~= (redis.call('HGET', KEYS[4], 'replaced') or '0') then return 2 end
 local names = {}
-for place = 2, tonumber(ARGV[1]) + 1 do names[ARGV[place]] = true end
+for place = 3, tonumber(ARGV[2]) + 2 do names[ARGV[place]] = true end
 if not may('EXPIRE', KEYS[3], 60) then return redis.error_reply(DENIED) end
 local copied = copy(names)
+if not copied then return 2 end
 redis.call('EXPIRE', KEYS[3], 60)
 return copied < SLICE and 0 or 1
