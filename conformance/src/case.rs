@@ -52,6 +52,8 @@ pub enum Needs {
     DamageAndFeed,
     /// An engine that keeps a history.
     History,
+    /// An engine that can erase.
+    Erasure,
     /// An engine with a feed of changes, and a harness that can lose some.
     LostChanges,
     /// A server that a proxy can be put before.
@@ -71,6 +73,7 @@ impl Needs {
             Self::ReadOnly => (harness.can_be_read_only(), "the engine can't be made read-only"),
             Self::Feed => (harness.can_watch(), "the engine has no feed"),
             Self::History => (harness.keeps_history(), "the engine keeps no history"),
+            Self::Erasure => (harness.can_erase(), "the engine can't erase"),
             Self::DamageAndFeed => (harness.can_watch() && harness.can_damage(), "the harness can't damage rows"),
             Self::LostChanges => (harness.can_watch() && harness.can_lose_changes(), "the harness can't lose changes"),
             #[cfg(feature = "faults")]

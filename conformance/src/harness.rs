@@ -53,6 +53,11 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether the engine can erase. Where it can't, the suite expects that it says so (E1), and the other cases on erasures are ignored.
+    fn can_erase(&self) -> bool {
+        true
+    }
+
     /// Whether [`Harness::drop_changes`], [`Harness::back_up`] and [`Harness::go_back`] work.
     fn can_lose_changes(&self) -> bool {
         false

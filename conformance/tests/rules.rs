@@ -37,6 +37,7 @@ fn the_contract_numbers_its_rules_without_gaps() {
     let counts = [
         ("C", 7),
         ("D", 7),
+        ("E", 5),
         ("F", 5),
         ("H", 9),
         ("L", 9),

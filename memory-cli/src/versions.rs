@@ -120,7 +120,7 @@ pub(crate) async fn restore_behind(
     let conflicts: Vec<_> = places.map(|place| place + skipped).collect();
     // What was removed in the midst of the call is counted before them.
     let written = report.written.min(count - conflicts.len());
-    Ok(RestoreReport { written, equal: count - written - conflicts.len(), conflicts })
+    Ok(RestoreReport { written, equal: count - written - conflicts.len(), conflicts, erased: report.erased })
 }
 
 /// Whether the history of a record has a version. The newest one may have a higher revision by now: a change of what is transient lifts it.

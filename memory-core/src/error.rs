@@ -32,6 +32,8 @@ pub enum ErrorKind {
     TooLarge,
     /// The named memory does not exist.
     NotFound,
+    /// The memory was erased, and nobody may bring it back.
+    Erased,
     /// Somebody else was first: a revision, an idempotency key or an expectation does not hold.
     Conflict,
     /// A removal found more than its caller allowed.
@@ -114,6 +116,11 @@ impl Error {
     /// What an update of an unknown id answers (W5).
     pub fn not_found() -> Self {
         Self::new(ErrorKind::NotFound, "no memory has this id")
+    }
+
+    /// What a call answers that asks for a memory that was erased, or would bring it back (E2).
+    pub fn erased() -> Self {
+        Self::new(ErrorKind::Erased, "the memory was erased")
     }
 
     /// What a removal answers that found more documents than its caller allowed (D4).

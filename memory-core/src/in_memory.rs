@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, FeedEnd, FeedEntry, FeedPage,
-    FeedPosition, FeedWrite, Found, HistoryRow, Mark, MemoriesFound, Place, Provider, Put, Reader, Removal, Scanned,
-    VersionEntry, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, Erasing, ErasingRecord, FeedEnd,
+    FeedEntry, FeedPage, FeedPosition, FeedWrite, Found, HistoryRow, Mark, MemoriesFound, Place, Provider, Put, Reader,
+    Removal, Scanned, VersionEntry, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
-    Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Error, Health, IdempotencyKey, Memory,
-    MemoryId, RecordId, Result, SystemClock, Timestamp,
+    Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Error, Health, IdempotencyKey, KeyedHash,
+    Memory, MemoryId, RecordId, Result, SystemClock, Timestamp, Tombstone,
 };
 
 /// How many entries the feed keeps.
@@ -63,6 +63,8 @@ struct Data {
     since: Option<Option<Timestamp>>,
     secret: Option<String>,
     is_read_only: bool,
+    hash_key: Option<String>,
+    tombstones: BTreeMap<RecordId, Tombstone>,
     /// The newest entries, and how many came before them.
     feed: VecDeque<Noted>,
     dropped: u64,
@@ -138,6 +140,7 @@ impl Engine for InMemoryEngine {
     const BATCH: Option<(usize, usize)> = None;
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
     const HISTORY: bool = true;
+    const ERASES: bool = true;
 
     type Config = InMemoryConfig;
     type Session = InMemorySession;
@@ -164,6 +167,10 @@ impl Engine for InMemoryEngine {
 
     async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
         Ok(*self.data.lock().since.get_or_insert(proposed))
+    }
+
+    async fn hash_key(&self, proposed: &str) -> Result<String> {
+        Ok(self.data.lock().hash_key.get_or_insert_with(|| proposed.to_owned()).clone())
     }
 
     async fn close(&self) -> Result<()> {
@@ -288,6 +295,25 @@ impl Reader for InMemorySession {
         Ok(older.iter().enumerate().rev().take(most).map(row).collect())
     }
 
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        let data = self.lock();
+        Ok(of.iter().filter_map(|record| data.tombstones.get(record).cloned()).collect())
+    }
+
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        let data = self.lock();
+        let behind = |record: &RecordId| behind.is_none_or(|behind| record.to_key().as_slice() > behind);
+        let mut left: Vec<_> = data.tombstones.values().filter(|tombstone| behind(&tombstone.record)).collect();
+        left.sort_by_key(|tombstone| tombstone.record.to_key());
+        let page: Vec<_> = left.iter().take(most).map(|tombstone| Tombstone::clone(tombstone)).collect();
+        let next = page.last().filter(|_| left.len() > most).map(|last| last.record.to_key());
+        Ok((page, next))
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         Ok(self.lock().stored_at.get(&id).copied())
     }
@@ -301,7 +327,9 @@ impl Writer for InMemorySession {
             false => memory.idempotency_key.as_ref().and_then(|key| data.by_key.get(key).copied()),
         };
         let owners = append.memories.iter().filter_map(|memory| Some((memory.id, owner(&data, memory)?))).collect();
-        let appended = append.outcomes(&owners);
+        let is_erased = |memory: &Memory| data.has_tombstone(memory, append.hash(memory));
+        let erased = append.memories.iter().filter(|memory| is_erased(memory)).map(|memory| memory.id).collect();
+        let appended = append.outcomes(&owners, &erased);
         let is_written = |(_, appended): &(_, &Appended)| **appended == Appended::Written;
         for (memory, _) in append.memories.iter().zip(&appended).filter(is_written) {
             data.insert(memory);
@@ -332,8 +360,9 @@ impl Writer for InMemorySession {
         let present = |document: &Document| data.documents.get(&document.collection)?.get(&document.id);
         let is_unchanged =
             |put: &Put<'_, u64>| present(put.after).map(|found| found.version) == put.before.map(|found| found.version);
-        let is_unchanged = puts.iter().all(is_unchanged);
-        for Put { before, after, entry } in puts.iter().filter(|_| is_unchanged) {
+        let is_kept_out = |put: &Put<'_, u64>| put.is_guarded && data.keeps_out(put.after);
+        let is_unchanged = puts.iter().all(|put| is_unchanged(put) && !is_kept_out(put));
+        for Put { before, after, entry, .. } in puts.iter().filter(|_| is_unchanged) {
             data.puts += 1;
             data.keep((after.collection.clone(), after.id.clone()).into(), entry.as_ref());
             let put = Found { record: Document::clone(after), version: data.puts };
@@ -369,6 +398,46 @@ impl Writer for InMemorySession {
         }
         Ok(is_unchanged)
     }
+
+    async fn erase(&mut self, erasings: &[Erasing<'_, u64>]) -> Result<bool> {
+        let mut data = self.lock_to_write()?;
+        let is_unchanged = erasings.iter().all(|erasing| match erasing.found {
+            ErasingRecord::Memory(found) => {
+                data.memories.get(&found.record.id).is_some_and(|memory| memory.revision.get() == found.version)
+            }
+            ErasingRecord::Document(Found { record: Document { collection, id, .. }, version }) => {
+                let present = data.documents.get(collection).and_then(|documents| documents.get(id));
+                present.is_some_and(|present| present.version == *version)
+            }
+            ErasingRecord::Absent => match &erasing.tombstone.record {
+                RecordId::Memory(id) => !data.memories.contains_key(id),
+                RecordId::Document { collection, id } => {
+                    data.documents.get(collection).is_none_or(|documents| !documents.contains_key(id))
+                }
+            },
+        });
+        for Erasing { found, tombstone } in erasings.iter().filter(|_| is_unchanged) {
+            let record = &tombstone.record;
+            match found {
+                ErasingRecord::Memory(Found { record: memory, .. }) => {
+                    data.memories.remove(&memory.id);
+                    data.stored_at.remove(&memory.id);
+                    if let Some(key) = &memory.idempotency_key {
+                        data.by_key.remove(key);
+                    }
+                }
+                ErasingRecord::Document(Found { record: Document { collection, id, .. }, .. }) => {
+                    data.documents.get_mut(collection).and_then(|documents| documents.remove(id));
+                }
+                ErasingRecord::Absent => {}
+            }
+            data.history.remove(record);
+            data.forget(record);
+            data.tombstones.insert(record.clone(), tombstone.clone());
+            self.note(&mut data, FeedWrite::Erasure { record: record.clone(), places: tombstone.places.clone() });
+        }
+        Ok(is_unchanged)
+    }
 }
 
 impl InMemorySession {
@@ -401,6 +470,26 @@ impl Data {
     fn insert(&mut self, memory: &Memory) {
         self.by_key.extend(memory.idempotency_key.clone().map(|key| (key, memory.id)));
         self.memories.insert(memory.id, memory.clone());
+    }
+
+    /// Whether a tombstone has the id of a memory, or its key.
+    fn has_tombstone(&self, memory: &Memory, hash: Option<KeyedHash>) -> bool {
+        let has_key = |hash| self.tombstones.values().any(|tombstone| tombstone.key == Some(hash));
+        self.tombstones.contains_key(&memory.id.into()) || hash.is_some_and(has_key)
+    }
+
+    /// Whether a tombstone keeps a document out that is restored (E3).
+    fn keeps_out(&self, document: &Document) -> bool {
+        let record = (document.collection.clone(), document.id.clone()).into();
+        self.tombstones.get(&record).is_some_and(|tombstone| tombstone.keeps_out(document))
+    }
+
+    /// Takes what the feed has of a record, which tells its space. Its entries stay where they are, and earlier erasures say what they did.
+    fn forget(&mut self, record: &RecordId) {
+        let tells = |write: &FeedWrite| !write.is_erasure() && write.record() == *record;
+        for noted in self.feed.iter_mut().filter(|noted| tells(&noted.write)) {
+            noted.write = FeedWrite::Erasure { record: record.clone(), places: Vec::new() };
+        }
     }
 
     /// Keeps an entry of a record's history.

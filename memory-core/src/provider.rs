@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentWrite, Error, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result, SpaceLevel, SpaceQuery, Timestamp,
-    Updated, Version, Watch, check_repetition,
+    DocumentSelection, DocumentWrite, ErasedSlice, Erasure, Error, HashKey, Health, History, HistoryPage, Memory,
+    MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result,
+    SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -156,6 +156,32 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - Where no history is kept, it answers `Unsupported` (H6).
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport>;
 
+    /// Erases records, with all that the engine keeps of them: the next slice of those that the erasure names. For operators (E1).
+    ///
+    /// # Behavior
+    /// - A slice is one step: each of its records is gone from every read path, index, history and feed, or none is.
+    /// - A tombstone stays of each (E2). What was erased does not come back by a store with its idempotency key, a restore or a copy (E3).
+    /// - An engine that can't erase answers `Unsupported`.
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice>;
+
+    /// What stays of a record that was erased, or `None`. For operators (E2).
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>>;
+
+    /// The next tombstones behind a page, or the first ones; up to 1,000. For operators (E5). `InvalidInput` for a place that no page gave.
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage>;
+
+    /// What makes the hashes of the namespace's tombstones; `None` where the engine can't erase. For operators, who keep it secret (E5).
+    async fn hash_key(&self) -> Result<Option<HashKey>>;
+
+    /// Brings tombstones from elsewhere, and erases what is there of their records: at most 1,000, else `InvalidInput`. For operators (E5).
+    ///
+    /// # Behavior
+    /// - A namespace that has no key of its own yet takes this one. Where it has another, only the names of the records are known by the
+    ///   tombstones that come, not their idempotency keys.
+    /// - Documents that were put behind the erasure stay, and no tombstone comes for them.
+    /// - A call that failed may have brought some. To repeat it changes nothing.
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport>;
+
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;
 
@@ -297,6 +323,8 @@ pub struct RestoreReport {
     pub equal: usize,
     /// The places in the input of those that differ from what is there.
     pub conflicts: Vec<usize>,
+    /// The places of those that were erased, and are not brought back (E3).
+    pub erased: Vec<usize>,
 }
 
 #[cfg(test)]

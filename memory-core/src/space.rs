@@ -98,6 +98,15 @@ pub enum SpaceRange<'a> {
     Nowhere,
 }
 
+/// A place that a selector names by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpacePlace<'a> {
+    /// The space with this id.
+    Exact(&'a str),
+    /// The space with this id, and all below it; where it ends with a boundary, all that begins with it.
+    Under(&'a str),
+}
+
 impl SpaceSelector {
     /// The one space with this id (S1).
     pub fn exact(id: impl AsRef<str>) -> Result<Self> {
@@ -136,6 +145,15 @@ impl SpaceSelector {
         let regex = pattern::regex(pattern)?;
         let head = pattern::anchored_head(pattern).into();
         Ok(Self(Kind::Regex { pattern: pattern.into(), regex, head }))
+    }
+
+    /// The place that it names; `None` of a prefix and of a pattern.
+    pub(crate) fn place(&self) -> Option<SpacePlace<'_>> {
+        match &self.0 {
+            Kind::Exact(id) => Some(SpacePlace::Exact(id.as_str())),
+            Kind::Under(path) => Some(SpacePlace::Under(path)),
+            Kind::Prefix(_) | Kind::Glob { .. } | Kind::Regex { .. } => None,
+        }
     }
 
     /// Whether it is compiled: a glob or a regular expression.

@@ -97,6 +97,8 @@ pub enum ChangeKind {
     Updated(Record),
     /// The document is gone.
     Removed(RecordId),
+    /// The record was erased (E4). It may be one that was never told of.
+    Erased(RecordId),
     /// The record has changed and does not satisfy the conditions now, or has moved to a space that is not watched (C4). It may be one that
     /// was never told of.
     Left(RecordId),

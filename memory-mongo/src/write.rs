@@ -247,7 +247,7 @@ impl MongoSession {
                     if found.is_empty() {
                         self.pause(PAUSE).await?;
                     } else if append.atomicity == Atomicity::All {
-                        return Ok(append.outcomes(&found));
+                        return Ok(append.outcomes(&found, &HashSet::new()));
                     }
                     rest.retain(|memory| !found.contains_key(&memory.id));
                     owners.extend(found);
@@ -255,7 +255,7 @@ impl MongoSession {
                 Err(error) => return Err(error),
             }
         }
-        Ok(append.outcomes(&owners))
+        Ok(append.outcomes(&owners, &HashSet::new()))
     }
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.

@@ -28,6 +28,10 @@ struct Mongo {
 
 #[async_trait]
 impl Harness for Mongo {
+    fn can_erase(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         "mongo"
     }

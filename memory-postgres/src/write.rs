@@ -16,7 +16,7 @@ const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let Append { memories, atomicity, is_repeated, at } = append;
+        let Append { memories, atomicity, is_repeated, at, .. } = append;
         let is_one_statement = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
         let transaction = match atomicity {
             // It is all or nothing by itself; but of several keys some may be taken.
@@ -91,7 +91,7 @@ impl Writer for Session {
 }
 
 impl Session {
-    async fn put_one(&mut self, Put { before, after, entry }: &Put<'_, i64>) -> Result<bool> {
+    async fn put_one(&mut self, Put { before, after, entry, .. }: &Put<'_, i64>) -> Result<bool> {
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),

@@ -58,6 +58,10 @@ impl Postgres {
 
 #[async_trait]
 impl Harness for Postgres {
+    fn can_erase(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         self.name
     }

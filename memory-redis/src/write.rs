@@ -1,7 +1,7 @@
 //! What a session writes. Each step is one script that names all of its keys: while the slot moves, the server
 //! refuses it as a whole where one of its keys is elsewhere or nowhere, so that nothing is ever half done, and it is sent again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result};
@@ -34,7 +34,7 @@ impl Writer for RedisSession {
             owners.extend(taken.into_iter().map(|(id, owner)| (MemoryId::from_bytes(id), MemoryId::from_bytes(owner))));
         }
         on.grown.notify_waiters();
-        Ok(append.outcomes(&owners))
+        Ok(append.outcomes(&owners, &HashSet::new()))
     }
 
     async fn replace(
@@ -66,7 +66,7 @@ impl Writer for RedisSession {
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
         let keys = &self.on.keys;
         let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
-        for Put { before, after, entry } in puts {
+        for Put { before, after, entry, .. } in puts {
             let of = RecordId::from((after.collection.clone(), after.id.clone()));
             changes.push(RowChange {
                 row: keys.row(Some(&after.collection), after.id.as_str()),

@@ -45,6 +45,10 @@ impl Redis {
 
 #[async_trait]
 impl Harness for Redis {
+    fn can_erase(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         self.name
     }

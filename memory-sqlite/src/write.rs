@@ -91,7 +91,7 @@ impl Writer for Session {
 }
 
 impl Session {
-    fn put_one(&mut self, Put { before, after, entry }: &Put<'_, i64>) -> Result<bool> {
+    fn put_one(&mut self, Put { before, after, entry, .. }: &Put<'_, i64>) -> Result<bool> {
         self.bytes += after.size();
         let is_put = match before {
             None => execute(&self.connection, statements::INSERT_DOCUMENT, params_from_iter(values_of(after)))?,

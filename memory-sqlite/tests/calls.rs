@@ -133,7 +133,7 @@ async fn a_write_that_is_given_up_in_the_middle_ends_and_leaves_nothing() {
     let mut endless =
         Box::pin(engine.run(Access::Write, later(), Arc::clone(&argument), |session, (document, begun)| {
             Box::pin(async move {
-                session.put(&[Put { before: None, after: document, entry: None }]).await?;
+                session.put(&[Put { before: None, after: document, entry: None, is_guarded: false }]).await?;
                 begun.add_permits(1);
                 loop {
                     session.documents(&document.collection, std::slice::from_ref(&document.id)).await?;
@@ -146,7 +146,9 @@ async fn a_write_that_is_given_up_in_the_middle_ends_and_leaves_nothing() {
     drop(endless);
 
     let put = engine.run(Access::Write, later(), Arc::new(document), |session, document| {
-        Box::pin(async move { session.put(&[Put { before: None, after: document, entry: None }]).await })
+        Box::pin(
+            async move { session.put(&[Put { before: None, after: document, entry: None, is_guarded: false }]).await },
+        )
     });
     assert!(timeout(PATIENCE, put).await.expect("the writer goes on").expect("a put"), "its id is taken");
     engine.close().await.expect("closes");
@@ -311,7 +313,8 @@ fn memory(trigger: &Trigger) -> Memory {
 
 fn append<'s>(session: &'s mut Session, memory: &'s Memory) -> Steps<'s, ()> {
     Box::pin(async move {
-        let append = Append { memories: &[memory], atomicity: Atomicity::All, is_repeated: false, at: None };
+        let append =
+            Append { memories: &[memory], atomicity: Atomicity::All, is_repeated: false, at: None, hash_key: None };
         assert_eq!(session.append(append).await?, [Appended::Written]);
         Ok(())
     })

@@ -25,6 +25,10 @@ impl Sqlite {
 
 #[async_trait]
 impl Harness for Sqlite {
+    fn can_erase(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         "sqlite"
     }

@@ -38,12 +38,12 @@ async fn a_document_that_was_removed_and_put_again_is_another_version() {
     let work = engine.run(Access::Write, until, given, |session, (first, second, other)| {
         Box::pin(async move {
             let (collection, ids) = (&first.collection, std::slice::from_ref(&first.id));
-            let new = |after| Put { before: None, after, entry: None };
+            let new = |after| Put { before: None, after, entry: None, is_guarded: false };
             session.put(&[new(first)]).await?;
             let old: Vec<_> = session.documents(collection, ids).await?.into_iter().collect::<Result<_, _>>()?;
             session.remove(collection, &[Removal { found: &old[0], end: None }]).await?;
             session.put(&[new(second)]).await?;
-            let again = || Put { before: Some(&old[0]), after: first, entry: None };
+            let again = || Put { before: Some(&old[0]), after: first, entry: None, is_guarded: false };
             let alone = session.put(&[again()]).await?;
             let among = session.put(&[new(other), again()]).await?;
             let done = [alone, among, session.remove(collection, &[Removal { found: &old[0], end: None }]).await?];

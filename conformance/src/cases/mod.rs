@@ -1,6 +1,7 @@
 //! The suite's index.
 
 mod documents;
+mod erasure;
 #[cfg(feature = "faults")]
 mod faults;
 mod filters;
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Case> {
         recall::cases(),
         watch::cases(),
         history::cases(),
+        erasure::cases(),
         #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),

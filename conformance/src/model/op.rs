@@ -1,9 +1,9 @@
 //! What can be called, in plain values from small alphabets, so that spaces, times, keys and ids collide often.
 
 use memory_core::{
-    Collections, DocumentWrite, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch, MemoryQuery,
-    NewMemory, Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector, Status, Watch,
-    WatchFrom, Watched,
+    Collections, DocumentWrite, Erasure, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch,
+    MemoryQuery, NewMemory, Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector,
+    Status, Watch, WatchFrom, Watched,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -20,9 +20,9 @@ pub(crate) struct Call {
     pub(crate) op: Op,
 }
 
-/// One call. A `slot` names the n-th id that the sequence made, counted round and round. A `StoreRun` is a batch of one item over and
-/// over again, without a key and at a few times. What is restored `twice` comes a second time in the same call. A `WatchOn` goes on with one of the
-/// watches that were begun.
+/// One call. A `slot` names the n-th id that the sequence made, also one that was erased, counted round and round. A `StoreRun` is a batch of
+/// one item over and over again, without a key and at a few times. What is restored `twice` comes a second time in the same call. A `WatchOn`
+/// goes on with one of the watches that were begun. A `RestoreErased` takes the n-th of what was erased, a memory perhaps under a new id.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Store(Item),
@@ -47,6 +47,11 @@ pub(crate) enum Op {
     WatchOn { slot: usize },
     History { whose: Whose, limit: usize, with_removed: bool },
     AsOf { whose: Whose },
+    EraseRecords { whose: Vec<Whose>, has_unknown: bool, why: Why },
+    EraseMemories { question: Question, slices: Slices, why: Why },
+    EraseDocuments { collection: &'static str, ask: Ask, slices: Slices, why: Why },
+    RestoreErased { slot: usize, has_new_id: bool },
+    Tombstone { whose: Whose },
     SetClock(i64),
     Reopen,
 }
@@ -56,6 +61,20 @@ pub(crate) enum Op {
 pub(crate) enum Whose {
     Memory { slot: usize },
     Document { collection: &'static str, slot: usize },
+}
+
+/// Why something is erased, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Why {
+    pub(crate) reason: &'static str,
+    pub(crate) actor: Option<&'static str>,
+}
+
+/// How many records one call erases of those that a query finds, and whether such calls go on until nothing is left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slices {
+    pub(crate) limit: usize,
+    pub(crate) to_the_end: bool,
 }
 
 /// A memory to store.
@@ -178,6 +197,13 @@ impl Op {
     pub(crate) fn run(item: &Item, count: usize) -> Vec<Item> {
         let item = |number: i64| Item { created_at: item.created_at + number % 7, key: None, ..item.clone() };
         (0..).map(item).take(count).collect()
+    }
+}
+
+impl Why {
+    /// The erasure with its actor.
+    pub(crate) fn told_of(&self, erasure: Erasure) -> Erasure {
+        self.actor.map(actor).into_iter().fold(erasure, Erasure::by)
     }
 }
 
@@ -312,6 +338,7 @@ impl Write {
 /// What the clock shows, which may go back. It begins at the third. These are the times as of which records are asked for, too.
 pub(crate) const CLOCK: &[i64] = &[-1, 0, 1_000_000, 1_000_001, 1_000_500, 2_000_000, 2_000_000];
 const ACTORS: &[&str] = &["ana", "run 7"];
+const REASONS: &[&str] = &["asked for", "the term is over"];
 const TIMES: &[i64] = &[-1, 0, 1, 5_000];
 const TRIGGERS: &[&str] = &[r#"{"text":"red apple"}"#, r#""blue""#, r#""red blue""#, r#"[1.50,{"red":null}]"#];
 const CONTEXTS: &[&str] = &["null", r#""""#, r#"["Red","pear"]"#, r#"{"b":1E2,"a":"caf\u00e9"}"#, r#"{"k":["a","b"]}"#];
@@ -391,6 +418,20 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (whose(), prop_oneof![1..4_usize, Just(MAX_LIMIT)], arbitrary::<bool>())
             .prop_map(|(whose, limit, with_removed)| Op::History { whose, limit, with_removed }),
         3 => whose().prop_map(|whose| Op::AsOf { whose }),
+        // Rare, so that the others have something to work with.
+        1 => (vec(whose(), 1..5), arbitrary::<bool>(), why())
+            .prop_map(|(whose, has_unknown, why)| Op::EraseRecords { whose, has_unknown, why }),
+        1 => prop_oneof![
+            (erased(), question(), slices(), why()).prop_map(|(ask, question, slices, why)| Op::EraseMemories {
+                question: Question { ask, ..question },
+                slices,
+                why,
+            }),
+            (collection(), erased(), slices(), why())
+                .prop_map(|(collection, ask, slices, why)| Op::EraseDocuments { collection, ask, slices, why }),
+        ],
+        2 => (slot(), arbitrary::<bool>()).prop_map(|(slot, has_new_id)| Op::RestoreErased { slot, has_new_id }),
+        1 => whose().prop_map(|whose| Op::Tombstone { whose }),
         4 => select(CLOCK).prop_map(Op::SetClock),
         1 => Just(Op::Reopen),
     ]
@@ -401,6 +442,29 @@ fn whose() -> impl Strategy<Value = Whose> {
         slot().prop_map(|slot| Whose::Memory { slot }),
         (select(COLLECTIONS), slot()).prop_map(|(collection, slot)| Whose::Document { collection, slot }),
     ]
+}
+
+fn why() -> impl Strategy<Value = Why> {
+    (select(REASONS), who()).prop_map(|(reason, actor)| Why { reason, actor })
+}
+
+fn slices() -> impl Strategy<Value = Slices> {
+    let limit = prop_oneof![3 => 1..4_usize, 1 => Just(100)];
+    (limit, arbitrary::<bool>()).prop_map(|(limit, to_the_end)| Slices { limit, to_the_end })
+}
+
+/// What an erasure asks for: mostly little, in one place.
+fn erased() -> impl Strategy<Value = Ask> {
+    let place = prop_oneof![space().prop_map(Selector::Exact), space().prop_map(Selector::Under)];
+    let filter = option::weighted(0.4, condition());
+    let text = option::weighted(0.4, select(TEXTS).prop_map(str::to_owned));
+    let of_a_place = (place, filter, text).prop_map(|(place, filter, text)| Ask {
+        spaces: vec![place],
+        filter,
+        text,
+        ..Ask::everything(MAX_LIMIT)
+    });
+    prop_oneof![4 => of_a_place, 1 => ask()]
 }
 
 fn who() -> impl Strategy<Value = Option<&'static str>> {

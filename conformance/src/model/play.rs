@@ -1,5 +1,7 @@
 //! Plays one sequence on an engine, and compares every answer with that of the model.
 
+mod erase;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 const PAGES: usize = 25;
 /// How many rows a page has when everything is compared, which is more than a page for each of the rows.
 const EVERYTHING: usize = 400;
+
+/// The id of no memory.
+const UNKNOWN: MemoryId = MemoryId::from_bytes([0x42; 16]);
 
 /// What a step finds: nothing, or how engine and model differ.
 type Step<T = ()> = Result<T, String>;
@@ -121,12 +126,9 @@ impl Sides {
                 Some(id) => self.update(handle, id, patch).await,
                 None => Ok(()),
             },
-            Op::UpdateUnknown(patch) => self.update(handle, MemoryId::from_bytes([0x42; 16]), patch).await,
+            Op::UpdateUnknown(patch) => self.update(handle, UNKNOWN, patch).await,
             Op::Get { slot } => match self.memory_id(*slot) {
-                Some(id) => {
-                    let engine = self.engine(handle).get(id).await.map(|memory| memory.as_ref().map(json));
-                    same("get", engine, Ok(self.model.get(id).map(json)))
-                }
+                Some(id) => self.get(handle, id).await,
                 None => Ok(()),
             },
             Op::Query(question) => self.query(handle, &self.asked(question)).await,
@@ -149,8 +151,7 @@ impl Sides {
                 if *twice {
                     documents.extend_from_within(..);
                 }
-                let engine = self.documents(handle).restore(documents.clone()).await;
-                same("documents.restore", engine, Ok(self.model.restore_documents(documents, self.now())))
+                self.restore_documents(handle, documents).await
             }
             Op::Spaces(tree) => self.spaces(handle, tree).await,
             Op::Collections => {
@@ -167,6 +168,21 @@ impl Sides {
             },
             Op::AsOf { whose } => match self.record_id(whose) {
                 Some(id) => self.as_of(handle, &id).await,
+                None => Ok(()),
+            },
+            Op::EraseRecords { .. } | Op::EraseMemories { .. } | Op::EraseDocuments { .. } if !self.can_erase() => {
+                Ok(())
+            }
+            Op::EraseRecords { whose, has_unknown, why } => self.erase_records(handle, whose, *has_unknown, *why).await,
+            Op::EraseMemories { question, slices, why } => {
+                self.erase_found(handle, &self.asked(question), *slices, *why).await
+            }
+            Op::EraseDocuments { collection: name, ask, slices, why } => {
+                self.erase_found(handle, &Asked::Documents { name, ask }, *slices, *why).await
+            }
+            Op::RestoreErased { slot, has_new_id } => self.restore_erased(handle, *slot, *has_new_id).await,
+            Op::Tombstone { whose } => match self.record_id(whose) {
+                Some(id) => self.tombstone(handle, &id).await,
                 None => Ok(()),
             },
             Op::SetClock(millis) => {
@@ -197,6 +213,11 @@ impl Sides {
     async fn update(&mut self, handle: usize, id: MemoryId, patch: &Patch) -> Step {
         let engine = self.engine(handle).update(id, patch.to_patch()).await;
         same("update", engine, self.model.update(id, &patch.to_patch(), self.now()))
+    }
+
+    async fn get(&self, handle: usize, id: MemoryId) -> Step {
+        let engine = self.engine(handle).get(id).await.map(|memory| memory.as_ref().map(json));
+        same("get", engine, self.model.look(id).map(|memory| memory.map(json)))
     }
 
     async fn query(&self, handle: usize, asked: &Asked<'_>) -> Step {
@@ -291,6 +312,11 @@ impl Sides {
         }
         let engine = self.engine(handle).restore(memories.clone()).await;
         same("restore", engine, Ok(self.model.restore(memories, self.now())))
+    }
+
+    async fn restore_documents(&mut self, handle: usize, documents: Vec<Document>) -> Step {
+        let engine = self.documents(handle).restore(documents.clone()).await;
+        same("documents.restore", engine, Ok(self.model.restore_documents(documents, self.now())))
     }
 
     async fn put(&mut self, handle: usize, write: &Write) -> Step {
@@ -458,7 +484,9 @@ impl Sides {
                 break;
             }
         }
-        let stranger = begun.replica.told().find(|id| !self.model.was_watched(id, &begun.watching));
+        let (watching, model) = (&begun.watching, &self.model);
+        let stranger = begun.replica.told().find(|id| !model.was_watched(id, watching));
+        let stranger = stranger.or_else(|| begun.replica.erased().find(|id| !model.hears_of_erasure(id, watching)));
         if let Some(stranger) = stranger {
             return Err(format!("watch: {stranger:?} was never where it looks"));
         }
@@ -493,6 +521,7 @@ impl Sides {
             }
             self.as_of(number, id).await?;
         }
+        self.compare_erased().await?;
         let ask = Ask::everything(EVERYTHING);
         let question = Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] };
         for handle in 0..self.handles.len() {
@@ -561,8 +590,8 @@ impl Sides {
     }
 
     fn memory_id(&self, slot: usize) -> Option<MemoryId> {
-        let memories = self.model.memories();
-        slot.checked_rem(memories.len()).map(|place| memories[place].id)
+        let ids = self.model.memory_ids();
+        slot.checked_rem(ids.len()).map(|place| ids[place])
     }
 
     fn record_id(&self, whose: &Whose) -> Option<RecordId> {

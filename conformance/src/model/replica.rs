@@ -12,6 +12,8 @@ pub(crate) struct Replica {
     records: BTreeMap<RecordId, Held>,
     /// Whatever it has told of.
     told: BTreeSet<RecordId>,
+    /// What it has told of as erased.
+    erased: BTreeSet<RecordId>,
 }
 
 #[derive(Debug)]
@@ -50,10 +52,19 @@ impl Replica {
                 self.records.remove(id);
                 self.told.insert(id.clone());
             }
+            ChangeKind::Erased(id) => {
+                self.records.remove(id);
+                self.erased.insert(id.clone());
+            }
             ChangeKind::Reached | ChangeKind::Progress => {}
             kind => return Err(format!("a sound record is told as {kind:?}")),
         }
         Ok(())
+    }
+
+    /// Lets a record go of whose erasure the watch is not told.
+    pub(crate) fn forget(&mut self, record: &RecordId) {
+        self.records.remove(record);
     }
 
     /// The records as JSON, in the order of the bytes.
@@ -66,5 +77,10 @@ impl Replica {
     /// Whatever it was told of since it began.
     pub(crate) fn told(&self) -> impl Iterator<Item = &RecordId> {
         self.told.iter()
+    }
+
+    /// Whatever it was told of as erased.
+    pub(crate) fn erased(&self) -> impl Iterator<Item = &RecordId> {
+        self.erased.iter()
     }
 }

@@ -76,6 +76,10 @@ impl Harness for OnDemand {
         self.engine().is_ok_and(Harness::can_damage)
     }
 
+    fn can_erase(&self) -> bool {
+        self.engine().is_ok_and(Harness::can_erase)
+    }
+
     fn can_watch(&self) -> bool {
         self.engine().is_ok_and(Harness::can_watch)
     }

@@ -9,15 +9,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, History,
-    HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, Record, RecordId,
-    RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp,
-    Trigger, Updated, Version, Watch,
+    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, ErasedSlice, Erasure, Error,
+    ErrorKind, HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall,
+    Recalled, Record, RecordId, RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder,
+    SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::documents::BrokenDocuments;
+use crate::erasure::{self, Erased};
 use crate::flaw::Flaw;
 use crate::history;
 use crate::naive::Naive;
@@ -41,6 +42,8 @@ pub(crate) struct Broken {
     turns: Semaphore,
     /// For [`Flaw::WatchTokensEndWithTheirHandle`].
     tokens: Given,
+    /// What it has erased.
+    erased: Erased,
 }
 
 impl Broken {
@@ -56,6 +59,7 @@ impl Broken {
             is_held: AtomicBool::new(false),
             turns: Semaphore::new(2),
             tokens: Given::default(),
+            erased: Erased::default(),
         }
     }
 
@@ -171,8 +175,12 @@ impl MemoryProvider for Broken {
             return Err(Error::read_only());
         }
         let memory = self.taken(memory)?;
-        let key = memory.idempotency_key.clone();
+        let (key, mut without_key) = (memory.idempotency_key.clone(), memory.clone());
+        without_key.idempotency_key = None;
         match self.inner().store(memory).await {
+            Err(error) if error.kind() == ErrorKind::Erased && self.flaw == Flaw::ErasedKeyIsStored => {
+                self.inner().store(without_key).await
+            }
             Err(error)
                 if error.kind() == ErrorKind::Conflict && self.flaw == Flaw::KeyReturnsFirstWhateverTheTrigger =>
             {
@@ -237,7 +245,10 @@ impl MemoryProvider for Broken {
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
         let _turn = self.turn().await;
-        Ok(self.inner().get(id).await?.map(|memory| self.seen(memory)))
+        match self.inner().get(id).await {
+            Err(error) if error.kind() == ErrorKind::Erased && self.flaw == Flaw::ErasedIsForgotten => Ok(None),
+            found => Ok(found?.map(|memory| self.seen(memory))),
+        }
     }
 
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
@@ -250,6 +261,7 @@ impl MemoryProvider for Broken {
             let hidden = self.fresh().take();
             page.memories.retain(|memory| Some(memory.id) != hidden);
         }
+        page.memories.extend(self.erased.found(self.flaw, query));
         page.memories = page.memories.into_iter().map(|memory| self.seen(memory)).collect();
         Ok(page)
     }
@@ -305,11 +317,17 @@ impl MemoryProvider for Broken {
     }
 
     async fn history(&self, history: &History) -> Result<HistoryPage> {
-        history::history(self.inner(), self.flaw, history).await
+        match self.erased.versions(history.record()) {
+            Some(versions) => Ok(HistoryPage { versions, next: None }),
+            None => history::history(self.inner(), self.flaw, history).await,
+        }
     }
 
     async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
-        history::get_as_of(self.inner(), self.flaw, id, time).await
+        match self.erased.versions(id) {
+            Some(versions) => Ok(versions.into_iter().find_map(|version| version.record)),
+            None => history::get_as_of(self.inner(), self.flaw, id, time).await,
+        }
     }
 
     async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {
@@ -317,7 +335,10 @@ impl MemoryProvider for Broken {
             memories.iter_mut().for_each(|memory| memory.id = MemoryId::generate());
         }
         let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
-        let report = self.inner().restore(memories).await?;
+        let report = match self.flaw {
+            Flaw::ErasedComesBackUnderAnotherId => erasure::restore(self.inner(), memories).await?,
+            _ => self.inner().restore(memories).await?,
+        };
         if self.flaw == Flaw::DroppedRestoreIsHalf {
             self.write_contexts(&ids).await;
         }
@@ -363,6 +384,29 @@ impl MemoryProvider for Broken {
 
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
         history::restore_versions(self.inner(), self.flaw, versions).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        self.erased.erase(&self.naive, self.flaw, erasure).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        let tombstone = self.inner().tombstone(record).await?;
+        tombstone.map(|tombstone| self.erased.shown(self.flaw, tombstone)).transpose()
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        let TombstonePage { tombstones, next } = self.inner().tombstones(behind).await?;
+        let shown = tombstones.into_iter().map(|tombstone| self.erased.shown(self.flaw, tombstone));
+        Ok(TombstonePage { tombstones: shown.collect::<Result<_>>()?, next })
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.inner().hash_key().await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        self.inner().restore_tombstones(tombstones, key).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -129,6 +129,19 @@ pub(crate) enum Flaw {
     RestoredVersionsAreOfNow,
     TheLastVersionAloneIsRestored,
 
+    // Erasures.
+    ErasedTextIsFound,
+    ErasedPlaceIsFound,
+    ErasedHistoryStays,
+    ErasedIsForgotten,
+    ErasedKeyIsStored,
+    ErasedComesBackUnderAnotherId,
+    ErasedDocumentsComeBack,
+    ErasureEndsTooSoon,
+    TombstoneQuotesItsRecord,
+    TombstoneShowsItsKey,
+    WatchOmitsErasures,
+
     // Between a provider and its server.
     GoesAroundTheProxy,
     LostAnswersAreNotDone,

@@ -3,6 +3,7 @@
 
 mod broken;
 mod documents;
+mod erasure;
 mod flaw;
 mod harness;
 mod history;
@@ -206,6 +207,21 @@ const BITES: &[(&str, Flaw, &str)] = &[
         Flaw::TheLastVersionAloneIsRestored,
         "history.versions_are_restored_with_their_times_and_actors",
     ),
+    ("erased_text_is_found", Flaw::ErasedTextIsFound, "erasure.nothing_finds_what_was_erased"),
+    ("erased_place_is_found", Flaw::ErasedPlaceIsFound, "erasure.what_is_left_is_as_if_the_rest_had_never_been"),
+    ("erased_history_stays", Flaw::ErasedHistoryStays, "erasure.an_erased_memory_has_no_history"),
+    ("erased_is_forgotten", Flaw::ErasedIsForgotten, "erasure.an_erased_memory_is_gone_and_told_as_such"),
+    ("erased_key_is_stored", Flaw::ErasedKeyIsStored, "erasure.a_key_that_was_erased_is_not_stored_again"),
+    ("erased_comes_back_under_another_id", Flaw::ErasedComesBackUnderAnotherId, "erasure.a_backup_brings_nothing_back"),
+    ("erased_documents_come_back", Flaw::ErasedDocumentsComeBack, "erasure.a_backup_brings_nothing_back"),
+    ("erasure_ends_too_soon", Flaw::ErasureEndsTooSoon, "erasure.slices_are_taken_until_nothing_is_left"),
+    (
+        "tombstone_quotes_its_record",
+        Flaw::TombstoneQuotesItsRecord,
+        "erasure.an_erased_memory_is_gone_and_told_as_such",
+    ),
+    ("tombstone_shows_its_key", Flaw::TombstoneShowsItsKey, "erasure.a_tombstone_has_keyed_hashes_alone"),
+    ("watch_omits_erasures", Flaw::WatchOmitsErasures, "erasure.a_watch_is_told_where_it_may_look"),
     ("goes_around_the_proxy", Flaw::GoesAroundTheProxy, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
     ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
@@ -246,6 +262,10 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("as_of_shows_a_later_version", Flaw::AsOfShowsALaterVersion),
     ("history_shows_what_was_removed", Flaw::HistoryShowsWhatWasRemoved),
     ("history_names_the_last_actor", Flaw::HistoryNamesTheLastActor),
+    ("erased_history_stays", Flaw::ErasedHistoryStays),
+    ("erased_is_forgotten", Flaw::ErasedIsForgotten),
+    ("erased_key_is_stored", Flaw::ErasedKeyIsStored),
+    ("watch_omits_erasures", Flaw::WatchOmitsErasures),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400 };
 
@@ -321,7 +341,7 @@ fn random_sequences_bite(runtime: &Runtime, flaw: Flaw) -> Result<(), Failed> {
     };
     // What is told is small enough to read, and can be played again.
     let calls = report.lines().filter(|line| line.contains(": on handle ")).count();
-    if calls > 4 {
+    if calls > 5 {
         return Err(format!("{calls} calls are too many to show {flaw:?}: {report}").into());
     }
     let seed = report.rsplit_once("MEMORY_TEST_SEED=").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());

@@ -84,7 +84,9 @@ impl Seen {
     fn told(&mut self, flaw: Flaw, change: Change) -> Vec<Change> {
         self.told += 1;
         match (flaw, &change.kind) {
-            (Flaw::WatchOmitsLeft, ChangeKind::Left(_)) | (Flaw::WatchOmitsRemovals, ChangeKind::Removed(_)) => vec![],
+            (Flaw::WatchOmitsLeft, ChangeKind::Left(_))
+            | (Flaw::WatchOmitsRemovals, ChangeKind::Removed(_))
+            | (Flaw::WatchOmitsErasures, ChangeKind::Erased(_)) => vec![],
             (Flaw::WatchLooksForWhatIsNew, ChangeKind::Stored(record) | ChangeKind::Updated(record)) => {
                 let created_at = match record {
                     Record::Memory(memory) => memory.created_at,

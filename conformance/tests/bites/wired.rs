@@ -14,9 +14,10 @@ use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, History, HistoryPage, InMemory, Memory,
-    MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record,
-    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History,
+    HistoryPage, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
+    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
+    Tombstone, TombstonePage, Updated, Version, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -317,6 +318,7 @@ impl MemoryProvider for Wired {
             report.written += restored.written;
             report.equal += restored.equal;
             report.conflicts.extend(restored.conflicts);
+            report.erased.extend(restored.erased);
         }
         Ok(report)
     }
@@ -341,6 +343,36 @@ impl MemoryProvider for Wired {
         let call = |inner: InMemory| {
             let versions = versions.clone();
             async move { inner.restore_versions(versions).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        let call = |inner: InMemory| {
+            let erasure = erasure.clone();
+            async move { inner.erase(&erasure).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        let record = record.clone();
+        self.0.read(|inner| async move { inner.tombstone(&record).await }).await
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        let behind = behind.map(str::to_owned);
+        self.0.read(|inner| async move { inner.tombstones(behind.as_deref()).await }).await
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.0.read(|inner| async move { inner.hash_key().await }).await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        let call = |inner: InMemory| {
+            let (key, tombstones) = (key.clone(), tombstones.clone());
+            async move { inner.restore_tombstones(tombstones, &key).await }
         };
         self.0.write(None, call).await
     }

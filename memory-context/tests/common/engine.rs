@@ -6,9 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, RestoreReport,
-    Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, HashKey, Health, History, HistoryPage,
+    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record,
+    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage, Updated, Version,
+    Watch,
 };
 
 /// A call of an engine, as far as tests tell calls apart.
@@ -137,6 +138,26 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
 
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
         self.around.around(Call::StoreMany, self.engine.restore_versions(versions)).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        self.around.around(Call::StoreMany, self.engine.erase(erasure)).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        self.around.around(Call::Read, self.engine.tombstone(record)).await
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        self.around.around(Call::Read, self.engine.tombstones(behind)).await
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.around.around(Call::Read, self.engine.hash_key()).await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        self.around.around(Call::StoreMany, self.engine.restore_tombstones(tombstones, key)).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

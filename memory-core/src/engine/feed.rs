@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Collection, DocumentId, Error, MemoryId, Result};
+use crate::{Collection, DocumentId, Error, KeyedHash, MemoryId, RecordId, Result};
 
 /// A place in the feed of a namespace, in the engine's own bytes. Of two places of one feed the later one has the greater bytes.
 ///
@@ -51,6 +51,30 @@ pub enum FeedWrite {
         /// The space that it had.
         space: String,
     },
+    /// A record was erased.
+    Erasure {
+        /// What it was called.
+        record: RecordId,
+        /// By which it is told where it lay: those of its [`Tombstone`](crate::Tombstone).
+        places: Vec<KeyedHash>,
+    },
+}
+
+impl FeedWrite {
+    /// Of which record it is.
+    pub fn record(&self) -> RecordId {
+        match self {
+            Self::Memory { id, .. } => RecordId::Memory(*id),
+            Self::Document { collection, id, .. } | Self::Removal { collection, id, .. } => {
+                RecordId::Document { collection: collection.clone(), id: id.clone() }
+            }
+            Self::Erasure { record, .. } => record.clone(),
+        }
+    }
+
+    pub(crate) fn is_erasure(&self) -> bool {
+        matches!(self, Self::Erasure { .. })
+    }
 }
 
 /// The end of a feed.

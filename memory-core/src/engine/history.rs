@@ -5,7 +5,9 @@ use std::fmt;
 use super::session::Found;
 use super::stored::corrupt;
 use crate::history::{Image, changes};
-use crate::{Actor, Document, Error, ErrorKind, Memory, RecordId, Result, Revision, Timestamp};
+use crate::{
+    Actor, Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, RecordId, Result, Revision, Timestamp,
+};
 
 /// What a write leaves in the history of its record, in the same step.
 #[derive(Clone, PartialEq)]
@@ -101,6 +103,18 @@ impl RecordId {
             Self::Document { collection, id } => {
                 [b"d", collection.as_str().as_bytes(), b"/", id.as_str().as_bytes()].concat()
             }
+        }
+    }
+
+    /// The record with these bytes; `None` where they are of none.
+    pub fn from_key(key: &[u8]) -> Option<Self> {
+        match key.split_first()? {
+            (b'm', id) => Some(MemoryId::from_bytes(id.try_into().ok()?).into()),
+            (b'd', name) => {
+                let (collection, id) = str::from_utf8(name).ok()?.split_once('/')?;
+                Some((Collection::parse(collection).ok()?, DocumentId::parse(id).ok()?).into())
+            }
+            _ => None,
         }
     }
 }

@@ -44,7 +44,8 @@ pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_TERMS};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
 pub use session::{
-    Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
+    Append, Appended, Atomicity, DocumentsFound, Erasing, ErasingRecord, Found, MemoriesFound, Put, Reader, Steps,
+    Work, Writer,
 };
 pub use settings::{Config, EngineSettings, KeptChanges, parameter};
 pub use stored::{StoredDocument, StoredMemory, corrupt};
@@ -67,6 +68,9 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     const OWN_THREADS: bool = false;
     /// Whether the engine keeps a history (H1 to H6). Where it does not, [`Provider`] says so, and gives its writes no entries.
     const HISTORY: bool = false;
+
+    /// Whether the engine can erase (E1). Where it can't, [`Provider`] says so.
+    const ERASES: bool = false;
 
     /// How the storage is opened.
     type Config: Config;
@@ -112,6 +116,13 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     fn history_since(&self, proposed: Option<Timestamp>) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = proposed;
         async { Err(history::no_history()) }
+    }
+
+    /// Keeps this text as the key of the namespace's tombstones unless it has one, and gives the one that it has, as [`Engine::secret`] does.
+    /// Called only where the engine can erase.
+    fn hash_key(&self, proposed: &str) -> impl Future<Output = Result<String>> + Send {
+        let _ = proposed;
+        async { Err(session::no_erasure()) }
     }
 
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.

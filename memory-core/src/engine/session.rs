@@ -1,6 +1,6 @@
 //! Sessions: what an engine can do for a call, one step at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 
 use super::feed::{FeedEnd, FeedPage, FeedPosition};
@@ -8,7 +8,8 @@ use super::history::{HistoryRow, Removal, VersionEntry, no_history};
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::{
-    Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, RecordId, Result, Timestamp,
+    Collection, Document, DocumentId, Error, ErrorKind, HashKey, KeyedHash, Memory, MemoryId, Outcome, RecordId,
+    Result, Timestamp, Tombstone,
 };
 
 /// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
@@ -102,6 +103,24 @@ pub trait Reader: Send {
         async { Err(no_history()) }
     }
 
+    /// The tombstones of these records, in any order. None, where the engine can't erase.
+    fn tombstones(&mut self, of: &[RecordId]) -> impl Future<Output = Result<Vec<Tombstone>>> + Send {
+        let _ = of;
+        async { Ok(Vec::new()) }
+    }
+
+    /// The next tombstones behind a page, in an order of the engine's own, and where the page behind them begins, in its own bytes, if there
+    /// is one: about as many as are wanted. One that is there all the time while pages are read is in one at least. `InvalidInput` for bytes
+    /// that it never gave.
+    fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> impl Future<Output = Result<(Vec<Tombstone>, Option<Vec<u8>>)>> + Send {
+        let _ = (behind, most);
+        async { Ok((Vec::new(), None)) }
+    }
+
     /// When a memory was appended, if that was recorded.
     fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = id;
@@ -122,7 +141,7 @@ fn no_feed() -> Error {
 /// keeps a history ([`Engine::HISTORY`](super::Engine::HISTORY)); elsewhere none comes.
 pub trait Writer: Reader {
     /// Appends memories, and tells for each what became of it, in their order. A memory whose id or idempotency key is taken is not
-    /// written.
+    /// written, nor is one whose id or idempotency key a tombstone has.
     fn append(&mut self, append: Append<'_>) -> impl Future<Output = Result<Vec<Appended>>> + Send;
 
     /// Replaces a memory by its next version, unless it has changed since it was read. `false` when it has.
@@ -134,10 +153,10 @@ pub trait Writer: Reader {
     ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Puts documents, all or none: each in the place of the version that was read, or where there was none. `false`, and none is put, when
-    /// one of these places has changed. No two of them have the same id in the same collection.
+    /// one of these places has changed, or a tombstone keeps one out. No two of them have the same id in the same collection.
     fn put(&mut self, puts: &[Put<'_, Self::Version>]) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Puts documents where there are none, each by itself. `false` for each whose id is taken.
+    /// Puts documents where there are none, each by itself. `false` for each whose id is taken, and for each that a tombstone keeps out.
     ///
     /// Here one after the other; an engine that can send many at once overrides it.
     fn put_new(&mut self, puts: &[Put<'_, Self::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
@@ -160,6 +179,38 @@ pub trait Writer: Reader {
         collection: &Collection,
         removals: &[Removal<'_, Self::Version>],
     ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Erases records, all or none: each with all that an index, the history and the feed have of it, also of its earlier versions. Leaves
+    /// their tombstones, in the place of earlier ones of the same records, and notes each in the feed. `false`, and none is erased, when one
+    /// has changed since it was read.
+    fn erase(&mut self, erasings: &[Erasing<'_, Self::Version>]) -> impl Future<Output = Result<bool>> + Send {
+        let _ = erasings;
+        async { Err(no_erasure()) }
+    }
+}
+
+/// A record to erase.
+#[derive(Debug)]
+pub struct Erasing<'a, V> {
+    /// What was read.
+    pub found: ErasingRecord<'a, V>,
+    /// What stays.
+    pub tombstone: Tombstone,
+}
+
+/// What was read of a record to erase.
+#[derive(Debug, Clone, Copy)]
+pub enum ErasingRecord<'a, V> {
+    /// A memory.
+    Memory(&'a Found<Memory, V>),
+    /// A document.
+    Document(&'a Found<Document, V>),
+    /// That nothing was there under its name. A document that was removed may have a history.
+    Absent,
+}
+
+pub(super) fn no_erasure() -> Error {
+    Error::new(ErrorKind::Unsupported, "this engine can't erase")
 }
 
 /// A document to put.
@@ -171,6 +222,9 @@ pub struct Put<'a, V> {
     pub after: &'a Document,
     /// What it leaves in the history, if the engine keeps one.
     pub entry: Option<VersionEntry>,
+    /// Whether it is not put where a tombstone has its id that is not older than the document's createdAt (E3): as where none was before, and
+    /// by a restore.
+    pub is_guarded: bool,
 }
 
 /// A record as it was read.
@@ -199,13 +253,22 @@ pub struct Append<'a> {
     pub is_repeated: bool,
     /// When they are appended, by the provider's clock, if the engine keeps a history.
     pub at: Option<Timestamp>,
+    /// Makes the hashes of their idempotency keys, if the engine can erase.
+    pub hash_key: Option<&'a HashKey>,
 }
 
 impl Append<'_> {
-    /// What becomes of each memory, in their order, where some are taken: `owners` has, by their ids, which memory is in their way.
-    pub fn outcomes(&self, owners: &HashMap<MemoryId, MemoryId>) -> Vec<Appended> {
-        let is_refused = self.atomicity == Atomicity::All && !owners.is_empty();
+    /// By which a tombstone knows the idempotency key of one of them.
+    pub fn hash(&self, memory: &Memory) -> Option<KeyedHash> {
+        Some(self.hash_key?.of_key(memory.idempotency_key.as_ref()?))
+    }
+
+    /// What becomes of each memory, in their order, where some are taken: `owners` has, by their ids, which memory is in their way, and
+    /// `erased` has the ids of those that a tombstone keeps out.
+    pub fn outcomes(&self, owners: &HashMap<MemoryId, MemoryId>, erased: &HashSet<MemoryId>) -> Vec<Appended> {
+        let is_refused = self.atomicity == Atomicity::All && !(owners.is_empty() && erased.is_empty());
         let outcome = |memory: &&Memory| match owners.get(&memory.id) {
+            _ if erased.contains(&memory.id) => Appended::Erased,
             Some(owner) => Appended::Taken(*owner),
             None if is_refused => Appended::NotWritten,
             None => Appended::Written,
@@ -230,6 +293,8 @@ pub enum Appended {
     Written,
     /// It was not written, since this memory has its id or its idempotency key.
     Taken(MemoryId),
+    /// It was not written, since a tombstone has its id or its idempotency key.
+    Erased,
     /// It was not written because of another memory of the same step.
     NotWritten,
 }

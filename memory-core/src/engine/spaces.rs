@@ -525,7 +525,8 @@ mod tests {
         };
         let memories: Vec<_> = (0..6_000).map(memory).collect();
         let memories: Vec<_> = memories.iter().collect();
-        let append = Append { memories: &memories, atomicity: Atomicity::All, is_repeated: false, at: None };
+        let append =
+            Append { memories: &memories, atomicity: Atomicity::All, is_repeated: false, at: None, hash_key: None };
         inner.append(append).await.expect("nothing is in the way");
         Counting { inner, has_places, asked: 0 }
     }
@@ -573,7 +574,8 @@ mod tests {
         };
         let (memories, mut inner) = (memories.into_iter().map(memory).collect::<Vec<_>>(), InMemorySession::default());
         let memories: Vec<_> = memories.iter().collect();
-        let append = Append { memories: &memories, atomicity: Atomicity::All, is_repeated: false, at: None };
+        let append =
+            Append { memories: &memories, atomicity: Atomicity::All, is_repeated: false, at: None, hash_key: None };
         inner.append(append).await.expect("nothing is in the way");
         Counting { inner, has_places: true, asked: 0 }
     }

@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId,
-    RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
+    Backfill, Changes, DocumentStore, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History, HistoryPage,
+    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled,
+    Record, RecordId, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage,
+    Updated, Version, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -222,6 +223,28 @@ impl MemoryProvider for Recording {
         let report = self.inner.restore_versions(versions).await?;
         self.called("restore_versions");
         Ok(report)
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        let erased = self.inner.erase(erasure).await?;
+        self.called("erase");
+        Ok(erased)
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        self.inner.tombstone(record).await
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        self.inner.tombstones(behind).await
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.inner.hash_key().await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        self.inner.restore_tombstones(tombstones, key).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -13,6 +13,10 @@ struct Redb(tempfile::TempDir);
 
 #[async_trait::async_trait]
 impl Harness for Redb {
+    fn can_erase(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         "redb"
     }

@@ -37,17 +37,21 @@ async fn restore_writes_counts_and_names_conflicts(stage: Stage) -> CaseResult {
     };
     let (a, b) = (restored("a", "apple", 9_007_199_254_740_991), restored("b", "banana", 1));
     let report = documents.restore(vec![a.clone(), b.clone()]).await?;
-    assert_eq!(report, RestoreReport { written: 2, equal: 0, conflicts: vec![] });
+    assert_eq!(report, RestoreReport { written: 2, equal: 0, conflicts: vec![], ..RestoreReport::default() });
     assert_eq!(get(&*documents, "a").await?.as_ref(), Some(&a), "exactly as given");
     assert_eq!(get(&*documents, "b").await?.as_ref(), Some(&b), "exactly as given");
 
     let report = documents
         .restore(vec![restored("b", "other", 1), a.clone(), restored("c", "cherry", 3), restored("a", "apple", 4)])
         .await?;
-    assert_eq!(report, RestoreReport { written: 1, equal: 1, conflicts: vec![0, 3] });
+    assert_eq!(report, RestoreReport { written: 1, equal: 1, conflicts: vec![0, 3], ..RestoreReport::default() });
     assert_eq!(get(&*documents, "b").await?, Some(b), "a conflict stays as it is");
     let twice = documents.restore(vec![restored("d", "x", 1), restored("d", "x", 1), restored("d", "y", 1)]).await?;
-    assert_eq!(twice, RestoreReport { written: 1, equal: 1, conflicts: vec![2] }, "within one call");
+    assert_eq!(
+        twice,
+        RestoreReport { written: 1, equal: 1, conflicts: vec![2], ..RestoreReport::default() },
+        "within one call"
+    );
     assert_eq!(documents.restore(vec![]).await?, RestoreReport::default());
     Ok(())
 }
@@ -99,13 +103,13 @@ async fn only_later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
         version("a", "later", 9),
     ];
     let report = documents.restore_newer(input).await?;
-    assert_eq!(report, RestoreReport { written: 3, equal: 1, conflicts: vec![1, 2, 3] });
+    assert_eq!(report, RestoreReport { written: 3, equal: 1, conflicts: vec![1, 2, 3], ..RestoreReport::default() });
     let found = walk_documents(&*documents, NOTES, |query| query.all().order(Order::OldestFirst)).await?;
     let expected =
         [version("a", "later", 9), version("b", "banana", 4), version("c", "cherry", 4), version("d", "newer", 3)];
     assert_eq!(found, expected);
     let again = documents.restore_newer(vec![version("a", "later", 9), version("d", "newer", 3)]).await?;
-    assert_eq!(again, RestoreReport { written: 0, equal: 2, conflicts: vec![] });
+    assert_eq!(again, RestoreReport { written: 0, equal: 2, conflicts: vec![], ..RestoreReport::default() });
     let next = documents.put(note("a", "x", "next").expect(Expect::Revision(Revision::new(9)?))).await?;
     assert_eq!((next.revision.get(), next.created_at), (10, at(-77)));
     Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memory_core::{
-    Document, ErrorKind, HistorySettings, Memory, MemoryId, MemoryPatch, MemoryProvider, Record, RecordId,
+    Document, Erasure, ErrorKind, HistorySettings, Memory, MemoryId, MemoryPatch, MemoryProvider, Record, RecordId,
     RestoreReport, Result, Revision, Status, Version,
 };
 
@@ -14,6 +14,7 @@ use crate::fixture::{actor, at, context, key, metadata, new_document, new_memory
 chapter!("history":
     versions_are_restored_with_their_times_and_actors ["H9"] needs History,
     a_restore_of_versions_goes_on_behind_what_is_there ["H9"] needs History,
+    versions_of_what_was_erased_stay_out ["H9", "E3"] needs History,
     what_is_none_of_the_versions_stays ["H9"] needs History,
     what_is_no_history_of_a_record_is_refused ["H9"] needs History,
     a_first_version_may_lack_its_time ["H4", "H9"] needs History,
@@ -61,7 +62,7 @@ async fn oldest_first(provider: &dyn MemoryProvider, id: RecordId) -> Result<(Re
 }
 
 fn report(written: usize, equal: usize) -> RestoreReport {
-    RestoreReport { written, equal, conflicts: Vec::new() }
+    RestoreReport { written, equal, conflicts: Vec::new(), ..RestoreReport::default() }
 }
 
 async fn versions_are_restored_with_their_times_and_actors(stage: Stage) -> CaseResult {
@@ -97,6 +98,24 @@ async fn a_restore_of_versions_goes_on_behind_what_is_there(stage: Stage) -> Cas
         assert_eq!(target.restore_versions(versions[count - 1..].to_vec()).await?, report(0, 1));
     }
     assert_eq!(target.restore_versions(Vec::new()).await?, report(0, 0));
+    Ok(())
+}
+
+async fn versions_of_what_was_erased_stay_out(stage: Stage) -> CaseResult {
+    if !stage.harness().can_erase() {
+        return Ok(());
+    }
+    let provider = stage.open().await?;
+    let (memory, document) = (of_a_memory(&stage, &*provider).await?, of_a_document(&stage, &*provider).await?);
+    for (id, versions) in [memory, document] {
+        provider.erase(&Erasure::records([id.clone()], "somebody asked for it")?).await?;
+        for some in [versions.clone(), versions[1..].to_vec()] {
+            let places: Vec<_> = (0..some.len()).collect();
+            let report = provider.restore_versions(some).await?;
+            assert_eq!((report.written, report.equal, report.conflicts, report.erased), (0, 0, vec![], places));
+        }
+        assert_eq!(oldest_first(&*provider, id).await?.1, []);
+    }
     Ok(())
 }
 

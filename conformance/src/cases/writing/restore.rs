@@ -51,7 +51,7 @@ fn old_memory(byte: u8) -> Memory {
 
 /// A report without conflicts.
 fn report(written: usize, equal: usize) -> RestoreReport {
-    RestoreReport { written, equal, conflicts: Vec::new() }
+    RestoreReport { written, equal, conflicts: Vec::new(), ..RestoreReport::default() }
 }
 
 /// Every field comes back as it was given: id, revision and updatedAt too.
@@ -128,7 +128,7 @@ async fn different_memories_are_conflicts_by_place(stage: Stage) -> CaseResult {
         memory
     };
     let input = vec![memory(3), changed(memory(1)), memory(1), changed(old_memory(2)), memory(4)];
-    let expected = RestoreReport { written: 2, equal: 1, conflicts: vec![1, 3] };
+    let expected = RestoreReport { written: 2, equal: 1, conflicts: vec![1, 3], ..RestoreReport::default() };
     assert_eq!(provider.restore(input).await?, expected);
     assert_eq!(ledger(&*provider).await?, [memory(1), old_memory(2), memory(3), memory(4)]);
     Ok(())
@@ -166,7 +166,7 @@ async fn repetitions_within_the_input_are_compared_too(stage: Stage) -> CaseResu
     let mut other = old_memory(1);
     other.status = Status::Pending;
     let input = vec![old_memory(1), old_memory(1), other, memory(2)];
-    let expected = RestoreReport { written: 2, equal: 1, conflicts: vec![2] };
+    let expected = RestoreReport { written: 2, equal: 1, conflicts: vec![2], ..RestoreReport::default() };
     assert_eq!(provider.restore(input).await?, expected);
     assert_eq!(ledger(&*provider).await?, [old_memory(1), memory(2)]);
     Ok(())
@@ -178,7 +178,7 @@ async fn key_of_another_memory_is_a_conflict(stage: Stage) -> CaseResult {
     let id = provider.store(new_memory("a", 1).with_idempotency_key(key("k"))).await?;
     let with_key = |byte, name: &str| Memory { idempotency_key: Some(key(name)), ..memory(byte) };
     let input = vec![with_key(1, "k"), with_key(2, "free"), with_key(3, "free"), with_key(4, "K")];
-    let expected = RestoreReport { written: 2, equal: 0, conflicts: vec![0, 2] };
+    let expected = RestoreReport { written: 2, equal: 0, conflicts: vec![0, 2], ..RestoreReport::default() };
     assert_eq!(provider.restore(input).await?, expected);
     assert_eq!(ids(&ledger(&*provider).await?), [id, memory(2).id, memory(4).id]);
     Ok(())
@@ -359,7 +359,7 @@ async fn earlier_and_other_versions_stay_out(stage: Stage) -> CaseResult {
         present.clone(),
         memory(3),
     ];
-    let expected = RestoreReport { written: 1, equal: 1, conflicts: (0..8).collect() };
+    let expected = RestoreReport { written: 1, equal: 1, conflicts: (0..8).collect(), erased: vec![] };
     assert_eq!(provider.restore_newer(input).await?, expected);
     assert_eq!(ledger(&*provider).await?, [present, memory(3), with_key]);
     assert_eq!(provider.restore_newer(Vec::new()).await?, report(0, 0));
@@ -370,7 +370,7 @@ async fn earlier_and_other_versions_stay_out(stage: Stage) -> CaseResult {
 async fn versions_of_one_call_are_compared_in_their_order(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let input = vec![version(1, 3), version(1, 5), version(1, 4), version(1, 5), version(2, 1), version(1, 6)];
-    let expected = RestoreReport { written: 4, equal: 1, conflicts: vec![2] };
+    let expected = RestoreReport { written: 4, equal: 1, conflicts: vec![2], ..RestoreReport::default() };
     assert_eq!(provider.restore_newer(input).await?, expected);
     assert_eq!(ledger(&*provider).await?, [version(1, 6), version(2, 1)]);
     Ok(())

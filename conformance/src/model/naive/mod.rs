@@ -12,14 +12,15 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
-    Actor, Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId,
-    MemoryPatch, Metadata, MetadataPatch, NewMemory, Order, Record, RecordId, RestoreReport, Revision, Timestamp,
-    Updated,
+    Actor, Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, IdempotencyKey, Memory,
+    MemoryId, MemoryPatch, Metadata, MetadataPatch, NewMemory, Order, Record, RecordId, RestoreReport, Revision,
+    Timestamp, Updated,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::op::{Ask, Question, Selector, Watching};
+use super::op::{Ask, Of, Question, Selector, Watching, Why};
+use crate::fixture::at;
 use filter::View;
 
 /// What a call must answer. A call that is refused has done nothing.
@@ -34,6 +35,11 @@ pub(crate) struct Naive {
     places: BTreeSet<(Collection, DocumentId, String)>,
     /// The versions of each record, the oldest first, also of removed ones.
     history: BTreeMap<RecordId, Vec<Was>>,
+    /// When the latest of the documents of a history was created.
+    created: BTreeMap<RecordId, i64>,
+    tombstones: BTreeMap<RecordId, Stone>,
+    /// What was erased, as it was.
+    erased: Vec<Record>,
     /// Members of metadata that no version has, each by its path.
     transient: &'static [&'static str],
 }
@@ -48,6 +54,16 @@ pub(crate) struct Was {
     pub(crate) json: Option<String>,
 }
 
+/// What stays of a record that was erased.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stone {
+    pub(crate) at: i64,
+    pub(crate) reason: String,
+    pub(crate) actor: Option<String>,
+    /// Whether it was a memory with an idempotency key.
+    pub(crate) has_key: bool,
+}
+
 impl Naive {
     /// One whose versions have nothing of the members at these paths (H8).
     pub(crate) fn with_transient(transient: &'static [&'static str]) -> Self {
@@ -58,7 +74,12 @@ impl Naive {
         &self.memories
     }
 
-    /// Stores all of a batch or nothing (W2 to W4). `made` are the ids that the engine answers; `None` stands where a new one is due
+    /// The ids of the memories that are there, and of those that were erased.
+    pub(crate) fn memory_ids(&self) -> Vec<MemoryId> {
+        self.memories.iter().chain(self.erased_memories()).map(|memory| memory.id).collect()
+    }
+
+    /// Stores all of a batch or nothing (W2 to W4, E3). `made` are the ids that the engine answers; `None` stands where a new one is due
     /// and that one is not.
     pub(crate) fn store_many(
         &mut self,
@@ -66,6 +87,14 @@ impl Naive {
         made: &[MemoryId],
         now: Timestamp,
     ) -> Answer<Vec<Option<MemoryId>>> {
+        // Before anything is looked at, a batch must not contradict itself.
+        let is_contradiction = |place: usize| batch[..place].iter().any(|first| contradict(first, &batch[place]));
+        if (0..batch.len()).any(is_contradiction) {
+            return Err(ErrorKind::Conflict);
+        }
+        if batch.iter().any(|new| self.has_erased_key(new.idempotency_key.as_ref())) {
+            return Err(ErrorKind::Erased);
+        }
         let known = self.memories.len();
         let (mut memories, mut ids) = (self.memories.clone(), vec![]);
         for (place, new) in batch.into_iter().enumerate() {
@@ -102,8 +131,9 @@ impl Naive {
         Ok(ids)
     }
 
-    /// Changes a memory (W5 to W8, V7).
+    /// Changes a memory (W5 to W8, V7, E2).
     pub(crate) fn update(&mut self, id: MemoryId, patch: &MemoryPatch, now: Timestamp) -> Answer<Updated> {
+        self.look(id)?;
         let memory = self.memories.iter_mut().find(|memory| memory.id == id).ok_or(ErrorKind::NotFound)?;
         if patch.if_revision.is_some_and(|wanted| wanted != memory.revision) {
             return Err(ErrorKind::Conflict);
@@ -151,6 +181,14 @@ impl Naive {
         self.memories.iter().find(|memory| memory.id == id)
     }
 
+    /// What is told of a memory: that it was erased is no secret (E2).
+    pub(crate) fn look(&self, id: MemoryId) -> Answer<Option<&Memory>> {
+        match self.tombstones.contains_key(&RecordId::Memory(id)) {
+            true => Err(ErrorKind::Erased),
+            false => Ok(self.get(id)),
+        }
+    }
+
     /// Every word of every record.
     pub(crate) fn words(&self) -> BTreeSet<String> {
         let of_memories = self.memories.iter().flat_map(|memory| text::words(&text_of(memory)));
@@ -159,6 +197,10 @@ impl Naive {
 
     /// Everything that matches as JSON, in the order of the query; limit and offset are up to the caller (Q1 to Q4, Q7, T2).
     pub(crate) fn query(&self, question: &Question, excluded: &[MemoryId]) -> Answer<Vec<String>> {
+        Ok(self.found_memories(question, excluded)?.into_iter().map(json).collect())
+    }
+
+    fn found_memories(&self, question: &Question, excluded: &[MemoryId]) -> Answer<Vec<&Memory>> {
         refuse_field(&question.ask, "content")?;
         let mut found: Vec<_> = self.memories.iter().collect();
         found.retain(|memory| {
@@ -173,16 +215,19 @@ impl Naive {
         if question.ask.order == Order::NewestFirst {
             found.reverse();
         }
-        Ok(found.into_iter().map(json).collect())
+        Ok(found)
     }
 
-    /// Writes memories as they are, each by itself (W12).
+    /// Writes memories as they are, each by itself (W12), but for those of which the id or the key was erased (E3).
     pub(crate) fn restore(&mut self, memories: Vec<Memory>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, memory) in memories.into_iter().enumerate() {
             let key_is_taken = memory.idempotency_key.is_some()
                 && self.memories.iter().any(|other| other.idempotency_key == memory.idempotency_key);
             match self.get(memory.id) {
+                _ if self.look(memory.id).is_err() || self.has_erased_key(memory.idempotency_key.as_ref()) => {
+                    report.erased.push(place);
+                }
                 Some(present) if json(present) == json(&memory) => report.equal += 1,
                 None if !key_is_taken => {
                     self.keep(&Record::Memory(memory.clone()), now, None);
@@ -212,13 +257,20 @@ impl Naive {
             return Err(ErrorKind::Conflict);
         }
         let revision = present.as_ref().map_or(1, |present| present.revision.get() + 1);
+        let record = RecordId::Document { collection: write.collection.clone(), id: id.clone() };
+        let created_at = match (&present, self.tombstones.get(&record)) {
+            (Some(present), _) => present.created_at,
+            // It is another one than that which was erased (E3).
+            (None, Some(stone)) => write.created_at.max(at(stone.at + 1)),
+            (None, None) => write.created_at,
+        };
         let document = Document {
             id,
             collection: write.collection,
             space_id: write.space_id,
             content: write.content,
             metadata: write.metadata,
-            created_at: present.as_ref().map_or(write.created_at, |present| present.created_at),
+            created_at,
             updated_at: present.map(|_| now),
             revision: Revision::new(revision).expect("a low revision"),
         };
@@ -238,11 +290,11 @@ impl Naive {
         if (1..named.len()).any(|place| named[..place].contains(&named[place])) {
             return Err(ErrorKind::InvalidInput);
         }
-        let (documents, history) = (self.documents.clone(), self.history.clone());
-        let mut all = Self { documents, history, ..Self::default() };
+        let (documents, history, created) = (self.documents.clone(), self.history.clone(), self.created.clone());
+        let mut all = Self { documents, history, created, tombstones: self.tombstones.clone(), ..Self::default() };
         let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
         let put = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
-        (self.documents, self.history) = (all.documents, all.history);
+        (self.documents, self.history, self.created) = (all.documents, all.history, all.created);
         Ok(put)
     }
 
@@ -284,13 +336,14 @@ impl Naive {
         Ok(found)
     }
 
-    /// Writes documents as they are, each by itself.
+    /// Writes documents as they are, each by itself, but for those that were created before they were erased (E3).
     pub(crate) fn restore_documents(&mut self, documents: Vec<Document>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, document) in documents.into_iter().enumerate() {
             match self.document(&document.collection, &document.id) {
                 Some(present) if json(present) == json(&document) => report.equal += 1,
                 Some(_) => report.conflicts.push(place),
+                None if self.keeps_out(&document) => report.erased.push(place),
                 None => {
                     self.keep(&Record::Document(document.clone()), now, None);
                     self.documents.push(document);
@@ -299,6 +352,78 @@ impl Naive {
             }
         }
         report
+    }
+
+    /// Which of these records an erasure takes: what is there, and documents that were removed where there is a history of them (E1).
+    pub(crate) fn to_erase(&self, records: &[RecordId], keeps_history: bool) -> BTreeSet<RecordId> {
+        let is_taken = |record: &RecordId| match record {
+            RecordId::Memory(id) => self.get(*id).is_some(),
+            RecordId::Document { collection, id } => {
+                self.document(collection, id).is_some() || keeps_history && self.history.contains_key(record)
+            }
+        };
+        records.iter().filter(|record| is_taken(record)).cloned().collect()
+    }
+
+    /// Which memories an erasure takes that has a query (E1).
+    pub(crate) fn memories_to_erase(&self, question: &Question, excluded: &[MemoryId]) -> Answer<BTreeSet<RecordId>> {
+        if question.statuses.is_empty() {
+            refuse_everything(&question.ask)?;
+        }
+        let found = self.found_memories(question, excluded)?;
+        Ok(found.into_iter().map(|memory| RecordId::Memory(memory.id)).collect())
+    }
+
+    /// Which documents an erasure takes that has a query (E1).
+    pub(crate) fn documents_to_erase(&self, collection: &Collection, ask: &Ask) -> Answer<BTreeSet<RecordId>> {
+        refuse_everything(ask)?;
+        Ok(self.found_documents(collection, ask)?.into_iter().map(name_of).collect())
+    }
+
+    /// Erases a record with its history, and leaves a tombstone (E1, E2).
+    pub(crate) fn erase(&mut self, record: &RecordId, why: Why, now: Timestamp, keeps_history: bool) {
+        let memory = self.memories.iter().position(|memory| RecordId::Memory(memory.id) == *record);
+        let document = self.documents.iter().position(|document| name_of(document) == *record);
+        let memory = memory.map(|place| self.memories.remove(place));
+        let document = document.map(|place| self.documents.remove(place));
+        self.history.remove(record);
+        let has_key = memory.as_ref().is_some_and(|memory| memory.idempotency_key.is_some());
+        // What it has erased it keeps out, however far behind its clock is (E3): the document, those of its history, and one that was erased before.
+        let created_at = document.as_ref().map(|document| document.created_at.as_millis());
+        let created_at = created_at.max(self.created.remove(record).filter(|_| keeps_history));
+        let earlier = self.tombstones.get(record).map(|stone| stone.at);
+        let at = [created_at, earlier].into_iter().flatten().fold(now.as_millis(), i64::max);
+        let (reason, actor) = (why.reason.to_owned(), why.actor.map(str::to_owned));
+        self.tombstones.insert(record.clone(), Stone { at, reason, actor, has_key });
+        self.erased.extend(memory.map(Record::Memory));
+        self.erased.extend(document.map(Record::Document));
+    }
+
+    /// What stays of each record that was erased.
+    pub(crate) fn tombstones(&self) -> &BTreeMap<RecordId, Stone> {
+        &self.tombstones
+    }
+
+    /// What was erased, as it was.
+    pub(crate) fn erased(&self) -> &[Record] {
+        &self.erased
+    }
+
+    fn erased_memories(&self) -> impl Iterator<Item = &Memory> {
+        self.erased.iter().filter_map(|record| match record {
+            Record::Memory(memory) => Some(memory),
+            Record::Document(_) => None,
+        })
+    }
+
+    fn has_erased_key(&self, key: Option<&IdempotencyKey>) -> bool {
+        key.is_some() && self.erased_memories().any(|memory| memory.idempotency_key.as_ref() == key)
+    }
+
+    /// Whether a document was created before it was erased.
+    fn keeps_out(&self, document: &Document) -> bool {
+        let stone = self.tombstones.get(&name_of(document));
+        stone.is_some_and(|stone| document.created_at.as_millis() <= stone.at)
     }
 
     /// The spaces right below a path that hold records of the ledger or of a collection, as far as these lie in `within`: each with how many
@@ -364,14 +489,31 @@ impl Naive {
 
     /// Whether a record has ever been where a watch may see it (C4).
     pub(crate) fn was_watched(&self, id: &RecordId, Watching { of, question, .. }: &Watching) -> bool {
+        is_of(of, id) && self.places_of(id).into_iter().any(|place| is_in_scope(&question.ask, place))
+    }
+
+    /// Whether a watch is told that a record was erased (E4): where it lay in a place that is named. A prefix or a pattern names none: who
+    /// watches one is told of all, and who is confined to one of nothing.
+    pub(crate) fn hears_of_erasure(&self, id: &RecordId, Watching { of, question, .. }: &Watching) -> bool {
+        let Ask { spaces, within, .. } = &question.ask;
+        let places = self.places_of(id);
+        let lay_in = |selector: &Selector| places.iter().any(|place| space::finds(selector, place));
+        let is_place = |selector: &Selector| matches!(selector, Selector::Exact(_) | Selector::Under(_));
+        is_of(of, id)
+            && within.as_ref().is_none_or(|within| is_place(within) && lay_in(within))
+            && (spaces.is_empty() || spaces.iter().any(|selector| !is_place(selector) || lay_in(selector)))
+    }
+
+    /// In which spaces a record has been, also one that was erased.
+    fn places_of(&self, id: &RecordId) -> Vec<&str> {
         match id {
             RecordId::Memory(id) => {
-                of.memories && self.get(*id).is_some_and(|memory| is_in_scope(&question.ask, memory.space_id.as_str()))
+                let memory = self.memories.iter().chain(self.erased_memories()).find(|memory| memory.id == *id);
+                memory.into_iter().map(|memory| memory.space_id.as_str()).collect()
             }
             RecordId::Document { collection, id } => {
-                let names = of.collections.filter(|names| names.is_empty() || names.contains(&collection.as_str()));
-                let mut places = self.places.iter().filter(|place| place.0 == *collection && place.1 == *id);
-                names.is_some() && places.any(|place| is_in_scope(&question.ask, &place.2))
+                let places = self.places.iter().filter(|place| place.0 == *collection && place.1 == *id);
+                places.map(|place| place.2.as_str()).collect()
             }
         }
     }
@@ -408,8 +550,10 @@ impl Naive {
         let (id, revision) = match record {
             Record::Memory(memory) => (RecordId::Memory(memory.id), memory.revision),
             Record::Document(document) => {
-                let (collection, id) = (document.collection.clone(), document.id.clone());
-                (RecordId::Document { collection, id }, document.revision)
+                let id = name_of(document);
+                let created = self.created.entry(id.clone()).or_insert(i64::MIN);
+                *created = document.created_at.as_millis().max(*created);
+                (id, document.revision)
             }
         };
         let (actor, json) = (actor.map(|actor| actor.as_str().to_owned()), Some(self.version(record)));
@@ -478,6 +622,33 @@ fn is_in_scope(ask: &Ask, space: &str) -> bool {
 fn refuse_field(ask: &Ask, name: &str) -> Answer<()> {
     let is_mentioned = ask.filter.as_ref().is_some_and(|condition| filter::mentions(condition, name));
     if is_mentioned { Err(ErrorKind::InvalidInput) } else { Ok(()) }
+}
+
+fn name_of(document: &Document) -> RecordId {
+    RecordId::Document { collection: document.collection.clone(), id: document.id.clone() }
+}
+
+/// Refuses to erase all spaces without a condition (E1).
+fn refuse_everything(ask: &Ask) -> Answer<()> {
+    let is_everything = ask.spaces.is_empty() && ask.filter.is_none() && ask.text.is_none();
+    if is_everything { Err(ErrorKind::InvalidInput) } else { Ok(()) }
+}
+
+/// Whether a watch is one of such records.
+fn is_of(of: &Of, id: &RecordId) -> bool {
+    match id {
+        RecordId::Memory(_) => of.memories,
+        RecordId::Document { collection, .. } => {
+            of.collections.is_some_and(|names| names.is_empty() || names.contains(&collection.as_str()))
+        }
+    }
+}
+
+/// Whether two memories have one key, and are not the same (W3).
+fn contradict(one: &NewMemory, other: &NewMemory) -> bool {
+    one.idempotency_key.is_some()
+        && one.idempotency_key == other.idempotency_key
+        && (&one.space_id, &one.trigger) != (&other.space_id, &other.trigger)
 }
 
 /// All string values of trigger and context, one a line (F1).

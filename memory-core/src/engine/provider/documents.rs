@@ -18,8 +18,8 @@ use crate::engine::{Access, Engine};
 use crate::provider::check_writes;
 use crate::{
     Blocks, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Error, ErrorKind, MAX_BATCH_BYTES, Recalled, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Timestamp,
+    DocumentStore, DocumentWrite, Error, ErrorKind, MAX_BATCH_BYTES, Recalled, RecordId, RestoreReport, Result,
+    SpaceLevel, SpaceQuery, Timestamp,
 };
 
 /// How many documents are read at once of those that a call replaces.
@@ -168,15 +168,17 @@ impl<E: Engine> ProviderDocuments<E> {
         let named = |write: DocumentWrite| (write.id.clone().unwrap_or_else(DocumentId::generate), write);
         let (ids, writes): (Vec<_>, Vec<_>) = writes.into_iter().map(named).unzip();
         let (open, writes) = (self.shared.ready().await?, Arc::new(Writes { ids, writes }));
+        let mut is_again = false;
         loop {
             // Asked here, since a clock that panics must not end a thread of the engine.
             let (writes, now) = (Arc::clone(&writes), open.settings.clock.now());
             let keeps_history = open.history_since().await?.is_some();
-            let change = Change { writes, now, keeps_history };
+            let change = Change { writes, now, keeps_history, is_again };
             // A race that was lost is run again, until the deadline.
             if let Some(put) = open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await? {
                 return Ok(put);
             }
+            is_again = true;
         }
     }
 }
@@ -192,6 +194,14 @@ struct Change {
     writes: Arc<Writes>,
     now: Timestamp,
     keeps_history: bool,
+    /// Whether a document was changed meanwhile, or a tombstone kept one out.
+    is_again: bool,
+}
+
+fn at_the_end() -> Error {
+    Error::conflict(
+        "what was erased under this id was created at the end of time, and nothing comes behind it: take another id",
+    )
 }
 
 async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Result<Vec<SpaceLevel>> {
@@ -204,6 +214,11 @@ async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Resul
 async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Document>>> {
     let Writes { ids, writes } = &*change.writes;
     let present = present(writer, &change.writes).await?;
+    // What keeps a document out is looked for where that was the reason, as it hardly ever is.
+    let absent = ids.iter().zip(writes).zip(&present).filter(|(_, found)| found.is_none() && change.is_again);
+    let absent: Vec<RecordId> = absent.map(|((id, write), _)| (write.collection.clone(), id.clone()).into()).collect();
+    let tombstones = if absent.is_empty() { Vec::new() } else { writer.tombstones(&absent).await? };
+    let erased_at: HashMap<_, _> = tombstones.into_iter().map(|tombstone| (tombstone.record, tombstone.at)).collect();
     let mut documents = Vec::with_capacity(writes.len());
     for (place, ((id, write), found)) in ids.iter().zip(writes).zip(&present).enumerate() {
         let applied = write.apply(id, found.as_ref().map(|found| &found.record), change.now);
@@ -216,11 +231,19 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
             }
         })?);
     }
+    for document in documents.iter_mut().filter(|_| !erased_at.is_empty()) {
+        let record = (document.collection.clone(), document.id.clone()).into();
+        // Else a restore would take it for the one that was erased (E3).
+        if let Some(at) = erased_at.get(&record) {
+            let behind = Timestamp::from_millis(at.as_millis() + 1).map_err(|_| at_the_end())?;
+            document.created_at = document.created_at.max(behind);
+        }
+    }
     let mut puts = Vec::with_capacity(documents.len());
     for ((write, after), before) in writes.iter().zip(&documents).zip(&present) {
         let (before, actor) = (before.as_ref(), || write.actor.clone());
         let entry = || VersionEntry::of_put(before.map(|found| &found.record), after, change.now, actor());
-        puts.push(Put { before, after, entry: change.keeps_history.then(entry) });
+        puts.push(Put { before, after, entry: change.keeps_history.then(entry), is_guarded: before.is_none() });
     }
     Ok((puts.is_empty() || writer.put(&puts).await?).then_some(documents))
 }

@@ -1,6 +1,9 @@
 //! The whole contract over an engine.
 
+mod bury;
 mod documents;
+mod erase;
+mod found_records;
 mod held;
 mod history;
 mod progress;
@@ -40,10 +43,10 @@ use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Error, ErrorKind, Health,
-    History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
-    TransientKeys, Updated, Version, Watch,
+    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, ErasedSlice, Erasure, Error,
+    ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel,
+    SpaceQuery, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, Version, Watch,
 };
 use documents::ProviderDocuments;
 use restore::Present;
@@ -88,6 +91,8 @@ struct Open<E: Engine> {
     settings: EngineSettings,
     /// Seals the cursors of the namespace.
     key: CursorKey,
+    /// Makes the hashes of tombstones, if the engine can erase; empty until one is needed.
+    hash_key: OnceCell<HashKey>,
     batch: Batch,
     /// Since when the namespace keeps a history, if it does; empty until that is decided.
     since: OnceCell<Option<Timestamp>>,
@@ -149,8 +154,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
-            let (since, no_places) = (OnceCell::new(), Mutex::default());
-            let open = Open { engine, settings, key, since, batch, blocked, no_places };
+            let (since, hash_key, no_places) = (OnceCell::new(), OnceCell::new(), Mutex::default());
+            let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places };
             // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
             if let Err(error) = open.history_since().await
                 && error.kind() == ErrorKind::SchemaMismatch
@@ -340,6 +345,40 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             Ok(report)
         };
         self.shared.gate.write("restore_versions", work).await
+    }
+
+    async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
+        let work = async {
+            let erased = self.shared.erase(erasure).await?;
+            record_rows(erased.records.len());
+            Ok(erased)
+        };
+        self.shared.gate.write("erase", work).await
+    }
+
+    async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        self.shared.gate.read("tombstone", self.shared.tombstone(record)).await
+    }
+
+    async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        let work = async {
+            let page = self.shared.tombstones(behind).await?;
+            record_rows(page.tombstones.len());
+            Ok(page)
+        };
+        self.shared.gate.read("tombstones", work).await
+    }
+
+    async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.shared.gate.read("hash_key", self.shared.hash_key()).await
+    }
+
+    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        let work = async {
+            record_rows(tombstones.len());
+            self.shared.restore_tombstones(tombstones, key).await
+        };
+        self.shared.gate.write("restore_tombstones", work).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {
@@ -636,8 +675,22 @@ struct Change {
 }
 
 async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
-    let found = reader.memories(&[id]).await?.remove(&id).transpose()?;
-    Ok(found.map(|found| found.record))
+    match reader.memories(&[id]).await?.remove(&id).transpose()? {
+        Some(found) => Ok(Some(found.record)),
+        None => check_erased(reader, id).await.map(|()| None),
+    }
+}
+
+/// `Erased` where a tombstone has the id (E2).
+async fn check_erased(reader: &mut impl Reader, id: MemoryId) -> Result<()> {
+    match tombstone(reader, &id.into()).await? {
+        Some(_) => Err(Error::erased()),
+        None => Ok(()),
+    }
+}
+
+async fn tombstone(reader: &mut impl Reader, record: &RecordId) -> Result<Option<Tombstone>> {
+    Ok(reader.tombstones(std::slice::from_ref(record)).await?.pop())
 }
 
 /// What a patch that changes nothing tells.
@@ -649,7 +702,10 @@ async fn told(reader: &mut impl Reader, change: &Change) -> Result<Option<Update
 
 /// `None` when the memory was changed meanwhile.
 async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Updated>> {
-    let found = writer.memories(&[change.id]).await?.remove(&change.id).transpose()?.ok_or_else(Error::not_found)?;
+    let Some(found) = writer.memories(&[change.id]).await?.remove(&change.id).transpose()? else {
+        check_erased(writer, change.id).await?;
+        return Err(Error::not_found());
+    };
     let Some(patched) = change.patch.apply(&found.record, change.now)? else {
         return Ok(Some(Updated::from(&found.record)));
     };

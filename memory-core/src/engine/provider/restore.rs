@@ -7,7 +7,9 @@ use super::Open;
 use crate::engine::history::VersionEntry;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Collection, Document, DocumentId, ErrorKind, Memory, Outcome, Record, RestoreReport, Result, Timestamp};
+use crate::{
+    Collection, Document, DocumentId, ErrorKind, HashKey, Memory, Outcome, Record, RestoreReport, Result, Timestamp,
+};
 
 /// What becomes of a record that is there and differs from the one that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,8 @@ struct Given<T> {
     present: Present,
     /// When it is, for the entries of the history.
     at: Option<Timestamp>,
+    /// Makes the hashes of their idempotency keys, if some have one and the engine can erase.
+    hash_key: Option<HashKey>,
 }
 
 /// What became of a record.
@@ -32,14 +36,21 @@ pub(super) enum Restored {
     Written,
     Equal,
     Conflict,
+    /// It was erased, and stays so (E3).
+    Erased,
 }
 
 impl<E: Engine> Open<E> {
     pub(super) async fn restore(&self, memories: Vec<Memory>, present: Present) -> Result<RestoreReport> {
-        let mut report = RestoreReport::default();
+        let (mut report, hash_key) = (RestoreReport::default(), self.hash_key_of(&memories).await?);
         for (start, some) in slices::<E, _>(&memories, Memory::size) {
             let until = self.until();
-            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at().await? });
+            let argument = Arc::new(Given {
+                records: some.to_vec(),
+                present,
+                at: self.written_at().await?,
+                hash_key: hash_key.clone(),
+            });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_memories(writer, given))
@@ -55,7 +66,8 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at().await? });
+            let at = self.written_at().await?;
+            let argument = Arc::new(Given { records: some.to_vec(), present, at, hash_key: None });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_documents(writer, given))
@@ -78,6 +90,7 @@ impl RestoreReport {
         self.written += slice.written;
         self.equal += slice.equal;
         self.conflicts.extend(slice.conflicts.iter().map(|place| start + place));
+        self.erased.extend(slice.erased.iter().map(|place| start + place));
         Ok(())
     }
 
@@ -86,6 +99,7 @@ impl RestoreReport {
             Restored::Written => self.written += 1,
             Restored::Equal => self.equal += 1,
             Restored::Conflict => self.conflicts.push(place),
+            Restored::Erased => self.erased.push(place),
         }
     }
 }
@@ -121,7 +135,8 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
         let (round, later): (Vec<_>, Vec<_>) = places.into_iter().partition(is_first);
         places = later;
         let some: Vec<_> = round.iter().map(|place| &memories[*place]).collect();
-        let append = Append { memories: &some, atomicity: Atomicity::Each, is_repeated: true, at: given.at };
+        let (at, hash_key) = (given.at, given.hash_key.as_ref());
+        let append = Append { memories: &some, atomicity: Atomicity::Each, is_repeated: true, at, hash_key };
         // An earlier round may have written some.
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
@@ -129,12 +144,15 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
         for ((place, memory), appended) in round.into_iter().zip(&some).zip(appended) {
             let restored = match appended {
                 Appended::Written => Some(Restored::Written),
+                Appended::Erased => Some(Restored::Erased),
                 Appended::NotWritten => None,
-                Appended::Taken(_) => match present.get(&memory.id) {
+                Appended::Taken(owner) => match present.get(&memory.id) {
                     Some(Ok(found)) => {
                         let met = given.meets(writer, found, memory);
                         met.await.map_err(|error| error.after(Outcome::Unknown))?
                     }
+                    // It was erased in between, which the next round tells.
+                    None if owner == memory.id => None,
                     // Another memory has its key, or what is there can't be read.
                     _ => Some(Restored::Conflict),
                 },
@@ -147,6 +165,7 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
         places.sort_unstable();
     }
     report.conflicts.sort_unstable();
+    report.erased.sort_unstable();
     Ok(report)
 }
 
@@ -216,7 +235,7 @@ impl Given<Document> {
     /// A document in the place of what is there, with its entry.
     fn put<'a, V>(&self, before: Option<&'a Found<Document, V>>, after: &'a Document) -> Put<'a, V> {
         let entry = |at| VersionEntry::of_put(before.map(|found| &found.record), after, at, None);
-        Put { before, after, entry: self.at.map(entry) }
+        Put { before, after, entry: self.at.map(entry), is_guarded: true }
     }
 
     /// What becomes of a document where one with its id was there. What was read of that is asked for again where it has changed, or where
@@ -241,14 +260,25 @@ impl Given<Document> {
                     return Ok(Restored::Conflict);
                 }
                 // It was removed since.
+                None if is_erased(writer, document).await? => return Ok(Restored::Erased),
                 None if self.present == Present::Stays => return Ok(Restored::Conflict),
                 _ => {}
             }
             if writer.put(&[self.put(before.as_ref(), document)]).await? {
                 return Ok(Restored::Written);
             }
+            // One that was put behind an erasure gives way to no version from before it.
+            if is_erased(writer, document).await? {
+                return Ok(Restored::Erased);
+            }
         }
     }
+}
+
+/// Whether a tombstone keeps a document out (E3).
+pub(super) async fn is_erased(reader: &mut impl Reader, document: &Document) -> Result<bool> {
+    let record = (document.collection.clone(), document.id.clone()).into();
+    Ok(super::tombstone(reader, &record).await?.is_some_and(|tombstone| tombstone.keeps_out(document)))
 }
 
 /// What is there under the id of a document. An error in its place when it can't be read.

@@ -7,7 +7,7 @@ use super::Open;
 use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, check_repetition};
+use crate::{Error, HashKey, IdempotencyKey, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, check_repetition};
 
 /// How many memories are compared at once with those that they repeat.
 const COMPARED: usize = 64;
@@ -22,10 +22,10 @@ impl<E: Engine> Open<E> {
 
     /// Stores all or none, and gives the ids in their order.
     pub(super) async fn store_all(&self, memories: Vec<Arc<Memory>>, earlier: Outcome) -> Result<Vec<MemoryId>> {
-        let (until, at) = (self.until(), self.written_at().await?);
+        let (until, at, hash_key) = (self.until(), self.written_at().await?, self.hash_key_of(&memories).await?);
         let attempt = |attempt| {
             let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
-            let given = Arc::new(Given { memories: memories.clone(), is_repeated, at });
+            let given = Arc::new(Given { memories: memories.clone(), is_repeated, at, hash_key: hash_key.clone() });
             self.engine.run(Access::Write, until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
         // Under its own id a memory is stored once, however often that is tried (W11).
@@ -45,7 +45,8 @@ impl<E: Engine> BatchStore for Open<E> {
     }
 
     async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
-        let given = Arc::new(Given { memories, is_repeated: false, at: self.written_at().await? });
+        let (at, hash_key) = (self.written_at().await?, self.hash_key_of(&memories).await?);
+        let given = Arc::new(Given { memories, is_repeated: false, at, hash_key });
         self.engine.run(Access::Write, self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
     }
 }
@@ -56,6 +57,14 @@ struct Given {
     is_repeated: bool,
     /// When they are appended, if the engine keeps a history.
     at: Option<Timestamp>,
+    /// Makes the hashes of their keys, if the engine can erase.
+    hash_key: Option<HashKey>,
+}
+
+impl Given {
+    fn append<'a>(&'a self, memories: &'a [&'a Memory], atomicity: Atomicity, is_repeated: bool) -> Append<'a> {
+        Append { memories, atomicity, is_repeated, at: self.at, hash_key: self.hash_key.as_ref() }
+    }
 }
 
 /// Appends all or none, and gives their ids: of a memory that repeats another one, that one's (W3).
@@ -71,8 +80,10 @@ async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<Memor
     }
     let (mut owners, mut is_repeated) = (HashMap::new(), given.is_repeated);
     while !fresh.is_empty() {
-        let append = Append { memories: &fresh, atomicity: Atomicity::All, is_repeated, at: given.at };
-        let appended = writer.append(append).await?;
+        let appended = writer.append(given.append(&fresh, Atomicity::All, is_repeated)).await?;
+        if appended.contains(&Appended::Erased) {
+            return Err(Error::erased());
+        }
         let taken = taken(&fresh, &appended);
         if taken.is_empty() {
             break;
@@ -94,9 +105,7 @@ async fn append_each(writer: &mut impl Writer, given: &Given) -> Result<Vec<Resu
     // One that repeats another of the batch is stored after it.
     let first: Vec<&Memory> =
         all.filter(|memory| memory.idempotency_key.as_ref().is_none_or(|key| keys.insert(key))).collect();
-    let (is_repeated, at) = (given.is_repeated, given.at);
-    let append = Append { memories: &first, atomicity: Atomicity::Each, is_repeated, at };
-    let appended = writer.append(append).await?;
+    let appended = writer.append(given.append(&first, Atomicity::Each, given.is_repeated)).await?;
     let written = first.iter().zip(&appended).filter(|(_, appended)| **appended == Appended::Written);
     let mut stored: HashMap<_, _> = written.map(|(memory, _)| (memory.id, memory.id)).collect();
     let taken = taken(&first, &appended);
@@ -110,7 +119,7 @@ async fn append_each(writer: &mut impl Writer, given: &Given) -> Result<Vec<Resu
 fn taken<'m>(memories: &[&'m Memory], appended: &[Appended]) -> Vec<(&'m Memory, MemoryId)> {
     let taken = memories.iter().zip(appended).filter_map(|(memory, appended)| match appended {
         Appended::Taken(owner) => Some((*memory, *owner)),
-        Appended::Written | Appended::NotWritten => None,
+        Appended::Written | Appended::NotWritten | Appended::Erased => None,
     });
     taken.collect()
 }
@@ -123,6 +132,11 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
         let others = taken.iter().filter(|(memory, owner)| memory.id != *owner);
         let others: Vec<_> = others.map(|(_, owner)| *owner).collect();
         let found = if others.is_empty() { HashMap::new() } else { writer.memories(&others).await? };
+        // One that is gone was erased meanwhile (E3).
+        let gone = others.iter().filter(|owner| !found.contains_key(*owner)).map(|owner| RecordId::from(*owner));
+        let gone: Vec<_> = gone.collect();
+        let erased = if gone.is_empty() { Vec::new() } else { writer.tombstones(&gone).await? };
+        let is_erased = |owner: MemoryId| erased.iter().any(|tombstone| tombstone.record == owner.into());
         firsts.extend(taken.iter().map(|(memory, owner)| match found.get(owner) {
             // An earlier attempt has stored it.
             _ if memory.id == *owner => Ok(*owner),
@@ -130,6 +144,7 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
                 check_repetition(memory, first.record.space_id.as_str(), first.record.trigger.as_str()).map(|()| *owner)
             }
             Some(Err(error)) => Err(error.clone()),
+            None if is_erased(*owner) => Err(Error::erased()),
             None => Err(Error::corrupt("the memory of an idempotency key is gone")),
         }));
     }
@@ -212,7 +227,7 @@ mod tests {
     #[tokio::test]
     async fn a_step_that_fails_in_a_batch_is_not_passed_over() {
         let mut writer = Blind(InMemorySession::default());
-        let given = |memories| Given { memories, is_repeated: false, at: None };
+        let given = |memories| Given { memories, is_repeated: false, at: None, hash_key: None };
         append_each(&mut writer, &given(vec![memory(Some("k"))])).await.expect("nothing is in the way");
         let stored = append_each(&mut writer, &given(vec![memory(Some("k")), memory(None)])).await;
         assert_eq!(stored.expect_err("the failure of a step").outcome(), Outcome::Unknown);

@@ -8,8 +8,8 @@ use crate::engine::session::Reader;
 use crate::engine::{FeedEntry, FeedPosition, FeedWrite};
 use crate::watch::MAX_CHANGES_BYTES;
 use crate::{
-    ChangeKind, Collection, Document, DocumentId, Documents, ErrorKind, Memory, MemoryId, Record, RecordId, Result,
-    Revision, Unreadable, Watch,
+    ChangeKind, Collection, Document, DocumentId, Documents, ErrorKind, HashKey, Memory, MemoryId, Record, RecordId,
+    Result, Revision, Spaces, Unreadable, Watch,
 };
 
 /// How many records are read at once at most: four times as many as before, and as long as these are small, since one may have 12 MiB.
@@ -41,7 +41,7 @@ struct Present {
 }
 
 /// Whether a watch may have to tell of an entry. What lies outside of its spaces costs no more than this.
-pub(super) fn concerns(watch: &Watch, write: &FeedWrite) -> bool {
+pub(super) fn concerns(watch: &Watch, write: &FeedWrite, hash_key: Option<&HashKey>) -> bool {
     let (of, conditions) = (watch.of(), watch.conditions());
     match write {
         FeedWrite::Memory { space, .. } => of.has_memories() && conditions.covers(space),
@@ -50,15 +50,28 @@ pub(super) fn concerns(watch: &Watch, write: &FeedWrite) -> bool {
                 && (conditions.covers(space) || before.as_deref().is_some_and(|before| conditions.covers(before)))
         }
         FeedWrite::Removal { collection, space, .. } => of.has_collection(collection) && conditions.covers(space),
+        FeedWrite::Erasure { record, places } => {
+            let is_of = match record {
+                RecordId::Memory(_) => of.has_memories(),
+                RecordId::Document { collection, .. } => of.has_collection(collection),
+            };
+            let finds = |spaces: &Spaces| hash_key.and_then(|hash_key| hash_key.finds(places, spaces));
+            // Where that can't be told of what is asked for, it is told; of where the caller may look, it is not (E4).
+            // What an erasure has taken from the feed before has no places: it is told by that one.
+            is_of
+                && !places.is_empty()
+                && conditions.within().is_none_or(|within| finds(within) == Some(true))
+                && finds(&conditions.spaces) != Some(false)
+        }
     }
 }
 
 /// What is told of entries that concern a watch.
 pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told> {
     let Noted { watch, entries, until } = noted;
-    let last: HashMap<_, _> = entries.iter().enumerate().map(|(place, entry)| (id_of(&entry.write), place)).collect();
+    let last: HashMap<_, _> = entries.iter().enumerate().map(|(place, entry)| (entry.write.record(), place)).collect();
     // A later entry of the same record stands for this one.
-    let is_last = |place: usize, write: &FeedWrite| last.get(&id_of(write)) == Some(&place);
+    let is_last = |place: usize, write: &FeedWrite| last.get(&write.record()) == Some(&place);
     let (mut changes, mut bytes) = (Vec::new(), 0);
     let (mut first, mut size) = (0, 1);
     while first < entries.len() {
@@ -91,14 +104,15 @@ pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told
 fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present) -> Result<Option<ChangeKind>> {
     let conditions = watch.conditions();
     match write {
-        FeedWrite::Removal { .. } => Ok(Some(ChangeKind::Removed(id_of(write)))),
-        FeedWrite::Document { space, .. } if !conditions.covers(space) => Ok(Some(ChangeKind::Left(id_of(write)))),
+        FeedWrite::Erasure { record, .. } => Ok(Some(ChangeKind::Erased(record.clone()))),
+        FeedWrite::Removal { .. } => Ok(Some(ChangeKind::Removed(write.record()))),
+        FeedWrite::Document { space, .. } if !conditions.covers(space) => Ok(Some(ChangeKind::Left(write.record()))),
         _ if !is_last => Ok(None),
         FeedWrite::Memory { id, .. } => match present.memories.remove(id) {
             None => Ok(None),
             Some(memory) => told(memory, write, |memory| match conditions.wants(&memory) {
                 true => Some(of_memory(memory)),
-                false => Some(ChangeKind::Left(id_of(write))),
+                false => Some(ChangeKind::Left(write.record())),
             }),
         },
         FeedWrite::Document { collection, id, revision, .. } => {
@@ -109,7 +123,7 @@ fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present)
                     true => None,
                     false if !conditions.covers(document.space_id.as_str()) => None,
                     false if conditions.has_content::<Documents>(&document) => Some(of_document(document)),
-                    false => Some(ChangeKind::Left(id_of(write))),
+                    false => Some(ChangeKind::Left(write.record())),
                 }),
             }
         }
@@ -125,7 +139,7 @@ fn told<R>(
     match record {
         Ok(record) => Ok(tell(record)),
         Err(error) if error.kind() == ErrorKind::Corrupt => {
-            let id = match id_of(write) {
+            let id = match write.record() {
                 RecordId::Memory(id) => id.to_string(),
                 RecordId::Document { id, .. } => id.to_string(),
             };
@@ -149,15 +163,6 @@ pub(super) fn of_document(document: Document) -> ChangeKind {
     if is_first { ChangeKind::Stored(record) } else { ChangeKind::Updated(record) }
 }
 
-fn id_of(write: &FeedWrite) -> RecordId {
-    match write {
-        FeedWrite::Memory { id, .. } => RecordId::Memory(*id),
-        FeedWrite::Document { collection, id, .. } | FeedWrite::Removal { collection, id, .. } => {
-            RecordId::Document { collection: collection.clone(), id: id.clone() }
-        }
-    }
-}
-
 impl Present {
     /// How many bytes all of them have.
     fn bytes(&self) -> usize {
@@ -167,7 +172,7 @@ impl Present {
 
     /// How many bytes the record has that was written.
     fn size(&self, write: &FeedWrite) -> usize {
-        match id_of(write) {
+        match write.record() {
             RecordId::Memory(id) => self.memories.get(&id).map(|found| found.as_ref().map_or(0, Memory::size)),
             RecordId::Document { collection, id } => {
                 self.documents.get(&(collection, id)).map(|found| found.as_ref().map_or(0, Document::size))
@@ -185,7 +190,7 @@ impl Present {
                 FeedWrite::Document { collection, id, .. } => {
                     of_collections.entry(collection).or_default().push(id.clone());
                 }
-                FeedWrite::Removal { .. } => {}
+                FeedWrite::Removal { .. } | FeedWrite::Erasure { .. } => {}
             }
         }
         let mut present = Self::default();

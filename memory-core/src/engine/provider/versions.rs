@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Open;
-use super::restore::{Restored, is_later, slices};
+use super::restore::{Restored, is_erased, is_later, slices};
+use super::{Open, tombstone};
 use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
 use crate::{
-    Actor, Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp,
+    Actor, Document, Error, HashKey, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp,
     TransientKeys, Version,
 };
 
@@ -20,6 +20,8 @@ struct Given {
     range: Range<usize>,
     transient: TransientKeys,
     now: Timestamp,
+    /// Makes the hashes of idempotency keys, if the engine can erase.
+    hash_key: Option<HashKey>,
 }
 
 /// Versions of one record, oldest first.
@@ -40,11 +42,18 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         let Some(versions) = Versions::check(versions)?.map(Arc::new) else { return Ok(report) };
         self.history_since().await?.ok_or_else(no_history)?;
+        let hash_key = self.hash_key_of(versions.first_memory().as_slice()).await?;
         for (start, some) in slices::<E, _>(&versions.all, |(_, record)| record.size()) {
+            // They are of one record.
+            if !report.erased.is_empty() {
+                report.erased.extend(start..start + some.len());
+                continue;
+            }
             let until = self.until();
             let (range, now) = (start..start + some.len(), self.settings.clock.now());
             let transient = self.settings.history.transient.clone();
-            let given = Arc::new(Given { versions: Arc::clone(&versions), range, transient, now });
+            let given =
+                Arc::new(Given { versions: Arc::clone(&versions), range, transient, now, hash_key: hash_key.clone() });
             let attempt = |_| {
                 self.engine
                     .run(Access::Write, until, Arc::clone(&given), |writer, given| Box::pin(restore(writer, given)))
@@ -94,6 +103,14 @@ impl Versions {
 }
 
 impl Versions {
+    /// The first of them, where they are of a memory: all have its idempotency key.
+    fn first_memory(&self) -> Option<&Memory> {
+        match self.all.first() {
+            Some((_, Record::Memory(memory))) => Some(memory),
+            _ => None,
+        }
+    }
+
     /// Which of the versions a record is as a whole.
     fn equal_to(&self, present: &Record) -> Option<usize> {
         self.all.iter().position(|(_, record)| record == present)
@@ -170,7 +187,11 @@ async fn restore<W: Writer>(writer: &mut W, given: &Given) -> Result<RestoreRepo
     let mut report = RestoreReport::default();
     for place in given.range.clone() {
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
-        let restored = restore_one(writer, given, place).await.map_err(|error| error.after(earlier))?;
+        // They are of one record.
+        let restored = match report.erased.is_empty() {
+            true => restore_one(writer, given, place).await.map_err(|error| error.after(earlier))?,
+            false => Restored::Erased,
+        };
         report.count(place - given.range.start, restored);
     }
     Ok(report)
@@ -198,6 +219,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
             Some(Some((there, _))) if place < there => return Ok(Restored::Equal),
             Some(Some((there, true))) if place == there => return Ok(Restored::Equal),
             Some(Some((there, _))) if place <= there + 1 => Some(there),
+            None if is_kept_out(writer, record).await? => return Ok(Restored::Erased),
             _ => return Ok(Restored::Conflict),
         };
         let is_written = match (&present, record) {
@@ -208,9 +230,16 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
                 writer.replace(found, after, entry.as_ref()).await?
             }
             (_, Record::Memory(memory)) => {
-                let append = Append { memories: &[memory], atomicity: Atomicity::Each, is_repeated: true, at };
+                let append = Append {
+                    memories: &[memory],
+                    atomicity: Atomicity::Each,
+                    is_repeated: true,
+                    at,
+                    hash_key: given.hash_key.as_ref(),
+                };
                 match writer.append(append).await?.first() {
                     Some(Appended::Written) => true,
+                    Some(Appended::Erased) => return Ok(Restored::Erased),
                     // Another memory has its key.
                     Some(Appended::Taken(owner)) if *owner != memory.id => return Ok(Restored::Conflict),
                     _ => false,
@@ -221,11 +250,23 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
                 // A document has no other place for the time of its first version than an entry.
                 let (found, at) = (before.map(|found| &found.record), at.unwrap_or(now));
                 let entry = Some(VersionEntry::of_put(found, after, at, actor.clone()));
-                writer.put(&[Put { before, after, entry }]).await?
+                let is_put = writer.put(&[Put { before, after, entry, is_guarded: true }]).await?;
+                if !is_put && is_erased(writer, after).await? {
+                    return Ok(Restored::Erased);
+                }
+                is_put
             }
         };
         if is_written {
             return Ok(Restored::Written);
         }
+    }
+}
+
+/// Whether a tombstone has the id of a memory, or keeps a document out (E3).
+async fn is_kept_out(reader: &mut impl Reader, record: &Record) -> Result<bool> {
+    match record {
+        Record::Memory(memory) => Ok(tombstone(reader, &memory.id.into()).await?.is_some()),
+        Record::Document(document) => is_erased(reader, document).await,
     }
 }

@@ -54,7 +54,8 @@ impl<E: Engine> Watcher<E> {
     /// Begins where the watch says. `FeedReset` where the feed does not go back so far, `LimitExceeded` where there are too many watches.
     pub(super) async fn begin(shared: &Arc<Shared<E>>, watch: &Watch) -> Result<Self> {
         let begun = async {
-            let (counted, key) = (shared.tail.count()?, shared.ready().await?.key.clone());
+            let (counted, open) = (shared.tail.count()?, shared.ready().await?);
+            let key = open.key.clone();
             let behind = match watch.begins() {
                 WatchFrom::Token(token) => Some(Progress::open(token, &key, &watch.fingerprint)?),
                 WatchFrom::Beginning | WatchFrom::Now => None,
@@ -157,7 +158,12 @@ impl<E: Engine> Watcher<E> {
             if reached == *behind {
                 return None;
             }
-            entries.retain(|entry| tell::concerns(watch, &entry.write));
+            let hash_key = shared.known_hash_key();
+            // A step asks for it.
+            if hash_key.is_none() && entries.iter().any(|entry| entry.write.is_erasure()) {
+                return Some(Step::Feed);
+            }
+            entries.retain(|entry| tell::concerns(watch, &entry.write, hash_key.as_ref()));
             if !entries.is_empty() {
                 return Some(Step::Tell(Entries { entries, reached }));
             }

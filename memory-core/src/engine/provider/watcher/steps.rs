@@ -168,7 +168,11 @@ impl<E: Engine> Steps<E> {
         if reached == *behind {
             Tail::follow(&self.shared, behind);
         }
-        entries.retain(|entry| tell::concerns(&self.watch, &entry.write));
+        let hash_key = match entries.iter().any(|entry| entry.write.is_erasure()) {
+            true => self.shared.gate.read("watch", self.shared.hash_key()).await?,
+            false => None,
+        };
+        entries.retain(|entry| tell::concerns(&self.watch, &entry.write, hash_key.as_ref()));
         self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end).await
     }
 

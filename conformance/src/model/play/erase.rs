@@ -1,0 +1,165 @@
+//! Erasures, and what is left of what was erased.
+
+use std::collections::BTreeSet;
+
+use memory_core::{
+    Actor, DocumentQuery, ErasedSlice, Erasure, ErrorKind, Memory, MemoryId, Record, RecordId, Result, Tombstone,
+};
+
+use super::{Asked, EVERYTHING, PAGES, Sides, Step, UNKNOWN, same};
+use crate::fixture::collection;
+use crate::model::naive::{Answer, Stone};
+use crate::model::op::{Slices, Whose, Why};
+
+impl Sides {
+    pub(super) fn can_erase(&self) -> bool {
+        self.stage.harness().can_erase()
+    }
+
+    /// Erases records by their names: what is there goes, and what was removed with its history, and the rest is passed over.
+    pub(super) async fn erase_records(&mut self, handle: usize, whose: &[Whose], has_unknown: bool, why: Why) -> Step {
+        let named = whose.iter().filter_map(|whose| self.record_id(whose));
+        let records: Vec<_> = named.chain(has_unknown.then_some(RecordId::Memory(UNKNOWN))).collect();
+        let model = match records.is_empty() {
+            true => Err(ErrorKind::InvalidInput),
+            false => Ok(self.model.to_erase(&records, self.keeps_history())),
+        };
+        let engine = match Erasure::records(records, why.reason) {
+            Ok(erasure) => self.engine(handle).erase(&why.told_of(erasure)).await,
+            Err(error) => Err(error),
+        };
+        let gone = model.clone().unwrap_or_default();
+        // In ascending order, and at once.
+        let model = model.map(|records| (records.into_iter().collect::<Vec<_>>(), true));
+        same("erase", engine.map(|slice| (slice.records, slice.is_complete)), model)?;
+        self.bury(gone, why);
+        Ok(())
+    }
+
+    /// Erases what a query finds, slice after slice, each by the next handle. What a slice takes of it is up to the engine.
+    pub(super) async fn erase_found(&mut self, handle: usize, asked: &Asked<'_>, slices: Slices, why: Why) -> Step {
+        let model = self.to_erase(asked);
+        // So many at a time that it comes to an end soon.
+        let limit = slices.limit.max(model.iter().flatten().count() / PAGES + 1);
+        let erasure = match (erasure(asked, limit, why), model) {
+            (Ok(erasure), Ok(_)) => erasure,
+            (engine, model) => return same("erase", engine.map(|_| BTreeSet::new()), model),
+        };
+        for number in handle.. {
+            let left = self.to_erase(asked).unwrap_or_default();
+            let slice = self.engine(number).erase(&erasure).await;
+            let slice = slice.map_err(|error| format!("erase: {error:?}"))?;
+            check(&slice, &left, limit)?;
+            self.bury(slice.records, why);
+            if slice.is_complete || !slices.to_the_end {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A restore of what was erased leaves it out: under its own id, and a memory that had a key also under another.
+    pub(super) async fn restore_erased(&mut self, handle: usize, slot: usize, has_new_id: bool) -> Step {
+        let erased = self.model.erased();
+        let Some(place) = slot.checked_rem(erased.len()) else { return Ok(()) };
+        match erased[place].clone() {
+            Record::Memory(memory) => {
+                let id = if has_new_id { MemoryId::generate() } else { memory.id };
+                self.restore(handle, vec![Memory { id, ..memory }], false).await
+            }
+            Record::Document(document) => self.restore_documents(handle, vec![document]).await,
+        }
+    }
+
+    /// Compares what stays of a record, if anything does.
+    pub(super) async fn tombstone(&self, handle: usize, record: &RecordId) -> Step {
+        let engine = self.engine(handle).tombstone(record).await;
+        let model = self.model.tombstones().get(record).cloned();
+        same("tombstone", engine.map(|tombstone| tombstone.as_ref().map(stone)), Ok(model))
+    }
+
+    /// Compares all that is left of what was erased.
+    pub(super) async fn compare_erased(&self) -> Step {
+        if !self.can_erase() {
+            return Ok(());
+        }
+        let (mut found, mut behind) = (BTreeSet::<RecordId>::new(), None::<String>);
+        loop {
+            let page = self.engine(0).tombstones(behind.as_deref()).await;
+            let page = page.map_err(|error| format!("tombstones: {error:?}"))?;
+            found.extend(page.tombstones.into_iter().map(|tombstone| tombstone.record));
+            behind = page.next;
+            if behind.is_none() {
+                break;
+            }
+        }
+        same("tombstones", Ok(found), Ok(self.model.tombstones().keys().cloned().collect()))?;
+        for (number, record) in self.model.tombstones().keys().take(EVERYTHING).enumerate() {
+            self.tombstone(number, record).await?;
+            self.history(number, record, 3, true).await?;
+            if let RecordId::Memory(id) = record {
+                self.get(number, *id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keeps_history(&self) -> bool {
+        self.stage.harness().keeps_history()
+    }
+
+    /// What an erasure takes that has a query.
+    fn to_erase(&self, asked: &Asked<'_>) -> Answer<BTreeSet<RecordId>> {
+        match asked {
+            Asked::Ledger { question, excluded } => self.model.memories_to_erase(question, excluded),
+            Asked::Documents { name, ask } => self.model.documents_to_erase(&collection(name), ask),
+        }
+    }
+
+    /// Takes what the engine has erased from the model, and from what watches have told that don't hear of it.
+    fn bury(&mut self, records: impl IntoIterator<Item = RecordId>, why: Why) {
+        let (now, keeps_history) = (self.now(), self.keeps_history());
+        for record in records {
+            // Where a document was before, only its history says.
+            let is_told = keeps_history || matches!(record, RecordId::Memory(_));
+            for begun in &mut self.watches {
+                if !is_told || !self.model.hears_of_erasure(&record, &begun.watching) {
+                    begun.replica.forget(&record);
+                }
+            }
+            self.model.erase(&record, why, now, keeps_history);
+        }
+    }
+}
+
+fn erasure(asked: &Asked<'_>, limit: usize, why: Why) -> Result<Erasure> {
+    let erasure = match asked {
+        Asked::Ledger { question, excluded } => Erasure::memories(question.build(excluded), why.reason),
+        Asked::Documents { name, ask } => {
+            Erasure::documents(ask.build(DocumentQuery::builder(collection(name))), why.reason)
+        }
+    };
+    Ok(why.told_of(erasure?.limit(limit)?))
+}
+
+/// A slice has some of what is left, in ascending order, and says whether that is all.
+fn check(slice: &ErasedSlice, left: &BTreeSet<RecordId>, limit: usize) -> Step {
+    let ErasedSlice { records, is_complete } = slice;
+    let is_some = records.len() <= limit
+        && records.is_sorted_by(|one, next| one < next)
+        && records.iter().all(|record| left.contains(record));
+    let is_all = records.len() == left.len();
+    if is_some && *is_complete == is_all && (is_all || !records.is_empty()) {
+        return Ok(());
+    }
+    Err(format!("erase: a slice of at most {limit} is\n  {slice:#?}\nof what is left\n  {left:#?}"))
+}
+
+fn stone(tombstone: &Tombstone) -> Stone {
+    Stone {
+        at: tombstone.at.as_millis(),
+        reason: tombstone.reason.as_str().to_owned(),
+        actor: tombstone.actor.as_ref().map(Actor::as_str).map(str::to_owned),
+        has_key: tombstone.key.is_some(),
+    }
+}

@@ -1,0 +1,254 @@
+//! Erasing records: found first, then erased in one step (E1).
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::time::timeout_at;
+
+use super::found_records::{Earlier, FoundRecord, Steps, find, tombstones};
+use super::{Open, Shared, after};
+use crate::engine::session::{Erasing, ErasingRecord, Reader, Writer, no_erasure};
+use crate::engine::{Access, Engine};
+use crate::erasure::Erased;
+use crate::{
+    Cursor, Document, DocumentQuery, ErasedSlice, Erasure, Error, ErrorKind, HashKey, MAX_ERASED, Memory, MemoryQuery,
+    Outcome, RecordId, Result, Timestamp, Tombstone, TombstonePage,
+};
+
+/// One slice of an erasure.
+struct Slice {
+    erasure: Arc<Erasure>,
+    records: Vec<RecordId>,
+    earlier: Arc<Earlier>,
+    at: Timestamp,
+    hash_key: HashKey,
+}
+
+impl<E: Engine> Shared<E> {
+    pub(super) async fn erase(self: &Arc<Self>, erasure: &Erasure) -> Result<ErasedSlice> {
+        let open = self.ready().await?;
+        // What is begun later than that could be done without anybody hearing of it. A call that waits for a permit gives up before (L8).
+        let (until, looking) = (open.until(), after(self.settings.deadline * 2 / 3));
+        let hash_key = open.hash_key(None).await?.ok_or_else(no_erasure)?;
+        let erasure = Arc::new(erasure.clone());
+        let mut cursor = None;
+        loop {
+            let found = timeout_at(looking.into(), self.found(&erasure, cursor)).await;
+            let (mut records, next) = found.map_err(|_| too_slow())??;
+            // Those that an earlier call has erased come last, or each call would ask for them before the others.
+            let known = self.with_tombstones(&records).await?;
+            records.sort_by_key(|record| known.contains(record));
+            let (count, earlier) = self.earlier(&records, looking).await?;
+            let slice = open.erase_slice(&erasure, &records[..count], earlier, &hash_key, until);
+            let (erased, is_all) = slice.await?;
+            let is_complete = is_all && count == records.len() && next.is_none();
+            // What has gone meanwhile, or does not match any more, is no slice.
+            if erased.is_empty() && count < records.len() {
+                return Err(too_slow());
+            }
+            if !erased.is_empty() || next.is_none() {
+                return Ok(ErasedSlice { records: erased, is_complete });
+            }
+            cursor = next;
+        }
+    }
+
+    /// The records that are next, and where those behind them begin, if there are any.
+    async fn found(
+        self: &Arc<Self>,
+        erasure: &Erasure,
+        cursor: Option<String>,
+    ) -> Result<(Vec<RecordId>, Option<String>)> {
+        let next = |next: Option<Cursor>| next.map(|next| next.to_string());
+        match (&erasure.of, &erasure.among) {
+            (Erased::Records(records), _) | (_, Some(records)) => Ok((records.clone(), None)),
+            (Erased::Memories(query), None) => {
+                let query = MemoryQuery { limit: erasure.limit, offset: 0, cursor, ..query.clone() };
+                let page = self.memories(Access::ReadLatest, &query).await?;
+                Ok((page.memories.into_iter().map(|memory| memory.id.into()).collect(), next(page.next)))
+            }
+            (Erased::Documents(query), None) => {
+                let query = DocumentQuery { limit: erasure.limit, offset: 0, cursor, ..query.clone() };
+                let page = self.documents(Access::ReadLatest, &query).await?;
+                let records = page.documents.into_iter().map(|document| (document.collection, document.id).into());
+                Ok((records.collect(), next(page.next)))
+            }
+        }
+    }
+
+    /// What makes the hashes of tombstones, if that is known already.
+    pub(super) fn known_hash_key(&self) -> Option<HashKey> {
+        self.open().ok()?.hash_key.get().cloned()
+    }
+
+    pub(super) async fn hash_key(&self) -> Result<Option<HashKey>> {
+        self.ready().await?.hash_key(None).await
+    }
+
+    pub(super) async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
+        let open = self.ready().await?;
+        let work = open.run(Access::Read, record.clone(), |reader, record| {
+            Box::pin(async move { super::tombstone(reader, record).await })
+        });
+        work.await
+    }
+
+    pub(super) async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage> {
+        let open = self.ready().await?;
+        let behind = behind.map(|place| URL_SAFE_NO_PAD.decode(place).map_err(|_| no_page())).transpose()?;
+        let work = open.run(Access::ReadLatest, behind, |reader, behind| {
+            Box::pin(async move { reader.tombstones_behind(behind.as_deref(), MAX_ERASED).await })
+        });
+        let (tombstones, next) = work.await?;
+        Ok(TombstonePage { tombstones, next: next.map(|next| URL_SAFE_NO_PAD.encode(next)) })
+    }
+}
+
+fn too_slow() -> Error {
+    let message = "to look for the records took two thirds of the deadline, and nothing was erased: name a smaller part, \
+                   such as a span of time";
+    Error::new(ErrorKind::Timeout, message).retryable()
+}
+
+fn no_page() -> Error {
+    Error::invalid("not a place that a page of tombstones gave")
+}
+
+impl<E: Engine> Open<E> {
+    /// What makes the hashes of tombstones: what the namespace has, or else this key, or a new one. `None` where the engine can't erase.
+    pub(super) async fn hash_key(&self, proposed: Option<&HashKey>) -> Result<Option<HashKey>> {
+        if !E::ERASES {
+            return Ok(None);
+        }
+        let agree = || async {
+            let proposed = match proposed {
+                Some(key) => key.to_text(),
+                None => HashKey::generate()?.to_text(),
+            };
+            let keep = |_| self.engine.hash_key(&proposed);
+            let kept = self.retry().repeatable().run(|error| self.engine.is_temporary(error), keep).await;
+            // What may have been kept is no part of a call.
+            HashKey::parse(&kept.map_err(|error| error.with_outcome(Outcome::NotDone))?)
+        };
+        self.hash_key.get_or_try_init(agree).await.cloned().map(Some)
+    }
+
+    /// [`Open::hash_key`] for memories that are appended, where one of them has an idempotency key; no other needs it.
+    pub(super) async fn hash_key_of(&self, memories: &[impl Borrow<Memory>]) -> Result<Option<HashKey>> {
+        match memories.iter().any(|memory| memory.borrow().idempotency_key.is_some()) {
+            true => self.hash_key(None).await,
+            false => Ok(None),
+        }
+    }
+
+    /// Erases the first of these records that are there and selected, as many as one step may have; gives which, and whether none is left.
+    async fn erase_slice(
+        &self,
+        erasure: &Arc<Erasure>,
+        records: &[RecordId],
+        earlier: Earlier,
+        hash_key: &HashKey,
+        until: Instant,
+    ) -> Result<(Vec<RecordId>, bool)> {
+        let (mut steps, earlier) = (Steps::of(records.len()), Arc::new(earlier));
+        while let Some(range) = steps.next() {
+            let (records, erasure, earlier) = (records[range].to_vec(), Arc::clone(erasure), Arc::clone(&earlier));
+            // Asked here, since a clock that panics must not end a thread of the engine.
+            let at = self.settings.clock.now();
+            let slice = Slice { erasure, records, earlier, at, hash_key: hash_key.clone() };
+            let step = self.run_until(until, Access::Write, slice, |writer, slice| Box::pin(erase(writer, slice)));
+            match step.await? {
+                Some((erased, count)) => {
+                    steps.took(count);
+                    if !erased.is_empty() {
+                        return Ok((erased, steps.next().is_none()));
+                    }
+                }
+                None => steps.lost(),
+            }
+        }
+        Ok((Vec::new(), true))
+    }
+}
+
+/// Finds and erases them in one step. Gives which, and at how many it has looked; `None`, and nothing is erased, when some have changed
+/// meanwhile.
+async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<(Vec<RecordId>, usize)>> {
+    let found = find(writer, &slice.records).await?;
+    let (records, count) = (&slice.records[..found.count], found.count);
+    let is_named = matches!(slice.erasure.of, Erased::Records(_));
+    let present = tombstones(writer, records).await?;
+    let mut erasings = Vec::new();
+    for record in records {
+        let (earlier, hash_key) = (slice.earlier.get(record), &slice.hash_key);
+        let tombstone = slice.tombstone(record.clone());
+        let (found, tombstone) = match found.get(record) {
+            FoundRecord::Memory(found) if slice.takes_memory(&found.record) => {
+                (ErasingRecord::Memory(found), tombstone.of_memory(&found.record, hash_key))
+            }
+            FoundRecord::Document(found) if slice.takes_document(&found.record) => {
+                (ErasingRecord::Document(found), tombstone.of_document(&found.record, hash_key))
+            }
+            FoundRecord::Unreadable if is_named => return Err(unreadable(record)),
+            // A document that was removed, of which there is a history.
+            FoundRecord::Nothing if is_named && earlier.is_some() => (ErasingRecord::Absent, tombstone),
+            _ => continue,
+        };
+        let mut tombstone = present.get(record).into_iter().fold(tombstone, Tombstone::behind);
+        if let Some(earlier) = earlier {
+            // However far behind its clock is, it keeps out what it has erased (E3).
+            tombstone.at = earlier.created_at.map_or(tombstone.at, |created_at| tombstone.at.max(created_at));
+            tombstone = tombstone.with_spaces(&earlier.spaces, hash_key);
+        }
+        erasings.push(Erasing { found, tombstone });
+    }
+    let is_erased = erase_all(writer, &mut erasings).await?;
+    let erased = || erasings.into_iter().map(|erasing| erasing.tombstone.record).collect();
+    Ok(is_erased.then(|| (erased(), count)))
+}
+
+pub(super) async fn erase_all<W: Writer>(writer: &mut W, erasings: &mut [Erasing<'_, W::Version>]) -> Result<bool> {
+    // Engines that lock records lock them in one order.
+    erasings.sort_by(|one, other| one.tombstone.record.cmp(&other.tombstone.record));
+    Ok(erasings.is_empty() || writer.erase(erasings).await?)
+}
+
+/// Why an erasure that names a record is not done.
+fn unreadable(record: &RecordId) -> Error {
+    let name = match record {
+        RecordId::Memory(id) => format!("the memory {id}"),
+        RecordId::Document { collection, id } => format!("the document {id} of {collection}"),
+    };
+    Error::corrupt(format!("{name} can't be read, and is not erased: leave it out to erase the others"))
+}
+
+impl Slice {
+    fn takes_memory(&self, memory: &Memory) -> bool {
+        match &self.erasure.of {
+            Erased::Records(_) => true,
+            Erased::Memories(query) => query.covers(memory.space_id.as_str()) && query.wants(memory),
+            Erased::Documents(_) => false,
+        }
+    }
+
+    fn takes_document(&self, document: &Document) -> bool {
+        match &self.erasure.of {
+            Erased::Records(_) => true,
+            Erased::Memories(_) => false,
+            Erased::Documents(query) => {
+                let is_of = query.collection() == &document.collection;
+                is_of && query.covers(document.space_id.as_str()) && query.wants(document)
+            }
+        }
+    }
+
+    /// One that has no hash so far.
+    fn tombstone(&self, record: RecordId) -> Tombstone {
+        let Erasure { reason, actor, .. } = &*self.erasure;
+        let (reason, actor) = (reason.clone(), actor.clone());
+        Tombstone { record, at: self.at, reason, actor, key: None, places: Vec::new() }
+    }
+}
