@@ -69,11 +69,13 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 pub(crate) struct Collections {
     pub(crate) memories: Rows,
-    /// From the idempotency key to the id of the memory.
+    /// From the idempotency key to the id of the memory, and the marks of the keys.
     pub(crate) keys: Rows,
     pub(crate) documents: Rows,
     /// What writes have left of the versions before.
     pub(crate) history: Rows,
+    /// What stays of records that were erased.
+    pub(crate) tombstones: Rows,
     /// Which migrations were applied, and the lock of who migrates.
     pub(crate) bookkeeping: Rows,
 }
@@ -245,6 +247,7 @@ impl Collections {
             keys: collection("idempotency_keys"),
             documents: collection("documents"),
             history: collection("history"),
+            tombstones: collection("tombstones"),
             bookkeeping: collection("schema_migrations"),
         })
     }

@@ -32,6 +32,7 @@ impl Engine for MongoEngine {
     const BATCH: Option<(usize, usize)> = Some((1_000, 16 << 20));
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
     const HISTORY: bool = true;
+    const ERASES: bool = true;
 
     type Config = MongoConfig;
     type Session = MongoSession;
@@ -80,6 +81,11 @@ impl Engine for MongoEngine {
     async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
         let session = self.connections.session();
         self.connections.run(async move { schema::history_since(&session, proposed).await }).await
+    }
+
+    async fn hash_key(&self, proposed: &str) -> Result<String> {
+        let (session, proposed) = (self.connections.session(), proposed.to_owned());
+        self.connections.run(async move { schema::hash_key(&session, &proposed).await }).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,14 +6,15 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
-use memory_core::{Collection, DocumentId, Error, ErrorKind, MemoryId, Result, path_hash};
+use memory_core::{Error, ErrorKind, MemoryId, RecordId, Result, path_hash};
 use mongodb::bson::{Bson, Document, RawDocument, Timestamp, doc, serialize_to_bson};
 use mongodb::change_stream::ChangeStream;
 
 use crate::connection::MongoSession;
+use crate::erasure::{hashes, record_of};
 use crate::error::{code, native};
 use crate::read::all;
-use crate::row::{memory_id, text, uuid};
+use crate::row::{memory_id, memory_id_of, text, uuid};
 
 /// How long the server waits for another event before it answers that there is none: for a page, and for who waits.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -22,6 +23,8 @@ const AWAITED: Duration = Duration::from_secs(1);
 const AHEAD: u32 = 10;
 /// How many times as many events as are wanted are taken of one time: each page begins at its time again.
 const OF_ONE_TIME: usize = 16;
+/// The collection whose events are erasures.
+const TOMBSTONES: &str = "tombstones";
 /// The number of all events of a time.
 const ALL: u32 = u32::MAX;
 /// What the server answers when its log does not go back so far, or is another one.
@@ -55,7 +58,7 @@ enum Noted {
         id: MemoryId,
         space: Option<String>,
     },
-    Document(FeedWrite),
+    Other(FeedWrite),
 }
 
 /// The end of the feed.
@@ -94,7 +97,7 @@ pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: 
     let entry = |(place, noted): (Place, Noted)| {
         let write = match noted {
             Noted::Memory { id, space } => FeedWrite::Memory { id, space: space.or_else(|| spaces.get(&id).cloned())? },
-            Noted::Document(write) => write,
+            Noted::Other(write) => write,
         };
         Some(place.to_position().map(|position| FeedEntry { position, write }))
     };
@@ -141,7 +144,8 @@ async fn spaces(session: &MongoSession, noted: &[(Place, Noted)]) -> Result<Hash
 /// What is asked for: of the rows no more than what an entry tells, since an event has at most 16 MiB.
 fn pipeline() -> [Document; 2] {
     let writes = ["insert", "update", "replace", "delete", "drop", "rename"];
-    let rows = doc! { "ns.coll": { "$in": ["memories", "documents"] }, "operationType": { "$in": writes.as_slice() } };
+    let collections = ["memories", "documents", TOMBSTONES].as_slice();
+    let rows = doc! { "ns.coll": { "$in": collections }, "operationType": { "$in": writes.as_slice() } };
     let ends = doc! { "operationType": { "$in": ["dropDatabase", "invalidate"] } };
     [
         doc! { "$match": { "$or": [rows, ends] } },
@@ -154,6 +158,7 @@ fn pipeline() -> [Document; 2] {
             "before": "$fullDocument.before",
             "revision": { "$ifNull": ["$fullDocument.revision", "$updateDescription.updatedFields.revision"] },
             "removed": "$updateDescription.updatedFields.removed",
+            "places": "$fullDocument.places",
         } },
     ]
 }
@@ -213,10 +218,18 @@ impl Events {
         let kind = event.get_str("operationType").unwrap_or_default();
         let string = |name: &str| event.get_str(name).ok().map(str::to_owned);
         let revision = event.get_i64("revision").ok();
-        if event.get_str("of").is_ok_and(|of| of == "memories") {
-            // No call removes one, and what leaves the revision as it is changes nothing that a record tells.
-            let is_written = kind != "delete" && revision.is_some();
-            let id = event.get("key").and_then(id_of).filter(|_| is_written);
+        let record = || event.get("key").and_then(record_of);
+        let of = event.get_str("of").unwrap_or_default();
+        if of == TOMBSTONES {
+            let places = event.get_binary_generic("places").ok().and_then(|places| hashes(places).ok());
+            let erasure = record().zip(places).map(|(record, places)| FeedWrite::Erasure { record, places });
+            return Ok(erasure.map(Noted::Other));
+        }
+        if of == "memories" {
+            // No call removes one, and what leaves the revision as it is changes nothing that a record tells. Where a memory is erased,
+            // the tombstone tells it.
+            let is_written = kind != "delete" && revision.is_some_and(|revision| revision > 0);
+            let id = event.get("key").and_then(memory_id_of).filter(|_| is_written);
             return Ok(id.map(|id| Noted::Memory { id, space: string("space") }));
         }
         if kind == "delete" {
@@ -224,17 +237,15 @@ impl Events {
             // A program of an older version has removed it, and said nothing of its space.
             return if is_noted { Ok(None) } else { Err(Error::feed_reset()) };
         }
-        let key = event.get_document("key").ok();
-        let name = |name: &str| key.and_then(|key| key.get_str(name).ok()).unwrap_or_default();
-        let (Ok(collection), Ok(id)) = (Collection::parse(name("collection")), DocumentId::parse(name("id"))) else {
-            return Ok(None);
-        };
+        let Some(RecordId::Document { collection, id }) = record() else { return Ok(None) };
         if let Some(space) = string("removed") {
-            return Ok(Some(Noted::Document(FeedWrite::Removal { collection, id, space })));
+            // An erasure names no space here.
+            let removal = (!space.is_empty()).then_some(FeedWrite::Removal { collection, id, space });
+            return Ok(removal.map(Noted::Other));
         }
         let (Some(space), Some(revision)) = (string("space"), revision) else { return Ok(None) };
         let (before, revision) = (string("before"), u64::try_from(revision).unwrap_or_default());
-        Ok(Some(Noted::Document(FeedWrite::Document { collection, id, space, before, revision })))
+        Ok(Some(Noted::Other(FeedWrite::Document { collection, id, space, before, revision })))
     }
 }
 
@@ -247,11 +258,6 @@ fn before(token: &str) -> Option<Timestamp> {
         Some(increment) => Timestamp { time, increment },
         None => Timestamp { time: time.checked_sub(1)?, increment: u32::MAX },
     })
-}
-
-fn id_of(key: &Bson) -> Option<MemoryId> {
-    let Bson::Binary(id) = key else { return None };
-    id.bytes.as_slice().try_into().ok().map(MemoryId::from_bytes)
 }
 
 impl Place {

@@ -4,20 +4,23 @@
 //! writes of a document are counted from 1, also across its removals, and its row has the count. Two writes can't take the same place, since
 //! one of them does not find what it has read, or its `_id` is taken: the order of the entries is that of the commits, and depends on no clock.
 //! An older program removes a document without an entry, which the server can't refuse, so a removal leaves the count nowhere else.
+//!
+//! Where a document is erased, empty rows stay in the first place and in that of the newest entry: whoever puts one under its id goes on behind them
+//! as behind a removal, so that nothing that was read before is taken for it.
 
 use std::collections::HashSet;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, RecordId, Result};
+use mongodb::ClientSession;
 use mongodb::bson::raw::{RawDocument, cstr};
-use mongodb::bson::spec::BinarySubtype;
-use mongodb::bson::{Binary, Document, RawDocumentBuf, doc, rawdoc};
+use mongodb::bson::{Document, RawDocumentBuf, doc, rawdoc};
 
 use crate::connection::MongoSession;
 use crate::error::native;
-use crate::read::each;
-use crate::row::{append, bytes, impossible, key_of, number, optional, text};
+use crate::read::{each, each_in};
+use crate::row::{append, binary, bytes, impossible, key_of, number, optional, text};
 
 /// How many newest entries are looked up at once.
 const AT_ONCE: usize = 32;
@@ -45,10 +48,24 @@ pub(crate) fn kept(of: &RecordId, place: i64, entry: &VersionEntry) -> Result<Do
     Ok(doc! { "q": { "_id": id(of, place) }, "u": row, "upsert": true })
 }
 
+/// The statement that takes all entries of a record.
+pub(crate) fn dropped(of: &RecordId) -> Document {
+    doc! { "q": between(of, i64::MAX), "limit": 0 }
+}
+
+/// The statements that put empty rows in the place of what was dropped of a document, whose newest entry had this place.
+pub(crate) fn emptied(of: &RecordId, newest: i64) -> impl Iterator<Item = Document> {
+    let places = [1, newest].into_iter().take(usize::try_from(newest.clamp(0, 2)).unwrap_or_default());
+    places.map(|place| doc! { "q": { "_id": id(of, place) }, "u": { "_id": id(of, place) }, "upsert": true })
+}
+
 /// The next rows of a record below a place, newest first.
 pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
     let (below, most) = (i64::try_from(below).unwrap_or(i64::MAX), most.max(1));
-    let find = session.reads.history.find(between(of, below)).sort(doc! { "_id": -1 });
+    let mut entries = between(of, below);
+    // Those of an erased document are empty.
+    entries.insert("revision", doc! { "$exists": true });
+    let find = session.reads.history.find(entries).sort(doc! { "_id": -1 });
     let find = find.limit(most as i64).batch_size(most as u32);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     let (mut found, mut size) = (Vec::new(), 0);
@@ -65,8 +82,7 @@ pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most
 pub(crate) async fn places(session: &MongoSession, documents: &[(RecordId, i64)]) -> Result<Vec<i64>> {
     let unknown = documents.iter().filter(|(_, newest)| *newest == 0);
     let firsts = unknown.map(|(of, _)| id(of, 1).into()).collect();
-    let key = |row: &RawDocument| bytes(key_of(row)?, "of").map(<[u8]>::to_vec);
-    let known: HashSet<_> = each(session, &session.on.primary.history, firsts, key).await?.into_iter().collect();
+    let known: HashSet<_> = each(session, &session.on.primary.history, firsts, of_row).await?.into_iter().collect();
     let newest = documents.iter().map(|(of, newest)| {
         let has_entries = *newest == 0 && known.contains(&of.to_key());
         async move { if has_entries { newest_of(session, of).await } else { Ok(*newest) } }
@@ -79,6 +95,35 @@ async fn newest_of(session: &MongoSession, of: &RecordId) -> Result<i64> {
     let find = session.on.primary.history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
     let newest = find.projection(doc! { "_id": 1 }).max_time(session.left()?).await.map_err(native)?;
     newest.map_or(Ok(0), |newest| place_of(&newest))
+}
+
+/// The places of the newest rows of documents as a transaction sees them, 0 where there is none.
+pub(crate) async fn newest_in<'r>(
+    session: &MongoSession,
+    documents: &[&'r RecordId],
+    transaction: &mut ClientSession,
+) -> Result<Vec<(&'r RecordId, i64)>> {
+    let mut newest = Vec::with_capacity(documents.len());
+    if documents.is_empty() {
+        return Ok(newest);
+    }
+    let (history, firsts) = (&session.on.primary.history, documents.iter().map(|of| id(of, 1).into()).collect());
+    let known: HashSet<_> = each_in(session, history, firsts, transaction, of_row).await?.into_iter().collect();
+    for of in documents.iter().copied() {
+        let mut place = 0;
+        if known.contains(&of.to_key()) {
+            let find = history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
+            let find = find.projection(doc! { "_id": 1 }).max_time(session.left()?).session(&mut *transaction);
+            place = find.await.map_err(native)?.map_or(Ok(0), |newest| place_of(&newest))?;
+        }
+        newest.push((of, place));
+    }
+    Ok(newest)
+}
+
+/// The key of the record that a row is of.
+fn of_row(row: &RawDocument) -> Result<Vec<u8>> {
+    bytes(key_of(row)?, "of").map(<[u8]>::to_vec)
 }
 
 fn read(row: &RawDocument) -> Result<HistoryRow> {
@@ -103,8 +148,4 @@ fn between(of: &RecordId, below: i64) -> Document {
 
 fn id(of: &RecordId, place: i64) -> Document {
     doc! { "of": binary(of.to_key()), "place": place }
-}
-
-fn binary(bytes: Vec<u8>) -> Binary {
-    Binary { subtype: BinarySubtype::Generic, bytes }
 }

@@ -4,6 +4,7 @@ mod config;
 mod connection;
 mod election;
 mod engine;
+mod erasure;
 mod error;
 mod feed;
 mod history;

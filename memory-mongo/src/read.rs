@@ -6,17 +6,20 @@ use memory_core::engine::{
     DocumentsFound, FeedEnd, FeedPage, FeedPosition, HistoryRow, Mark, MemoriesFound, Place, Reader, Source, Visit,
     Walk, corrupt,
 };
-use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Verdict};
+use memory_core::{
+    Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Tombstone, Verdict,
+};
 use migrations::PATHS;
+use mongodb::ClientSession;
 use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::row::{Stored, StoredRow, found, mark, memory_id, number, optional, text, uuid};
+use crate::row::{Stored, StoredRow, found, is_erased, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
-use crate::{feed, history};
+use crate::{erasure, feed, history};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
@@ -33,8 +36,11 @@ impl Reader for MongoSession {
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
         let ids = ids.iter().map(|id| uuid(id.as_bytes()).into()).collect();
-        let read = |row: &RawDocument| Ok((memory_id(row, "_id")?, found::<Ledger>(row)));
-        Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().collect())
+        let read = |row: &RawDocument| match is_erased(row) {
+            true => Ok(None),
+            false => Ok(Some((memory_id(row, "_id")?, found::<Ledger>(row)))),
+        };
+        Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().flatten().collect())
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
@@ -129,6 +135,18 @@ impl Reader for MongoSession {
         history::rows(self, of, below, most).await
     }
 
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        erasure::tombstones(self, of).await
+    }
+
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        erasure::tombstones_behind(self, behind, most).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let find = self.reads.memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
         let row = find.projection(doc! { "storedAt": 1 }).max_time(self.left()?).await.map_err(native)?;
@@ -151,6 +169,22 @@ pub(crate) async fn each<T: Send>(
     let mut found = Vec::with_capacity(ids.len());
     for ids in ids.chunks(IDS) {
         found.append(&mut all(session, on.find(doc! { "_id": { "$in": ids } }), &read).await?);
+    }
+    Ok(found)
+}
+
+/// The same as a transaction sees them.
+pub(crate) async fn each_in<T: Send>(
+    session: &MongoSession,
+    on: &Rows,
+    ids: Vec<Bson>,
+    transaction: &mut ClientSession,
+    read: impl Fn(&RawDocument) -> Result<T> + Send,
+) -> Result<Vec<T>> {
+    let find = on.find(doc! { "_id": { "$in": ids } }).max_time(session.left()?);
+    let (mut rows, mut found) = (find.session(&mut *transaction).await.map_err(native)?, Vec::new());
+    while rows.advance(transaction).await.map_err(native)? {
+        found.push(read(rows.current())?);
     }
     Ok(found)
 }

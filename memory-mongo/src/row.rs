@@ -4,13 +4,13 @@ use std::sync::LazyLock;
 
 use memory_core::engine::{Found, Mark, Row, StoredDocument, StoredMemory, corrupt, shown_id};
 use memory_core::{
-    Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision, Selects,
-    SpaceId, Status, Timestamp, path_hash,
+    Context, Document, Documents, Error, Head, IdempotencyKey, KeyedHash, Ledger, Memory, MemoryId, Result, Revision,
+    Selects, SpaceId, Status, Timestamp, path_hash,
 };
 use migrations::WRITER;
 use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
 use mongodb::bson::spec::BinarySubtype;
-use mongodb::bson::{Binary, Bson, RawDocumentBuf, rawdoc};
+use mongodb::bson::{self, Binary, Bson, RawDocumentBuf, doc, rawdoc};
 
 /// The path that every row has. No path of a space holds a control character.
 pub(crate) static EVERYTHING: LazyLock<i64> = LazyLock::new(|| path_hash("\0"));
@@ -40,6 +40,10 @@ pub(crate) fn document_paths(space: &SpaceId) -> Vec<i64> {
 /// The path of the documents of a space.
 pub(crate) fn space_path(space: &str) -> i64 {
     path_hash(&format!("\0={space}"))
+}
+
+pub(crate) fn binary(bytes: Vec<u8>) -> Binary {
+    Binary { subtype: BinarySubtype::Generic, bytes }
 }
 
 pub(crate) fn uuid(id: &[u8]) -> Binary {
@@ -72,8 +76,31 @@ pub(crate) fn memory_row(memory: &Memory, at: Option<Timestamp>) -> RawDocumentB
     row
 }
 
+/// What says that a row stands for a memory that was erased, or that a mark is that of a key that was.
+pub(crate) const ERASED: &str = "erased";
+
+/// The row that stays of a memory. No list has it, and its revision is that of no memory. The rules of its collection take it.
+pub(crate) fn erased_row() -> bson::Document {
+    doc! { ERASED: true, "revision": 0_i64, "written": i64::from(WRITER) }
+}
+
+/// Whether that is such a row.
+pub(crate) fn is_erased(row: &RawDocument) -> bool {
+    matches!(row.get(ERASED), Ok(Some(_)))
+}
+
 pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
     rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
+}
+
+/// The row by which nobody stores again what was stored under a key and erased.
+pub(crate) fn mark_row(key: KeyedHash) -> RawDocumentBuf {
+    rawdoc! { "_id": key_mark(key) }
+}
+
+/// The `_id` of a mark. That of a key is a text.
+pub(crate) fn key_mark(key: KeyedHash) -> Binary {
+    binary(key.0.to_vec())
 }
 
 /// The row of a document whose newest entry has this place in its history.
@@ -206,6 +233,17 @@ pub(crate) fn any_number(number: &Bson) -> Option<i64> {
 pub(crate) fn memory_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
     let id = <[u8; 16]>::try_from(bytes(row, name)?);
     id.map(MemoryId::from_bytes).map_err(|_| impossible(name))
+}
+
+/// The id of a memory whose row has this `_id`.
+pub(crate) fn memory_id_of(id: &Bson) -> Option<MemoryId> {
+    let Bson::Binary(id) = id else { return None };
+    id.bytes.as_slice().try_into().ok().map(MemoryId::from_bytes)
+}
+
+/// A hash from its bytes.
+pub(crate) fn hash(bytes: &[u8]) -> Option<KeyedHash> {
+    bytes.try_into().ok().map(KeyedHash)
 }
 
 pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {

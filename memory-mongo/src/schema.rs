@@ -10,7 +10,6 @@ use memory_core::{Backfill, Error, ErrorKind, HeldBack, Inspection, Result, Revi
 use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
-use mongodb::options::ReturnDocument;
 
 use crate::config::MongoConfig;
 use crate::connection::{Collections, Connections, MongoSession, PAUSE, Rows};
@@ -25,6 +24,8 @@ const STANDALONE: &str = "the server is standalone, so it has no transactions: r
 const LOCK: &str = "lock";
 /// The `_id` of what seals the cursors, and its field.
 const SECRET: &str = "secret";
+/// The `_id` of what makes the hashes of tombstones, and its field.
+const HASH_KEY: &str = "hashKey";
 /// The `_id` of the time at which the history begins, and its field.
 const HISTORY_SINCE: &str = "historySince";
 /// When a lock whose owner is gone is free again, in milliseconds.
@@ -285,6 +286,12 @@ pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<Str
     kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
 }
 
+/// What makes the hashes of tombstones: what was kept first.
+pub(crate) async fn hash_key(session: &MongoSession, proposed: &str) -> Result<String> {
+    let kept = keep(session, HASH_KEY, proposed.into()).await?;
+    kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key of tombstones can't be read"))
+}
+
 /// When the history begins, or that there is none: what was kept first.
 pub(crate) async fn history_since(session: &MongoSession, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
     let kept = keep(session, HISTORY_SINCE, proposed.map_or(Bson::Null, |time| time.as_millis().into())).await?;
@@ -295,16 +302,24 @@ pub(crate) async fn history_since(session: &MongoSession, proposed: Option<Times
     }
 }
 
-/// Keeps a value in the bookkeeping unless it has one of that name, and gives the one that it has.
+/// Keeps a value in the bookkeeping unless it has one of that name, and gives the one that a majority has: what is made with one that is lost
+/// with a primary, nobody could tell any more.
 async fn keep(session: &MongoSession, name: &str, proposed: Bson) -> Result<Bson> {
-    let (bookkeeping, same) = (&session.on.primary.bookkeeping, doc! { "_id": name });
-    let mut kept = bookkeeping.find_one(same.clone()).await.map_err(native)?;
-    if kept.is_none() {
-        let keep = bookkeeping.find_one_and_update(same, doc! { "$setOnInsert": { name: proposed } });
-        kept = keep.upsert(true).return_document(ReturnDocument::After).await.map_err(native)?;
+    let (on, same) = (&session.on, doc! { "_id": name });
+    let proposed = doc! { "$setOnInsert": { name: proposed } };
+    loop {
+        let kept = on.latest.bookkeeping.find_one(same.clone()).max_time(session.left()?);
+        if let Some(kept) = kept.await.map_err(native)? {
+            return bson(&kept, name);
+        }
+        let keep = on.primary.bookkeeping.update_one(same.clone(), proposed.clone()).upsert(true);
+        match keep.await.map_err(native) {
+            Ok(kept) if kept.upserted_id.is_some() => {}
+            Err(error) if code(&error) != Some(DUPLICATE_KEY) => return Err(error),
+            // Another program has kept one, which a majority does not have so far.
+            _ => session.pause(PAUSE).await?,
+        }
     }
-    let value = kept.as_deref().map(|kept| bson(kept, name));
-    Ok(value.transpose()?.unwrap_or(Bson::Null))
 }
 
 /// Makes the database read-only, or takes that back: by a rule that no row satisfies. A deletion meets it by the update before it.

@@ -35,10 +35,11 @@ pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_histo
     same
 }
 
-/// What is done to a document before it is deleted, in the same transaction: the deletion itself tells the feed of no space.
-pub(crate) fn removed(found: &Found<memory_core::Document, i64>, has_history: bool) -> Document {
+/// What is done to a document before it is deleted, in the same transaction: the deletion itself tells the feed of no space. That is empty for
+/// an erasure, of which the feed has the tombstone.
+pub(crate) fn removed(found: &Found<memory_core::Document, i64>, space: &str, has_history: bool) -> Document {
     // One that an older program has written is not refused.
-    let set = doc! { "removed": found.record.space_id.as_str(), "written": written(found.record.revision) };
+    let set = doc! { "removed": space, "written": written(found.record.revision) };
     doc! { "q": same_document(found, has_history), "u": { "$set": set } }
 }
 

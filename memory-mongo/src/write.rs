@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, RecordId, Result, Timestamp};
 use mongodb::ClientSession;
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
@@ -12,11 +12,14 @@ use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write, of_code, refusals};
 use crate::history;
 use crate::read::{all, each};
-use crate::row::{document_row, key_of, key_row, memory_id, memory_row, next_row, text, uuid};
+use crate::row::{
+    ERASED, document_row, hash, is_erased, key_mark, key_of, key_row, mark_row, memory_id, memory_row, next_row, text,
+    uuid,
+};
 use crate::statements::{changes, document_key, removed, same_document, same_memory};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
-const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
+pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
 /// How long to wait for a majority to have what stands in the way.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -47,12 +50,12 @@ impl Writer for MongoSession {
     ) -> Result<bool> {
         let before = &before.record;
         let update = doc! { "q": same_memory(before), "u": changes(before, after) };
-        let update = doc! { "update": self.on.primary.memories.name(), "updates": [update] };
         let place = i64::from(after.revision);
         let kept = entry.map(|entry| history::kept(&after.id.into(), place, entry)).transpose()?;
         let mut transaction = self.begin().await?;
         let write = async {
-            let is_unchanged = self.change_in(update, &mut transaction).await? == 1;
+            let name = self.on.primary.memories.name();
+            let is_unchanged = self.update_in(name, vec![update], &mut transaction).await? == 1;
             if is_unchanged {
                 self.keep(kept.into_iter().collect(), &mut transaction).await?;
             }
@@ -78,7 +81,9 @@ impl Writer for MongoSession {
                 rest.iter().for_each(|place| is_put[*place] = true);
                 break;
             }
-            let taken = self.taken(&some).await?;
+            let mut taken = self.taken(&some).await?;
+            let kept_out = self.kept_out(&some).await?.into_iter();
+            taken.extend(kept_out.map(|Document { collection, id, .. }| (collection.to_string(), id.to_string())));
             if taken.is_empty() {
                 self.pause(PAUSE).await?;
             }
@@ -95,6 +100,21 @@ impl Writer for MongoSession {
         let is_done = self.remove_each(removals, &mut transaction).await;
         self.end(transaction, is_done).await
     }
+
+    async fn erase(&mut self, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
+        let mut transaction = self.begin().await?;
+        let is_done = self.erase_each(erasings, &mut transaction).await;
+        self.end(transaction, is_done).await
+    }
+}
+
+/// What is in the way of memories, by their ids.
+#[derive(Default)]
+struct Taken {
+    /// The memories that have their ids or their keys.
+    owners: HashMap<MemoryId, MemoryId>,
+    /// Those that were erased, or whose key was.
+    erased: HashSet<MemoryId>,
 }
 
 /// A put that replaces a document, and the place of its entry in the history.
@@ -106,18 +126,22 @@ struct Changed<'p> {
 }
 
 impl MongoSession {
-    /// Puts documents, all or none. `false` when one is not what was read.
+    /// Puts documents, all or none. `false` when one is not what was read, or is kept out.
     async fn put_together(&self, puts: &[&Put<'_, i64>]) -> Result<bool> {
         let mut transaction = self.begin().await?;
         let is_done = self.put_each(puts, &mut transaction).await;
         self.end(transaction, is_done).await
     }
 
-    /// Puts documents in a transaction: those that are new, and then those that are changed. `false` when one is not what was read.
+    /// Puts documents in a transaction: those that are new, and then those that are changed. `false` when one is not what was read, or a
+    /// tombstone keeps one out.
     async fn put_each(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
         let named = puts.iter().map(|put| (record_id(put.after), put.before.map_or(0, |before| before.version)));
         let named: Vec<_> = named.collect();
         let places = self.places(&named, puts.iter().any(|put| put.entry.is_some())).await?;
+        if self.keeps_one_out(puts, transaction).await? {
+            return Ok(false);
+        }
         let (mut rows, mut entries, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for ((put, (of, _)), place) in puts.iter().copied().zip(&named).zip(places) {
             if let Some(before) = put.before {
@@ -134,8 +158,7 @@ impl MongoSession {
         while !rest.is_empty() {
             let (some, others) = rest.split_at(at_once(rest.iter().map(Changed::size)));
             let updates: Vec<_> = some.iter().map(Changed::update).collect::<Result<_>>()?;
-            let command = doc! { "update": self.on.primary.documents.name(), "updates": updates };
-            if self.change_in(command, transaction).await? != some.len() {
+            if self.update_in(self.on.primary.documents.name(), updates, transaction).await? != some.len() {
                 return Ok(false);
             }
             let kept = some.iter().filter_map(Changed::kept).collect::<Result<_>>()?;
@@ -180,7 +203,6 @@ impl MongoSession {
 
     /// Removes documents in a transaction. `false` when one is not what was read.
     async fn remove_each(&self, removals: &[Removal<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
-        let documents = self.on.primary.documents.name();
         let named = removals.iter().map(|removal| (record_id(&removal.found.record), removal.found.version));
         let named: Vec<_> = named.collect();
         let has_history = removals.iter().any(|removal| removal.end.is_some());
@@ -189,15 +211,11 @@ impl MongoSession {
         while start < removals.len() {
             let rest = &removals[start..];
             let some = &rest[..at_once(rest.iter().map(|removal| removal.found.record.size()))];
-            let updates: Vec<_> = some.iter().map(|removal| removed(removal.found, has_history)).collect();
-            let delete = |Document { collection, id, .. }: &Document| doc! { "q": { "_id": document_key(collection, id) }, "limit": 1 };
-            let deletes: Vec<_> = some.iter().map(|removal| delete(&removal.found.record)).collect();
-            for command in
-                [doc! { "update": documents, "updates": updates }, doc! { "delete": documents, "deletes": deletes }]
-            {
-                if self.change_in(command, transaction).await? != some.len() {
-                    return Ok(false);
-                }
+            let update =
+                |Removal { found, .. }: &Removal<'_, i64>| removed(found, found.record.space_id.as_str(), has_history);
+            let updates = some.iter().map(update).collect();
+            if !self.remove_rows(some.iter().map(|removal| &removal.found.record), updates, transaction).await? {
+                return Ok(false);
             }
             let mut kept = Vec::new();
             for ((removal, (of, _)), place) in some.iter().zip(&named[start..]).zip(&places[start..]) {
@@ -211,6 +229,20 @@ impl MongoSession {
         Ok(true)
     }
 
+    /// Removes the rows of documents in a transaction, each behind its update. `false` when one of these does not find its document.
+    pub(crate) async fn remove_rows<'d>(
+        &self,
+        rows: impl Iterator<Item = &'d Document>,
+        updates: Vec<bson::Document>,
+        transaction: &mut ClientSession,
+    ) -> Result<bool> {
+        let delete = |Document { collection, id, .. }: &Document| doc! { "q": { "_id": document_key(collection, id) }, "limit": 1 };
+        let deletes: Vec<_> = rows.map(delete).collect();
+        let (name, count) = (self.on.primary.documents.name(), updates.len());
+        Ok(self.update_in(name, updates, transaction).await? == count
+            && self.change_in(doc! { "delete": name, "deletes": deletes }, transaction).await? == count)
+    }
+
     /// The place of the next entry of each document, of which the place of the newest one is given, or 0 where that is not known.
     async fn places(&self, documents: &[(RecordId, i64)], has_history: bool) -> Result<Vec<i64>> {
         match has_history {
@@ -220,16 +252,29 @@ impl MongoSession {
     }
 
     /// Writes entries in the transaction of what they are of.
-    async fn keep(&self, entries: Vec<bson::Document>, transaction: &mut ClientSession) -> Result<()> {
+    pub(crate) async fn keep(&self, entries: Vec<bson::Document>, transaction: &mut ClientSession) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
         }
-        let command = doc! { "update": self.on.primary.history.name(), "updates": entries };
-        self.change_in(command, transaction).await.map(drop)
+        self.update_in(self.on.primary.history.name(), entries, transaction).await.map(drop)
+    }
+
+    /// Runs updates of a collection in a transaction, and tells how many rows they have met.
+    pub(crate) async fn update_in(
+        &self,
+        name: &str,
+        updates: Vec<bson::Document>,
+        transaction: &mut ClientSession,
+    ) -> Result<usize> {
+        self.change_in(doc! { "update": name, "updates": updates }, transaction).await
     }
 
     /// Runs a command in a transaction, and tells how many rows it has met.
-    async fn change_in(&self, mut command: bson::Document, transaction: &mut ClientSession) -> Result<usize> {
+    pub(crate) async fn change_in(
+        &self,
+        mut command: bson::Document,
+        transaction: &mut ClientSession,
+    ) -> Result<usize> {
         command.insert("maxTimeMS", self.left()?.as_millis() as i64);
         let answer = self.on.database.run_command(command).session(transaction).await.map_err(native)?;
         check(&answer)?;
@@ -238,32 +283,37 @@ impl MongoSession {
 
     /// Appends memories in one transaction: all, or where each counts by itself, all but those that are taken.
     async fn append_together(&self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let (mut rest, mut owners) = (append.memories.to_vec(), HashMap::new());
+        let (mut rest, mut taken) = (append.memories.to_vec(), Taken::default());
         while !rest.is_empty() {
-            match self.insert_all(&rest, append.at).await {
+            match self.insert_all(&rest, append).await {
                 Ok(()) => break,
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
-                    let found = self.owners(&rest, append.is_repeated).await?;
+                    let found = self.taken_of(&rest, append).await?;
                     if found.is_empty() {
                         self.pause(PAUSE).await?;
                     } else if append.atomicity == Atomicity::All {
-                        return Ok(append.outcomes(&found, &HashSet::new()));
+                        return Ok(append.outcomes(&found.owners, &found.erased));
                     }
-                    rest.retain(|memory| !found.contains_key(&memory.id));
-                    owners.extend(found);
+                    rest.retain(|memory| !found.has(memory.id));
+                    taken.extend(found);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(append.outcomes(&owners, &HashSet::new()))
+        Ok(append.outcomes(&taken.owners, &taken.erased))
     }
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
     async fn append_alone(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<Vec<Appended>> {
         let rows = memories.iter().map(|memory| memory_row(memory, at)).collect();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
+        let is_taken = |place: &usize| refused.get(place) == Some(&DUPLICATE_KEY);
+        let taken = (0..memories.len()).filter(is_taken).map(|place| memories[place].id).collect();
+        // Others may be written.
+        let erased = self.present(taken).await.map_err(|error| error.after(Outcome::Unknown))?.erased;
         let appended = memories.iter().enumerate().map(|(place, memory)| match refused.get(&place) {
             None => Appended::Written,
+            Some(&DUPLICATE_KEY) if erased.contains(&memory.id) => Appended::Erased,
             Some(&DUPLICATE_KEY) => Appended::Taken(memory.id),
             Some(_) => Appended::NotWritten,
         });
@@ -277,13 +327,15 @@ impl MongoSession {
     }
 
     /// Writes memories, all or none; a duplicate of one is an error.
-    async fn insert_all(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<()> {
+    async fn insert_all(&self, memories: &[&Memory], append: Append<'_>) -> Result<()> {
+        let at = append.at;
         if let [memory] = memories
             && memory.idempotency_key.is_none()
         {
             return self.on.primary.memories.insert_one(memory_row(memory, at)).await.map(drop).map_err(native_write);
         }
-        let keys = memories.iter().filter_map(|memory| Some(key_row(memory.idempotency_key.as_ref()?, memory.id)));
+        let key = |memory: &&Memory| Some(key_row(memory.idempotency_key.as_ref()?, memory.id));
+        let keys = memories.iter().flat_map(|memory| key(memory).into_iter().chain(append.hash(memory).map(mark_row)));
         let keys: Vec<_> = keys.collect();
         let rows = memories.iter().map(|memory| memory_row(memory, at));
         let mut transaction = self.begin().await?;
@@ -297,22 +349,65 @@ impl MongoSession {
         self.end(transaction, is_done).await.map(drop)
     }
 
-    /// Which memories have the ids of these or, where nobody has, their keys: those that a majority has.
-    async fn owners(&self, memories: &[&Memory], is_repeated: bool) -> Result<HashMap<MemoryId, MemoryId>> {
-        let keyed = memories.iter().filter_map(|memory| Some((memory.idempotency_key.as_ref()?.as_str(), memory.id)));
-        let keyed: HashMap<_, _> = keyed.collect();
-        let keys = keyed.keys().map(|key| (*key).into()).collect();
-        let owner = |row: &RawDocument| Ok((keyed.get(text(row, "_id")?).copied(), memory_id(row, "memory")?));
-        let owners = each(self, &self.on.latest.keys, keys, owner).await?.into_iter();
-        let mut owners: HashMap<_, _> = owners.filter_map(|(id, owner)| Some((id?, owner))).collect();
-        // A new id is in nobody's way.
-        let ids = memories.iter().filter(|memory| is_repeated || memory.idempotency_key.is_none());
-        let ids: Vec<_> = ids.map(|memory| uuid(memory.id.as_bytes())).collect();
-        if !ids.is_empty() {
-            let find = self.on.latest.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "_id": 1 });
-            owners.extend(all(self, find, |row| memory_id(row, "_id").map(|id| (id, id))).await?);
+    /// What is in the way of these memories: who has their ids or, where nobody has, their keys, and of which an id or a key is erased. As a
+    /// majority has it.
+    async fn taken_of(&self, memories: &[&Memory], append: Append<'_>) -> Result<Taken> {
+        let (mut keyed, mut marked) = (HashMap::new(), HashMap::new());
+        for memory in memories {
+            keyed.extend(memory.idempotency_key.as_ref().map(|key| (key.as_str(), memory.id)));
+            marked.extend(append.hash(memory).map(|key| (key, memory.id)));
         }
-        Ok(owners)
+        let keys = keyed.keys().map(|key| (*key).into()).chain(marked.keys().map(|key| key_mark(*key).into()));
+        let read = |row: &RawDocument| match row.get_binary("_id") {
+            // The mark of a key that somebody has, or has begun to take, says nothing.
+            Ok(key) if is_erased(row) => Ok((hash(key.bytes).and_then(|key| marked.get(&key).copied()), None)),
+            Ok(_) => Ok((None, None)),
+            Err(_) => Ok((keyed.get(text(row, "_id")?).copied(), Some(memory_id(row, "memory")?))),
+        };
+        let mut taken = Taken::default();
+        for (id, owner) in each(self, &self.on.latest.keys, keys.collect(), read).await? {
+            match (id, owner) {
+                (Some(id), Some(owner)) => drop(taken.owners.insert(id, owner)),
+                (Some(id), None) => drop(taken.erased.insert(id)),
+                (None, _) => {}
+            }
+        }
+        // A new id is in nobody's way.
+        let ids = memories.iter().filter(|memory| append.is_repeated || memory.idempotency_key.is_none());
+        taken.extend(self.present(ids.map(|memory| memory.id).collect()).await?);
+        Ok(taken)
+    }
+
+    /// Which of these memories a majority has, as their own owners, and which are erased.
+    async fn present(&self, ids: Vec<MemoryId>) -> Result<Taken> {
+        let mut taken = Taken::default();
+        if ids.is_empty() {
+            return Ok(taken);
+        }
+        let ids: Vec<_> = ids.iter().map(|id| uuid(id.as_bytes())).collect();
+        let find = self.on.latest.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { ERASED: 1 });
+        for (id, is_erased) in all(self, find, |row| Ok((memory_id(row, "_id")?, is_erased(row)))).await? {
+            match is_erased {
+                true => drop(taken.erased.insert(id)),
+                false => drop(taken.owners.insert(id, id)),
+            }
+        }
+        Ok(taken)
+    }
+}
+
+impl Taken {
+    fn is_empty(&self) -> bool {
+        self.owners.is_empty() && self.erased.is_empty()
+    }
+
+    fn has(&self, id: MemoryId) -> bool {
+        self.owners.contains_key(&id) || self.erased.contains(&id)
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.owners.extend(other.owners);
+        self.erased.extend(other.erased);
     }
 }
 
@@ -346,7 +441,7 @@ async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usi
 }
 
 /// How many of the first documents, which have these sizes, go in one command; at least one.
-fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
+pub(crate) fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
     let mut bytes = 0;
     let fits = |size: &usize| {
         bytes += size;

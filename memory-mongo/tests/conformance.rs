@@ -29,7 +29,7 @@ struct Mongo {
 #[async_trait]
 impl Harness for Mongo {
     fn can_erase(&self) -> bool {
-        false
+        true
     }
 
     fn name(&self) -> &str {

@@ -9,12 +9,12 @@ use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Backfill, Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, History, IdempotencyKey, ManualClock, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
-    Metadata, NewMemory, Outcome, Record, RecordId, Revision, SpaceId, Status, Timestamp, Trigger,
+    Backfill, Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
+    Erasure, Error, ErrorKind, History, IdempotencyKey, ManualClock, Memory, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryQuery, Metadata, NewMemory, Outcome, Record, RecordId, Revision, SpaceId, Status, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
-use migrations::{FEED, HISTORY, NO_WORDS, PATHS};
+use migrations::{ERASURE, FEED, HISTORY, NO_WORDS, PATHS};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
@@ -27,7 +27,7 @@ const MEMORIES: &str = "MEMORY_TEST_MEMORIES";
 /// What the programs that take slices are called.
 const BACKFILL: &str = "backfill";
 /// The steps behind version 1, as they are taken; those behind version 2 begin with the third.
-const BEHIND_1: [(u32, &str); 5] = [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED), (5, HISTORY)];
+const BEHIND_1: [(u32, &str); 6] = [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE)];
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             "mongo::the_history_of_an_older_ledger_begins_when_it_is_opened",
             the_history_of_an_older_ledger_begins_when_it_is_opened,
         ),
+        async_trial("mongo::what_an_older_ledger_has_is_erased_too", what_an_older_ledger_has_is_erased_too),
         async_trial(
             "mongo::a_life_that_an_older_program_ended_shows_in_no_other",
             a_life_that_an_older_program_ended_shows_in_no_other,
@@ -113,12 +114,12 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
-    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED), (5, HISTORY)] {
+    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE)] {
         let entry = entries.find_one(doc! { "_id": version }).await?.ok_or("no entry")?;
         assert_eq!(entry.get_str("name")?, name);
         assert!(entry.get_str("checksum").is_ok());
     }
-    assert_eq!(provider.check_health().await?.schema_version, 5);
+    assert_eq!(provider.check_health().await?.schema_version, 6);
     Ok(())
 }
 
@@ -128,7 +129,7 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let document = provider.documents().put(write("a")).await?;
     let database = database(&server.url()).await?;
-    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 7]"))?;
+    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 8]"))?;
     for step in steps {
         database.run_command(step).await?;
     }
@@ -146,6 +147,8 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
         provider.update(id, MemoryPatch::new().set_context(context("c"))).await.err(),
         provider.documents().put(write("a")).await.err(),
         provider.documents().put(write("b")).await.err(),
+        provider.erase(&Erasure::records([id.into()], "why")?).await.err(),
+        provider.erase(&Erasure::records([of(write("a"))], "why")?).await.err(),
     ];
     let concurrent = (0..64).map(|number| provider.store(if number % 2 == 0 { event("b", 6) } else { keyed(number) }));
     let concurrent = futures::future::join_all(concurrent).await.into_iter().map(Result::err);
@@ -220,6 +223,31 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> CaseResult
         let early = provider.get_as_of(&record, at(999)).await.expect_err("before the history");
         assert_eq!(early.kind(), ErrorKind::InvalidInput);
     }
+    Ok(())
+}
+
+/// Its keys have no marks yet, and its documents no places in the history (E1, E3).
+async fn what_an_older_ledger_has_is_erased_too() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
+    let older = open(config.clone()).await?;
+    let keyed = |name: &str| event("a", 1).with_idempotency_key(IdempotencyKey::parse(name).expect("valid"));
+    let ids = older.store_many(vec![keyed("erased"), keyed("kept")]).await?;
+    let document = older.documents().put(write("a")).await?;
+    into_version_1(&database).await?;
+
+    let provider = open(config).await?;
+    let backup = provider.get(ids[0]).await?.ok_or("a memory is gone")?;
+    assert_eq!(provider.store(keyed("erased")).await?, ids[0]);
+    let both = [ids[0].into(), of(write("a"))];
+    assert_eq!(provider.erase(&Erasure::records(both.clone(), "why")?).await?.records, both);
+    let again = provider.store(keyed("erased")).await.expect_err("it was erased");
+    assert_eq!((again.kind(), again.outcome()), (ErrorKind::Erased, Outcome::NotDone));
+    assert_eq!(provider.store(keyed("kept")).await?, ids[1]);
+    assert_eq!(provider.restore(vec![backup]).await?.erased, [0]);
+    assert_eq!(provider.documents().restore(vec![document]).await?.erased, [0]);
+    assert_eq!(memories(&provider).await?.into_keys().collect::<Vec<_>>(), [ids[1]]);
+    assert_eq!(provider.documents().put(write("a")).await?.revision, Revision::FIRST);
     Ok(())
 }
 
@@ -437,7 +465,7 @@ async fn a_write_mends_what_is_brought_back() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let keyed = || event("a", 2).with_idempotency_key(IdempotencyKey::parse("k").expect("valid"));
     let documents = provider.documents();
-    for number in 0..6 {
+    for number in 0..7 {
         bring_back(&database).await?;
         match number {
             0 => drop(provider.store(event("a", 3)).await?),
@@ -445,10 +473,11 @@ async fn a_write_mends_what_is_brought_back() -> CaseResult {
             2 => drop(provider.update(id, completed()).await?),
             3 => drop(documents.put(write("a")).await?),
             4 => drop(documents.put_many(vec![write("a"), write("b")]).await?),
+            5 => drop(provider.erase(&Erasure::records([id.into(), of(write("b"))], "why")?).await?),
             _ => drop(documents.restore(vec![document(7)]).await?),
         }
     }
-    assert_eq!(memories(&provider).await?.len(), 4);
+    assert_eq!(memories(&provider).await?.len(), 3);
     // A ledger that is newer than the program is left alone.
     let newer = doc! { "$expr": { "$gte": [{ "$subtract": ["$written", { "$multiply": ["$revision", 256] }] }, 9] } };
     let rules = doc! { "collMod": "memories", "validator": { "$and": [newer] } };
@@ -618,6 +647,7 @@ async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
         rows.update_many(doc! {}, doc! { "$unset": { "written": "" } }).await?;
     }
     without_history(database).await?;
+    without_erasure(database).await?;
     let entries = database.collection::<Document>("schema_migrations");
     entries.delete_many(doc! { "version": { "$gte": 2 } }).await?;
     entries.update_many(doc! {}, doc! { "$unset": { "version": "" } }).await.map(drop)
@@ -639,6 +669,7 @@ async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
         rows.update_many(doc! {}, vec![doc! { "$set": written }]).await?;
     }
     without_history(database).await?;
+    without_erasure(database).await?;
     bring_back(database).await?;
     let words = migrations::mongo().iter().find(|step| step.name == "words").ok_or("no step")?;
     let mut entry = doc! { "_id": "words", "version": 2_i64, "name": "words", "checksum": words.checksum() };
@@ -660,6 +691,15 @@ async fn without_history(database: &Database) -> mongodb::error::Result<()> {
     }
     let bookkeeping = database.collection::<Document>("schema_migrations");
     bookkeeping.delete_many(doc! { "_id": "historySince" }).await.map(drop)
+}
+
+/// The same for the step of erasure.
+async fn without_erasure(database: &Database) -> mongodb::error::Result<()> {
+    database.collection::<Document>("tombstones").drop().await?;
+    let marks = doc! { "_id": { "$type": "binData" } };
+    database.collection::<Document>("idempotency_keys").delete_many(marks).await?;
+    let bookkeeping = database.collection::<Document>("schema_migrations");
+    bookkeeping.delete_many(doc! { "_id": "hashKey" }).await.map(drop)
 }
 
 /// Gives the ledger the rules and the indexes that version 2 has where it indexes words.

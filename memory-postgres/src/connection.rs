@@ -251,6 +251,8 @@ pub struct Session {
     connection: Option<Pooled>,
     namespace: Arc<Namespace>,
     is_transaction: bool,
+    /// When its call ends, if that is known.
+    until: Option<Instant>,
     /// Whether its call wants a thread of its own.
     is_heavy: Arc<AtomicBool>,
 }
@@ -267,6 +269,7 @@ impl Session {
             connection: Some(link),
             namespace: Arc::clone(namespace),
             is_transaction: false,
+            until: None,
             is_heavy: Arc::default(),
         }
     }
@@ -278,6 +281,7 @@ impl Session {
         until: Option<Instant>,
     ) -> sqlx::Result<Self> {
         let mut session = Self::new(pool.get().await?, namespace);
+        session.until = until;
         if is_transaction {
             let begin = session.namespace.begin(until);
             session.begin_with(begin).await?;
@@ -378,6 +382,11 @@ impl Session {
         self.command(if is_pooled { "ROLLBACK TO step" } else { "ROLLBACK" }).await.map_err(native)?;
         self.is_transaction = is_pooled;
         Ok(())
+    }
+
+    /// Whether its call goes on for that long.
+    pub(crate) fn has_left(&self, time: Duration) -> bool {
+        self.until.is_none_or(|until| until.saturating_duration_since(Instant::now()) > time)
     }
 
     /// The statements of the namespace, and the names in it.

@@ -28,6 +28,7 @@ impl Engine for PostgresEngine {
     const BATCH: Option<(usize, usize)> = Some((256, 4 << 20));
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
     const HISTORY: bool = true;
+    const ERASES: bool = true;
 
     type Config = PostgresConfig;
     type Session = Session;
@@ -81,6 +82,20 @@ impl Engine for PostgresEngine {
         session.end().await?;
         let since: Option<i64> = kept.first().map(|row| column(row, 0)).transpose()?.flatten();
         since.map(Timestamp::from_millis).transpose().map_err(corrupt)
+    }
+
+    async fn hash_key(&self, proposed: &str) -> Result<String> {
+        let mut session = self.connections.session(Access::Write, None).await?;
+        let mut kept = session.rows(session.statement(|on| &on.hash_key)).await?;
+        if kept.is_empty() {
+            let keep = session.statement(|on| &on.keep_hash_key).bind(proposed.to_owned());
+            kept = session.rows(keep).await?;
+            if kept.is_empty() {
+                kept = session.rows(session.statement(|on| &on.hash_key)).await?;
+            }
+        }
+        session.end().await?;
+        kept.first().map_or_else(|| Ok(String::new()), |row| column(row, 0))
     }
 
     async fn close(&self) -> Result<()> {

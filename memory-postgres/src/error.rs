@@ -31,7 +31,9 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
 
 /// As [`native`], for a statement that may have had its effect although no answer came.
 pub(crate) fn native_write(error: sqlx::Error) -> Error {
-    let is_unknown = has_ended(&state_of(&error)) || is_lost(&error);
+    let state = state_of(&error);
+    // A transaction that was idle for too long is taken back before the server says so.
+    let is_unknown = has_ended(&state) && state != "25P03" || is_lost(&error);
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
@@ -93,6 +95,7 @@ fn of_state(state: &str) -> (ErrorKind, &'static str, bool) {
         "40003" => (Unavailable, "the server does not know whether the transaction was completed", true),
         "25006" => (Unauthorized, "the server or the transaction is read-only", false),
         "3D000" => (Unavailable, "the database does not exist", false),
+        "AM004" => (SchemaMismatch, "the feed is so large that an operator has to make its new index first", false),
         "3F000" | "42P01" => (SchemaMismatch, "the schema of the namespace is gone: open the provider again", false),
         "42703" => (SchemaMismatch, "the tables of the namespace are not those of this program", false),
         "42501" => (Unauthorized, "the role lacks a permission", false),
@@ -114,7 +117,7 @@ fn of_state(state: &str) -> (ErrorKind, &'static str, bool) {
 
 /// Whether the state says that the connection has ended, with or without the effect of its last statement.
 fn has_ended(state: &str) -> bool {
-    state.starts_with("08") || matches!(state, "40003" | "57P01" | "57P02" | "57P04" | "57P05")
+    state.starts_with("08") || matches!(state, "25P03" | "40003" | "57P01" | "57P02" | "57P04" | "57P05")
 }
 
 /// Whether the encryption failed; what a peer's certificate lacks comes as data that is not valid.

@@ -1,6 +1,8 @@
 //! The feed: a table to which each statement that writes appends what it has written.
 //!
 //! A row is told once all transactions up to its own have ended, on the whole server: then none can come before it any more.
+//!
+//! An erasure leaves the rows of its documents where they are, since a watch may go on from there, but they name a memory that never was.
 
 use std::collections::HashMap;
 use std::mem;
@@ -8,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memory_core::engine::{Access, FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite, KeptChanges};
-use memory_core::{Collection, DocumentId, Error, MemoryId, Result};
+use memory_core::{Collection, DocumentId, Error, MemoryId, RecordId, Result};
 use sqlx::postgres::PgRow;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::connection::{Connections, Session};
+use crate::erasure::hashes;
 use crate::read::column;
 
 /// How often at most other processes are told of the commits of this one, and how often it looks whether anybody listens.
@@ -174,8 +177,8 @@ pub(crate) async fn newest(session: &mut Session) -> Result<FeedEnd> {
 /// What a row tells of one record.
 enum Noted {
     Memory(Uuid),
-    /// `None` where the document can't be named.
-    Document(Option<FeedWrite>),
+    /// What was done to a document, or that a record was erased. `None` where it can't be named.
+    Other(Option<FeedWrite>),
 }
 
 /// The next entries behind a place.
@@ -208,7 +211,7 @@ pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: u
             Noted::Memory(id) => spaces
                 .get(&id)
                 .map(|space| FeedWrite::Memory { id: MemoryId::from_bytes(id.into_bytes()), space: space.clone() }),
-            Noted::Document(write) => write,
+            Noted::Other(write) => write,
         };
         write.map(|write| place.to_position().map(|position| FeedEntry { position, write }))
     };
@@ -216,21 +219,34 @@ pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: u
     Ok(FeedPage { entries, reached, is_end: is_whole && is_settled })
 }
 
-/// What a row tells: of memories, or of one document.
+/// What a row tells: of memories, of one document, or of one record that was erased.
 fn noted_in(row: &PgRow) -> Result<Vec<Noted>> {
-    match column::<Option<Vec<Uuid>>>(row, 6)? {
-        Some(ids) => Ok(ids.into_iter().map(Noted::Memory).collect()),
-        None => Ok(vec![Noted::Document(document_of(row)?)]),
+    match (column::<Option<Vec<Uuid>>>(row, 6)?, column::<Option<&[u8]>>(row, 12)?) {
+        (ids, Some(places)) => Ok(vec![Noted::Other(erasure_of(row, ids, places)?)]),
+        (Some(ids), None) => Ok(ids.into_iter().map(Noted::Memory).collect()),
+        (None, None) => Ok(vec![Noted::Other(document_of(row)?)]),
     }
+}
+
+/// Which record a row tells to be erased; `None` where it can't be named.
+fn erasure_of(row: &PgRow, memories: Option<Vec<Uuid>>, places: &[u8]) -> Result<Option<FeedWrite>> {
+    let record = match memories {
+        Some(ids) => ids.first().map(|id| RecordId::from(MemoryId::from_bytes(id.into_bytes()))),
+        None => name_of(row)?.map(RecordId::from),
+    };
+    let places = hashes(places)?;
+    Ok(record.map(|record| FeedWrite::Erasure { record, places }))
+}
+
+/// How the document of a row is called; `None` where that can't be read.
+fn name_of(row: &PgRow) -> Result<Option<(Collection, DocumentId)>> {
+    let (collection, id) = (Collection::parse(column::<&str>(row, 7)?), DocumentId::parse(column::<&str>(row, 8)?));
+    Ok(collection.ok().zip(id.ok()))
 }
 
 /// What was done to the document of a row; `None` where it can't be named.
 fn document_of(row: &PgRow) -> Result<Option<FeedWrite>> {
-    let (Ok(collection), Ok(id)) =
-        (Collection::parse(column::<&str>(row, 7)?), DocumentId::parse(column::<&str>(row, 8)?))
-    else {
-        return Ok(None);
-    };
+    let Some((collection, id)) = name_of(row)? else { return Ok(None) };
     let space = column(row, 9)?;
     Ok(Some(match column::<Option<i64>>(row, 11)? {
         Some(revision) => {
@@ -245,7 +261,7 @@ fn document_of(row: &PgRow) -> Result<Option<FeedWrite>> {
 async fn spaces(session: &mut Session, noted: &[(Place, Noted)]) -> Result<HashMap<Uuid, String>> {
     let ids = noted.iter().filter_map(|(_, noted)| match noted {
         Noted::Memory(id) => Some(*id),
-        Noted::Document(_) => None,
+        Noted::Other(_) => None,
     });
     let ids: Vec<_> = ids.collect();
     if ids.is_empty() {

@@ -30,6 +30,9 @@ const BETWEEN_DEMOTIONS: Duration = Duration::from_secs(1);
 /// After how many seconds of silence the server asks, how often, and how many times.
 const KEEPALIVES: [(&str, &str); 3] =
     [("tcp_keepalives_idle", "60"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "6")];
+/// Each statement sees what was committed before it had its locks, whatever the default of the database is: so a store that has waited for an
+/// erasure finds the tombstones. Transactions say that themselves.
+const ISOLATION: [(&str, &str); 1] = [("default_transaction_isolation", "read committed")];
 /// How long to wait before it is looked again for a connection that others no longer use.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long to wait at first before a server that refuses connections is asked again.
@@ -315,7 +318,7 @@ impl Connector {
                 // The server asks whether this side is there, which also keeps firewalls in between from forgetting the connection. The
                 // driver can't ask.
                 let options = options.statement_cache_capacity(STATEMENTS).options(settings()).options(timeout);
-                options.options(KEEPALIVES)
+                options.options(KEEPALIVES).options(ISOLATION)
             }
         };
         let now = Instant::now();

@@ -8,13 +8,14 @@ use memory_core::engine::{
 };
 use memory_core::{
     BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Order, RecordId,
-    Result, Selects, Status, Timestamp, Verdict, path_hash,
+    Result, Selects, Status, Timestamp, Tombstone, Verdict, path_hash,
 };
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::{Decode, Row as _, Type, ValueRef};
 use uuid::Uuid;
 
 use crate::connection::{Session, Statement};
+use crate::erasure;
 use crate::error::native;
 use crate::feed;
 use crate::history;
@@ -137,6 +138,18 @@ impl Reader for Session {
 
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
         history::rows(self, of, below, most).await
+    }
+
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        erasure::tombstones(self, of).await
+    }
+
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        erasure::tombstones_behind(self, behind, most).await
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {

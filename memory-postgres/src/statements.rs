@@ -21,6 +21,8 @@ macro_rules! statements {
             pub(crate) heads: Slices,
             /// By the number of its ancestors.
             pub(crate) insert_memory: Vec<Arc<str>>,
+            /// The same of one that a tombstone may keep out.
+            pub(crate) insert_memory_unless_erased: Vec<Arc<str>>,
             $($(#[$doc])* pub(crate) $name: Arc<str>,)*
         }
 
@@ -36,11 +38,16 @@ macro_rules! statements {
                     let parts: Vec<_> = text.split("{schema}").map(|part| part.replace("{name}", &name)).collect();
                     parts.join(&schema).into()
                 };
+                let by_depth = |and| {
+                    let insert = |depth| complete(&insert_memory(depth, and));
+                    (0..=SpaceId::MAX_BOUNDARIES).map(insert).collect()
+                };
                 Ok(Self {
                     newest: Slices::new("DESC", &schema),
                     oldest: Slices::new("ASC", &schema),
                     heads: Slices::of_heads("DESC", &schema),
-                    insert_memory: (0..=SpaceId::MAX_BOUNDARIES).map(|depth| complete(&insert_memory(depth))).collect(),
+                    insert_memory: by_depth(""),
+                    insert_memory_unless_erased: by_depth(unless_erased!("$1", "{key_hash}")),
                     $($name: complete($text),)*
                     schema,
                 })
@@ -119,6 +126,92 @@ macro_rules! keep_entries {
     };
 }
 
+/// What stores many memories of which some are there already. Paths come as the texts of arrays, since an array of arrays would have to have as
+/// many of each. A row of the feed has few ids, so that a page of it needs no more than it tells.
+macro_rules! insert_memories {
+    ($column:literal, $values:literal, $condition:expr) => {
+        concat!(
+            "
+        WITH given AS MATERIALIZED (
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
+                paths::bigint[] AS paths",
+            $column,
+            "
+            FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+                $8::text[], $9::text[], $10::text[], $11::text[]",
+            $values,
+            ") AS given (id, created_at, updated_at, revision, status,
+                space_id, idempotency_key, metadata, trigger, context, paths",
+            $column,
+            ")),
+        stored AS (
+            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+                trigger, context, stored_at{path_columns})
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
+                $12::bigint{path_values}
+            FROM given",
+            $condition,
+            "
+            ON CONFLICT DO NOTHING RETURNING id),
+        noted AS (
+            INSERT INTO {schema}.changes (memories) SELECT array_agg(id)
+            FROM (SELECT id, (row_number() OVER () - 1) / 64 AS part FROM stored) parts GROUP BY part)
+        SELECT id FROM stored"
+        )
+    };
+}
+
+/// That no tombstone has the id or the key of a memory. `OFFSET 0` keeps that from becoming a join, for which the server might read all
+/// tombstones.
+macro_rules! unless_erased {
+    ($id:literal, $key_hash:literal) => {
+        concat!(
+            " WHERE NOT EXISTS (SELECT FROM {schema}.memory_tombstones t WHERE t.id = ",
+            $id,
+            " OFFSET 0) AND NOT EXISTS (SELECT FROM {schema}.memory_tombstones t WHERE t.key_hash = ",
+            $key_hash,
+            " OFFSET 0)"
+        )
+    };
+}
+
+/// That no tombstone keeps a document out, whose createdAt comes with it where it is restored.
+macro_rules! unless_kept_out {
+    ($collection:literal, $id:literal, $created_at:literal) => {
+        concat!(
+            " (",
+            $created_at,
+            "::bigint IS NULL OR NOT EXISTS (SELECT FROM {schema}.document_tombstones t WHERE t.collection = ",
+            $collection,
+            " AND t.id = ",
+            $id,
+            " AND t.at >= ",
+            $created_at,
+            " OFFSET 0))"
+        )
+    };
+}
+
+/// Those rows of a table that are of the documents with the ids $2 in the collections $1. Each is found by itself in the index: with a list of
+/// ids the server may read a whole collection, when its plan is from a time at which that was small.
+macro_rules! of_documents {
+    ($table:literal) => {
+        concat!(
+            "ctid = ANY (ARRAY(SELECT found.ctid FROM unnest($1::text[], $2::text[]) AS wanted (collection, id)
+                CROSS JOIN LATERAL (SELECT ctid FROM {schema}.",
+            $table,
+            " WHERE collection = wanted.collection AND id = wanted.id OFFSET 0) found))"
+        )
+    };
+}
+
+/// Where a row of the feed stands that has to come behind others of its record: as the trigger has it that notes documents.
+macro_rules! behind {
+    () => {
+        "greatest(pg_current_xact_id(), (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8)"
+    };
+}
+
 /// What writes to a table without a trigger of its own does this too: the ledger's refuses a program that is too old.
 macro_rules! if_writer {
     () => {
@@ -148,6 +241,9 @@ statements! {
     history_begin: "SELECT at FROM {schema}.history_begin";
     /// Of two programs at once one finds no room, and nothing of what the other has kept in its own view.
     keep_history_begin: "INSERT INTO {schema}.history_begin (id, at) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING at";
+    hash_key: "SELECT key FROM {schema}.tombstone_key";
+    /// Likewise.
+    keep_hash_key: "INSERT INTO {schema}.tombstone_key (id, key) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING key";
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
@@ -173,26 +269,9 @@ statements! {
         LEFT JOIN pg_prepared_xacts prepared ON prepared.transaction = locks.xid
         LIMIT 1";
 
-    /// Paths come as the texts of arrays, since an array of arrays would have to have as many of each. A row of the feed has few ids, so that a
-    /// page of it needs no more than it tells.
-    insert_memories: "
-        WITH given AS MATERIALIZED (
-            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
-                paths::bigint[] AS paths
-            FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                $8::text[], $9::text[], $10::text[], $11::text[]) AS given (id, created_at, updated_at, revision, status,
-                space_id, idempotency_key, metadata, trigger, context, paths)),
-        stored AS (
-            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-                trigger, context, stored_at{path_columns})
-            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
-                $12::bigint{path_values}
-            FROM given
-            ON CONFLICT DO NOTHING RETURNING id),
-        noted AS (
-            INSERT INTO {schema}.changes (memories) SELECT array_agg(id)
-            FROM (SELECT id, (row_number() OVER () - 1) / 64 AS part FROM stored) parts GROUP BY part)
-        SELECT id FROM stored";
+    insert_memories: insert_memories!("", "", "");
+    insert_memories_unless_erased: insert_memories!(
+        ", key_hash", ", $13::bytea[]", unless_erased!("given.id", "given.key_hash"));
     update_memory: "
         WITH updated AS (
             UPDATE {schema}.memories
@@ -207,10 +286,75 @@ statements! {
     memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
         FROM {schema}.memories WHERE id = ANY($1)";
     spaces_of_memories: "SELECT id, space_id FROM {schema}.memories WHERE id = ANY($1)";
+    /// What has these ids or keys, and what stays of what had.
     known_memories: "
-        SELECT id, idempotency_key FROM {schema}.memories WHERE id = ANY($1)
+        SELECT id, idempotency_key, FALSE, NULL::bytea FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
-        SELECT id, idempotency_key FROM {schema}.memories WHERE idempotency_key = ANY($2)";
+        SELECT id, idempotency_key, FALSE, NULL FROM {schema}.memories WHERE idempotency_key = ANY($2)
+        UNION ALL
+        SELECT id, NULL, TRUE, key_hash FROM {schema}.memory_tombstones WHERE id = ANY($1)
+        UNION ALL
+        SELECT id, NULL, TRUE, key_hash FROM {schema}.memory_tombstones WHERE key_hash = ANY($3)";
+    memory_tombstones: "SELECT id, at, reason, actor, key_hash, places FROM {schema}.memory_tombstones WHERE id = ANY($1)";
+    document_tombstones: "
+        SELECT t.id, t.at, t.reason, t.actor, NULL::bytea, t.places, t.collection
+        FROM unnest($1::text[], $2::text[]) AS wanted (collection, id) CROSS JOIN LATERAL (
+            SELECT * FROM {schema}.document_tombstones
+            WHERE collection = wanted.collection AND id = wanted.id OFFSET 0) t";
+    memory_tombstones_behind: "SELECT id, at, reason, actor, key_hash, places FROM {schema}.memory_tombstones
+        WHERE id >= $1 ORDER BY id LIMIT $2";
+    document_tombstones_behind: "SELECT id, at, reason, actor, NULL::bytea, places, collection FROM {schema}.document_tombstones
+        WHERE (collection, id) > ($1, $2) ORDER BY collection, id LIMIT $3";
+    /// Those that are what was read, or of which nothing was there where they have no revision, with their history. Their rows of the feed have
+    /// the ids alone.
+    erase_memories: concat!("WITH ", if_writer!(), ",
+        given AS MATERIALIZED (
+            SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::bytea[])
+                AS given (id, revision, at, reason, actor, places, key_hash)),
+        erased AS (
+            DELETE FROM {schema}.memories m USING given
+            WHERE m.id = ANY($1) AND m.id = given.id AND m.revision = given.revision RETURNING m.id),
+        forgotten AS (DELETE FROM {schema}.memory_history WHERE id = ANY($1)),
+        kept AS (
+            INSERT INTO {schema}.memory_tombstones AS t (id, at, reason, actor, places, key_hash)
+            SELECT id, at, reason, actor, places, key_hash FROM given
+            ON CONFLICT (id) DO UPDATE SET at = greatest(t.at, excluded.at), reason = excluded.reason,
+                actor = excluded.actor, places = excluded.places, key_hash = coalesce(excluded.key_hash, t.key_hash)),
+        noted AS (
+            INSERT INTO {schema}.changes (xid, memories, places) SELECT ", behind!(), ", ARRAY[id], places FROM given)
+        SELECT FROM given WHERE CASE WHEN revision IS NULL
+            THEN NOT EXISTS (SELECT FROM {schema}.memories m WHERE m.id = given.id OFFSET 0)
+            ELSE id IN (SELECT id FROM erased) END");
+    /// Those that are what was read, or of which nothing was there where they have no writer, with the histories of all that had their ids.
+    erase_documents: concat!("
+        WITH given AS MATERIALIZED (
+            SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])
+                AS given (collection, id, writer, at, reason, actor, places)),
+        erased AS (
+            DELETE FROM {schema}.documents d USING given
+            WHERE d.", of_documents!("documents"), " AND d.collection = given.collection AND d.id = given.id
+                AND d.xmin::text::bigint = given.writer
+            RETURNING d.collection, d.id),
+        forgotten AS (DELETE FROM {schema}.document_history WHERE ", of_documents!("document_history"), "),
+        kept AS (
+            INSERT INTO {schema}.document_tombstones AS t (collection, id, at, reason, actor, places)
+            SELECT collection, id, at, reason, actor, places FROM given
+            ON CONFLICT (collection, id) DO UPDATE SET at = greatest(t.at, excluded.at), reason = excluded.reason,
+                actor = excluded.actor, places = excluded.places)
+        SELECT FROM given WHERE CASE WHEN writer IS NULL
+            THEN NOT EXISTS (
+                SELECT FROM {schema}.documents d WHERE d.collection = given.collection AND d.id = given.id OFFSET 0)
+            ELSE (collection, id) IN (SELECT collection, id FROM erased) END");
+    /// The rows of the feed that tell of them stay, since a watch may go on from there. They name a memory that never was, which every program
+    /// passes over.
+    note_erased_documents: concat!("
+        WITH forgotten AS (
+            UPDATE {schema}.changes
+            SET memories = ARRAY[gen_random_uuid()], collection = NULL, id = NULL, space_id = NULL, space_before = NULL, revision = NULL
+            WHERE ", of_documents!("changes"), " AND places IS NULL)
+        INSERT INTO {schema}.changes (xid, collection, id, space_id, places)
+        SELECT ", behind!(), ", collection, id, '', places
+        FROM unnest($1::text[], $2::text[], $3::bytea[]) AS given (collection, id, places)");
     /// The next space from $3 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
     siblings: "
         WITH RECURSIVE step (space_id, sibling, number) AS (
@@ -262,7 +406,7 @@ statements! {
         "SELECT * FROM (",
         told!(
             "AND (xid, seq) >= ($1::bigint::text::xid8, $2::bigint) ORDER BY xid, seq LIMIT $3",
-            "c.memories, c.collection, c.id, c.space_id, c.space_before, c.revision,
+            "c.memories, c.collection, c.id, c.space_id, c.space_before, c.revision, c.places,
                 coalesce(sum(coalesce(cardinality(c.memories), 1))
                     OVER (ORDER BY c.xid, c.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before"
         ),
@@ -281,26 +425,31 @@ statements! {
         WITH put AS (
             INSERT INTO {schema}.documents
                 (collection, id, created_at, updated_at, revision, space_id, metadata, content)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING collection, id, revision)",
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8 WHERE", unless_kept_out!("$1", "$2", "$12"), "
+            ON CONFLICT DO NOTHING RETURNING collection, id, revision)",
         keep_entry!());
     insert_documents: concat!("
         WITH put AS (
             INSERT INTO {schema}.documents
                 (collection, id, created_at, updated_at, revision, space_id, metadata, content)
-            SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                $8::text[])
+            SELECT collection, id, created_at, updated_at, revision, space_id, metadata, content
+            FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                $8::text[], $12::bigint[])
+                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, restored)
+            WHERE", unless_kept_out!("given.collection", "given.id", "given.restored"), "
             ON CONFLICT DO NOTHING RETURNING id)",
         keep_entries!());
     /// Those that are what was read.
     update_documents: concat!("
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                $8::text[], $12::bigint[])
-                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, writer)),
+                $8::text[], $12::bigint[], $13::bigint[])
+                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, restored, writer)),
         found AS (
             SELECT d.collection, d.id FROM {schema}.documents d
             JOIN given ON d.collection = given.collection AND d.id = given.id AND d.created_at = given.created_at
                 AND d.xmin::text::bigint = given.writer
+            WHERE", unless_kept_out!("given.collection", "given.id", "given.restored"), "
             ORDER BY d.collection, d.id FOR UPDATE OF d),
         put AS (
             UPDATE {schema}.documents d
@@ -313,7 +462,8 @@ statements! {
         WITH put AS (
             UPDATE {schema}.documents
             SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8
-            WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $12
+            WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $13 AND",
+            unless_kept_out!("$1", "$2", "$12"), "
             RETURNING collection, id, revision)",
         keep_entry!());
     document_history: newest_entries!("document_history", "is_removal", "collection = $4 AND id = $5");
@@ -366,16 +516,18 @@ statements! {
         SELECT path FROM step WHERE starts_with(path, $3)";
 }
 
-/// Writes one memory, and the row of the feed that tells of it. The ancestors that the memory does not have are not named.
-fn insert_memory(ancestors: usize) -> String {
+/// Writes one memory, and the row of the feed that tells of it. The ancestors that the memory does not have are not named. The hash of its
+/// key comes last, where it is asked for.
+fn insert_memory(ancestors: usize, and: &str) -> String {
     let text = "
         WITH stored AS (
             INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
                 trigger, context, stored_at{columns})
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11{values}) ON CONFLICT DO NOTHING RETURNING id)
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11{values}{and} ON CONFLICT DO NOTHING RETURNING id)
         INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM stored";
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
-    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 11 + depth)))
+    let text = text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 11 + depth)));
+    text.replace("{and}", and).replace("{key_hash}", &format!("${}", 12 + ancestors))
 }
 
 /// The next documents of a collection behind a place of (createdAt, id).

@@ -1,12 +1,13 @@
 //! Writing: each step is one statement, or one transaction of a few.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Context, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash};
 use sqlx::query::Query;
 
-use crate::connection::Session;
+use crate::connection::{Session, Statement};
+use crate::erasure::{self, hash};
 use crate::history::{bind_entries, bind_entry};
 use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
@@ -16,7 +17,7 @@ const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let Append { memories, atomicity, is_repeated, at, .. } = append;
+        let Append { memories, atomicity, is_repeated, .. } = append;
         let is_one_statement = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
         let transaction = match atomicity {
             // It is all or nothing by itself; but of several keys some may be taken.
@@ -29,7 +30,7 @@ impl Writer for Session {
             self.begin(and).await?;
         }
         let mut appended = HashMap::new();
-        let done = self.append_each(memories, at, &mut appended).await;
+        let done = self.append_each(append, &mut appended).await;
         let has_written = appended.values().any(|one| *one == Appended::Written);
         // A transaction goes with the session that is given up.
         let is_unknown = transaction.is_none() && has_written;
@@ -88,10 +89,15 @@ impl Writer for Session {
         let delete = self.statement(|on| &on.delete_documents).bind(collection.as_str()).bind(ids).bind(writers);
         Ok(self.write(bind_entries(delete.bind(revisions), &ends)).await? == removals.len() as u64)
     }
+
+    async fn erase(&mut self, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
+        erasure::erase(self, erasings).await
+    }
 }
 
 impl Session {
-    async fn put_one(&mut self, Put { before, after, entry, .. }: &Put<'_, i64>) -> Result<bool> {
+    async fn put_one(&mut self, put: &Put<'_, i64>) -> Result<bool> {
+        let (Put { before, after, entry, .. }, guarded_at) = (put, guarded_at(put));
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),
@@ -105,7 +111,7 @@ impl Session {
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
             .bind(after.content.as_str());
-        let put = bind_entry(put, entry.as_ref());
+        let put = bind_entry(put, entry.as_ref()).bind(guarded_at);
         let put = before.iter().map(|before| before.version).fold(put, Query::bind);
         Ok(self.write(put).await? == 1)
     }
@@ -135,7 +141,7 @@ impl Session {
                 .bind(all(&documents, |document| document.space_id.as_str()))
                 .bind(all(&documents, |document| document.metadata.as_str()))
                 .bind(all(&documents, |document| document.content.as_str()));
-            let put = bind_entries(put, &entries);
+            let put = bind_entries(put, &entries).bind(all(&puts, guarded_at));
             let put = if versions.is_empty() { put } else { put.bind(versions) };
             if self.write(put).await? != documents.len() as u64 {
                 return Ok(false);
@@ -144,19 +150,14 @@ impl Session {
         Ok(true)
     }
 
-    /// Appends each memory that is not there, and finds out what has the id or key of the others.
-    async fn append_each(
-        &mut self,
-        memories: &[&Memory],
-        at: Option<Timestamp>,
-        appended: &mut HashMap<MemoryId, Appended>,
-    ) -> Result<()> {
-        let mut missing = memories.to_vec();
+    /// Appends each memory that is not there and was not erased, and finds out what has the id or key of the others.
+    async fn append_each(&mut self, append: Append<'_>, appended: &mut HashMap<MemoryId, Appended>) -> Result<()> {
+        let mut missing = append.memories.to_vec();
         loop {
-            appended.extend(self.insert(&missing, at).await?);
+            appended.extend(self.insert(append, &missing).await?);
             missing.retain(|memory| !appended.contains_key(&memory.id));
             if !missing.is_empty() {
-                appended.extend(self.owners(&missing).await?);
+                appended.extend(self.obstacles(append, &missing).await?);
                 missing.retain(|memory| !appended.contains_key(&memory.id));
             }
             if missing.is_empty() {
@@ -166,31 +167,46 @@ impl Session {
         }
     }
 
-    /// For each of the memories that is taken, which memory has its id, or else its key.
-    async fn owners(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
+    /// For each of the memories that can't be written, that it was erased, or which memory has its id, or else its key.
+    async fn obstacles(&mut self, append: Append<'_>, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
         let ids: Vec<_> = memories.iter().map(|memory| id_to_sql(memory.id)).collect();
         let keys: Vec<_> = memories.iter().filter_map(|memory| key_of(memory)).collect();
-        let rows = self.rows(self.statement(|on| &on.known_memories).bind(ids).bind(keys)).await?;
+        let hashes: Vec<_> = memories.iter().filter_map(|memory| key_hash(append, memory)).collect();
+        let known = self.statement(|on| &on.known_memories).bind(ids).bind(keys).bind(hashes);
+        let rows = self.rows(known).await?;
         let (mut by_id, mut by_key) = (HashMap::new(), HashMap::new());
+        let (mut erased, mut erased_keys) = (HashSet::new(), HashSet::new());
         for row in &rows {
             let id = memory_id(row)?;
-            by_id.insert(id, id);
-            by_key.extend(column::<Option<&str>>(row, 1)?.map(|key| (key, id)));
+            if column(row, 2)? {
+                erased.insert(id);
+                erased_keys.extend(column::<Option<&[u8]>>(row, 3)?.map(hash).transpose()?);
+            } else {
+                by_id.insert(id, id);
+                by_key.extend(column::<Option<&str>>(row, 1)?.map(|key| (key, id)));
+            }
         }
-        let owner = |memory: &&Memory| {
+        let obstacle = |memory: &&Memory| {
+            if erased.contains(&memory.id) || append.hash(memory).is_some_and(|hash| erased_keys.contains(&hash)) {
+                return Some((memory.id, Appended::Erased));
+            }
             let owner = by_id.get(&memory.id).or_else(|| by_key.get(key_of(memory)?))?;
             Some((memory.id, Appended::Taken(*owner)))
         };
-        Ok(memories.iter().filter_map(owner).collect())
+        Ok(memories.iter().filter_map(obstacle).collect())
     }
 
-    /// Writes memories that are not there, and tells which those are.
-    async fn insert(&mut self, memories: &[&Memory], at: Option<Timestamp>) -> Result<HashMap<MemoryId, Appended>> {
+    /// Writes memories that are not there and were not erased, and tells which those are.
+    async fn insert(&mut self, append: Append<'_>, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
         if let [memory] = memories {
-            let is_written = self.insert_one(memory, at).await?;
+            let is_written = self.insert_one(append, memory).await?;
             return Ok(is_written.then_some((memory.id, Appended::Written)).into_iter().collect());
         }
-        let insert = self.statement(|on| &on.insert_memories);
+        let may_be_erased = memories.iter().any(|memory| may_be_erased(append, memory));
+        let insert = self.statement(|on| match may_be_erased {
+            true => &on.insert_memories_unless_erased,
+            false => &on.insert_memories,
+        });
         let insert = insert
             .bind(all(memories, |memory| id_to_sql(memory.id)))
             .bind(all(memories, |memory| memory.created_at.as_millis()))
@@ -203,15 +219,22 @@ impl Session {
             .bind(all(memories, |memory| memory.trigger.as_str()))
             .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
             .bind(all(memories, paths_as_text))
-            .bind(at.map(Timestamp::as_millis));
+            .bind(append.at.map(Timestamp::as_millis));
+        let insert = match may_be_erased {
+            true => insert.bind(all(memories, |memory| key_hash(append, memory))),
+            false => insert,
+        };
         let rows = self.written_rows(insert).await?;
         rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()
     }
 
     /// The same for one.
-    async fn insert_one(&mut self, memory: &Memory, at: Option<Timestamp>) -> Result<bool> {
-        let paths = paths_of(memory);
-        let insert = self.statement(|on| &on.insert_memory[paths.len()]);
+    async fn insert_one(&mut self, append: Append<'_>, memory: &Memory) -> Result<bool> {
+        let (paths, may_be_erased) = (paths_of(memory), may_be_erased(append, memory));
+        let insert = self.statement(|on| match may_be_erased {
+            true => &on.insert_memory_unless_erased[paths.len()],
+            false => &on.insert_memory[paths.len()],
+        });
         let insert = insert
             .bind(id_to_sql(memory.id))
             .bind(memory.created_at.as_millis())
@@ -223,13 +246,30 @@ impl Session {
             .bind(memory.metadata.as_str())
             .bind(memory.trigger.as_str())
             .bind(memory.context.as_ref().map(Context::as_str))
-            .bind(at.map(Timestamp::as_millis));
-        Ok(self.write(paths.into_iter().fold(insert, Query::bind)).await? > 0)
+            .bind(append.at.map(Timestamp::as_millis));
+        let insert: Statement = paths.into_iter().fold(insert, Query::bind);
+        let insert = if may_be_erased { insert.bind(key_hash(append, memory)) } else { insert };
+        Ok(self.write(insert).await? > 0)
     }
 }
 
 fn key_of(memory: &Memory) -> Option<&str> {
     memory.idempotency_key.as_ref().map(IdempotencyKey::as_str)
+}
+
+/// By which a tombstone knows the key of a memory, as the server has it.
+fn key_hash(append: Append<'_>, memory: &Memory) -> Option<Vec<u8>> {
+    append.hash(memory).map(|hash| hash.0.to_vec())
+}
+
+/// Whether a tombstone may keep a memory out. One whose id is new has none to fear but that of its key.
+fn may_be_erased(append: Append<'_>, memory: &Memory) -> bool {
+    append.is_repeated || memory.idempotency_key.is_some()
+}
+
+/// The createdAt of a document that a tombstone may keep out.
+fn guarded_at(put: &Put<'_, i64>) -> Option<i64> {
+    put.is_guarded.then(|| put.after.created_at.as_millis())
 }
 
 fn all<'r, R, T>(records: &[&'r R], value: impl Fn(&'r R) -> T) -> Vec<T> {

@@ -35,7 +35,7 @@ impl Postgres {
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
         let options: PgConnectOptions = direct.parse().expect("the URL of a test server");
-        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "6")]));
+        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "7")]));
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 
@@ -58,10 +58,6 @@ impl Postgres {
 
 #[async_trait]
 impl Harness for Postgres {
-    fn can_erase(&self) -> bool {
-        false
-    }
-
     fn name(&self) -> &str {
         self.name
     }

@@ -10,6 +10,7 @@ use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::config::{RedisConfig, Topology, Wait};
+use crate::erasure::FeedCopy;
 use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
@@ -38,6 +39,8 @@ pub(crate) struct Connections {
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
+    /// Held by who erases: a copy of the feed, from its beginning until it is used or gone.
+    pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
     /// Tells who waits for the feed that this provider has written.
     pub(crate) grown: Notify,
 }
@@ -59,6 +62,7 @@ impl Connections {
             writes,
             nodes: Mutex::default(),
             config: config.clone(),
+            feed_copy: tokio::sync::Mutex::default(),
             grown: Notify::new(),
         })
     }

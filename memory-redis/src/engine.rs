@@ -13,7 +13,7 @@ use crate::connection::{Connections, command};
 use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
-use crate::statements::{NO_HISTORY, SCHEMA, SECRET, SINCE};
+use crate::statements::{HASH_KEY, NO_HISTORY, SCHEMA, SECRET, SINCE};
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -38,6 +38,7 @@ impl Engine for RedisEngine {
     const BATCH: Option<(usize, usize)> = Some((256, 1 << 20));
     const RESTORE: (usize, usize) = (500, 4 << 20);
     const HISTORY: bool = true;
+    const ERASES: bool = true;
 
     type Config = RedisConfig;
     type Session = RedisSession;
@@ -69,6 +70,10 @@ impl Engine for RedisEngine {
         }
         let millis = since.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?;
         Timestamp::from_millis(millis).map(Some).map_err(corrupt)
+    }
+
+    async fn hash_key(&self, proposed: &str) -> Result<String> {
+        self.agreed(HASH_KEY, proposed).await
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {

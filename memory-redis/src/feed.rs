@@ -1,12 +1,14 @@
 //! The feed: a stream to which each script adds what it writes. The server numbers the entries by its clock, and never goes back.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
-use memory_core::{Collection, Document, DocumentId, Error, Memory, MemoryId, Result};
+use memory_core::{Collection, Document, DocumentId, Error, Memory, MemoryId, Result, Tombstone};
 use redis::Pipeline;
 
 use crate::connection::{Connections, command};
+use crate::erasure;
 use crate::statements::FEED;
 
 /// What an entry begins with: its stamp, and what was written.
@@ -14,6 +16,9 @@ const STAMP: usize = 8;
 const MEMORY: u8 = b'm';
 const PUT: u8 = b'd';
 const REMOVAL: u8 = b'r';
+const ERASURE: u8 = b'e';
+/// How many entries are read at once where one that tells of some records is looked for.
+const LOOKED_AT: usize = 1_000;
 
 /// Entries of the stream, each with its number, and a field for each record that it tells of.
 type Entries = Vec<(String, Vec<(String, Vec<u8>)>)>;
@@ -54,6 +59,11 @@ impl Stamps {
     /// What is told of a document that is removed.
     pub(crate) fn of_removal(&mut self, document: &Document) -> Vec<u8> {
         self.entry(REMOVAL, &[named(document).as_bytes()])
+    }
+
+    /// What is told of a record that is erased.
+    pub(crate) fn of_erasure(&mut self, tombstone: &Tombstone) -> Vec<u8> {
+        self.entry(ERASURE, &[&erasure::with_places(tombstone)])
     }
 
     /// An entry that tells of no write.
@@ -119,6 +129,41 @@ pub(crate) async fn changes(on: &Connections, after: &FeedPosition, most: usize)
     Ok(FeedPage { entries, reached, is_end: told.next().is_none() })
 }
 
+/// Up to which entry the feed tells of none of these records, but for their erasure, where it tells of none up to the entry `silent`; `None`
+/// where it tells of one. No entry, and so the beginning, is an empty number.
+pub(crate) async fn silent_up_to(on: &Connections, names: &BTreeSet<Vec<u8>>, silent: &str) -> Result<Option<String>> {
+    let first = if silent.is_empty() { "-".to_owned() } else { format!("({silent}") };
+    // The newest first, since what is erased soon is found soon.
+    let (feed, count, mut last) = (on.keys.of(FEED), LOOKED_AT.to_string(), "+".to_owned());
+    let mut newest = None;
+    loop {
+        let read = command("XREVRANGE", &[&feed, last.as_bytes(), first.as_bytes(), b"COUNT", count.as_bytes()]);
+        let entries = on.read_one::<Entries>(&read).await?;
+        if told(&entries).any(|(_, told)| name_of(told).is_some_and(|name| names.contains(&name))) {
+            return Ok(None);
+        }
+        newest = newest.or_else(|| entries.first().map(|(number, _)| number.clone()));
+        match entries.last() {
+            Some((number, _)) if entries.len() == LOOKED_AT => last = format!("({number}"),
+            _ => return Ok(Some(newest.unwrap_or_else(|| silent.to_owned()))),
+        }
+    }
+}
+
+/// The name of the record that is told of, unless of its erasure. The scripts that copy the feed and erase go by the same.
+fn name_of(told: &[u8]) -> Option<Vec<u8>> {
+    let (kind, rest) = told.get(STAMP..)?.split_first()?;
+    let text = match *kind {
+        MEMORY => return Some([&[MEMORY], rest.get(..16)?].concat()),
+        PUT => rest.get(8..)?,
+        REMOVAL => rest,
+        _ => return None,
+    };
+    let mut zeros = text.iter().enumerate().filter(|(_, byte)| **byte == 0);
+    let end = zeros.nth(1).map_or(text.len(), |(place, _)| place);
+    Some([b"d", &text[..end]].concat())
+}
+
 /// What entries tell of each record, with the number of the entry.
 fn told(entries: &Entries) -> impl Iterator<Item = (&String, &Vec<u8>)> {
     entries.iter().flat_map(|(number, told)| told.iter().map(move |(_, told)| (number, told)))
@@ -169,6 +214,10 @@ fn write_of(told: &[u8]) -> Option<FeedWrite> {
             let mut texts = str::from_utf8(rest).ok()?.split('\0');
             let (collection, id) = (Collection::parse(texts.next()?).ok()?, DocumentId::parse(texts.next()?).ok()?);
             Some(FeedWrite::Removal { collection, id, space: texts.next()?.to_owned() })
+        }
+        ERASURE => {
+            let (record, places) = erasure::read_with_places(rest)?;
+            Some(FeedWrite::Erasure { record, places })
         }
         _ => None,
     }

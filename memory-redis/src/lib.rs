@@ -3,6 +3,7 @@
 mod config;
 mod connection;
 mod engine;
+mod erasure;
 mod error;
 mod feed;
 mod history;

@@ -10,12 +10,13 @@ use memory_core::engine::{
     Source, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, RecordId, Result, Timestamp, Verdict,
+    Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, RecordId, Result, Timestamp, Tombstone, Verdict,
 };
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
+use crate::erasure;
 use crate::feed;
 use crate::history;
 use crate::rows::{self, LONGEST_HEAD, Stored, Version};
@@ -143,6 +144,18 @@ impl Reader for RedisSession {
 
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
         history::rows_of(&self.on, of, below, most).await
+    }
+
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        erasure::tombstones(&self.on, of).await
+    }
+
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        erasure::tombstones_behind(&self.on, behind, most).await
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {

@@ -177,7 +177,8 @@ pub(crate) fn since_earliest(time: Timestamp) -> u64 {
     (time.as_millis() - Timestamp::MIN.as_millis()) as u64
 }
 
-fn time_since_earliest(millis: u64) -> Result<Timestamp> {
+/// The time that a number of milliseconds since the earliest tells.
+pub(crate) fn time_since_earliest(millis: u64) -> Result<Timestamp> {
     Timestamp::from_millis(Timestamp::MIN.as_millis().saturating_add_unsigned(millis)).map_err(corrupt)
 }
 
@@ -195,7 +196,7 @@ pub(crate) fn push_text(row: &mut Vec<u8>, text: Option<&str>) {
     row.extend(text.unwrap_or_default().as_bytes());
 }
 
-/// Reads a row, or an entry of a history, from its start to its end.
+/// Reads a row, an entry of a history or a tombstone from its start to its end.
 pub(crate) struct Reader<'r>(pub(crate) &'r [u8]);
 
 impl<'r> Reader<'r> {
@@ -239,7 +240,7 @@ impl<'r> Reader<'r> {
         Err(cut())
     }
 
-    fn text(&mut self) -> Result<&'r str> {
+    pub(crate) fn text(&mut self) -> Result<&'r str> {
         self.optional_text()?.ok_or_else(cut)
     }
 

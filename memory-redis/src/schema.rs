@@ -8,7 +8,9 @@ use memory_core::engine::{Config, Mark, corrupt};
 use memory_core::{
     Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, Timestamp,
 };
-use migrations::{Applied, FEED as FEED_STEP, HISTORY, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target};
+use migrations::{
+    Applied, ERASURE, FEED as FEED_STEP, HISTORY, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target,
+};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
@@ -62,6 +64,15 @@ const ADVANCE_PLACES: &str = "
 const SET_READ_ONLY: &str = "
     local least = tonumber(redis.call('GET', KEYS[1]) or 0) % tonumber(ARGV[2])
     return redis.call('SET', KEYS[1], string.format('%d', least + tonumber(ARGV[1]) * tonumber(ARGV[2])))";
+/// Moves memories from the one list of all memories to the other, where they still are.
+const LIST: &str = "
+    for place = 1, #ARGV do
+      if redis.call('ZSCORE', KEYS[1], ARGV[place]) then
+        redis.call('ZADD', KEYS[2], 0, ARGV[place])
+        redis.call('ZREM', KEYS[1], ARGV[place])
+      end
+    end
+    return #ARGV";
 /// Makes a step incomplete that was complete.
 const BEGIN_AGAIN: &str = "
     local steps = redis.call('HGET', KEYS[1], ARGV[1])
@@ -265,7 +276,7 @@ impl Target for RedisTarget<'_> {
         );
         let others = match step.name {
             PATHS => [WRITER, COLLECTIONS].as_slice(),
-            NO_WORDS | HISTORY => &[WRITER],
+            NO_WORDS | HISTORY | ERASURE => &[WRITER],
             FEED_STEP => &[WRITER, FEED],
             _ => MOVED.as_flattened(),
         };
@@ -433,7 +444,7 @@ impl RedisSession {
             let entry = entry.unwrap_or_default();
             // When it was written nobody knows, and it is there from the beginning of the history.
             let key = on.keys.row(of, &mark.id);
-            let change = RowChange { row: key, head: &[], new: row.clone(), entry, kept: None };
+            let change = RowChange { row: key, head: &[], new: row.clone(), entry, kept: None, guarded: None };
             let mut call = Call::change(&on.keys, vec![change], expected);
             index(&mut call, mark, &row, of);
             moves.add_command(call.into_cmd());
@@ -495,12 +506,10 @@ impl RedisSession {
         if some.is_empty() {
             return Ok(false);
         }
-        let (mut list, mut clear) = (Pipeline::with_capacity(1), Pipeline::with_capacity(1));
-        list.cmd("ZADD").arg(keys.of(STEPS)).arg(some.iter().map(|step| (0, step)).collect::<Vec<_>>());
+        // At once, so that none comes back that is erased meanwhile.
+        let mut list = Pipeline::with_capacity(1);
+        list.cmd("EVAL").arg(LIST).arg(2).arg(keys.of(INDEXED)).arg(keys.of(STEPS)).arg(&some);
         on.write(list, self.until).await?;
-        // Only when all of them are there.
-        clear.cmd("ZREM").arg(keys.of(INDEXED)).arg(&some);
-        on.write(clear, self.until).await?;
         Ok(true)
     }
 

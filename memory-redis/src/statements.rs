@@ -4,14 +4,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use memory_core::engine::{KeptChanges, Mark, Place, Walk};
+use memory_core::engine::{Append, KeptChanges, Mark, Place, Walk};
 use memory_core::{
-    BOUNDARIES, Collection, Error, IdempotencyKey, Ledger, Memory, Order, RecordId, Result, Selects, SpaceId, Status,
-    Timestamp,
+    BOUNDARIES, Collection, Document, Error, IdempotencyKey, Ledger, Memory, Order, RecordId, Result, Selects, SpaceId,
+    Status, Timestamp,
 };
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
 use crate::connection::decoded;
+use crate::erasure;
 use crate::feed::Stamps;
 use crate::rows;
 
@@ -39,6 +40,14 @@ pub(crate) const SECRET: &str = "secret";
 pub(crate) const SINCE: &str = "since";
 /// What stands there where the namespace keeps no history.
 pub(crate) const NO_HISTORY: &str = "none";
+/// The tombstones by the names of their records, the hashes of idempotency keys that they have, and how many erasures there were.
+pub(crate) const TOMBSTONES: &str = "tombstones";
+/// The field of the last.
+pub(crate) const ERASURES: &str = "erasures";
+/// What makes the hashes of tombstones.
+pub(crate) const HASH_KEY: &str = "hash_key";
+/// What the key of a copy of the feed begins with.
+pub(crate) const FEED_COPY: &str = "feed:";
 /// How far the move from version 1 and the removal of the keys of older versions are.
 pub(crate) const MOVE: &str = "move";
 /// How far the backfill of the places of documents is.
@@ -119,15 +128,19 @@ pub(crate) enum Lua {
     Append,
     Change,
     Remove,
+    Copy,
+    Erase,
 }
 
 /// In the order of [`Lua`].
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 5] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/append.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/change.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/remove.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/scrub.lua"), include_str!("scripts/copy.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/scrub.lua"), include_str!("scripts/erase.lua")),
 ];
-static SCRIPTS: LazyLock<[Script; 3]> = LazyLock::new(|| SOURCES.map(Script::new));
+static SCRIPTS: LazyLock<[Script; 5]> = LazyLock::new(|| SOURCES.map(Script::new));
 
 /// Makes all scripts known to a server.
 pub(crate) fn load_scripts() -> Pipeline {
@@ -152,12 +165,14 @@ pub(crate) struct Call<'k> {
     pruned: BTreeSet<Pruned>,
 }
 
-/// Where a node is gone, the node above it loses what it has of it. The deeper ones come first.
+/// Where a node is gone, or has nothing more behind a boundary, the node above it loses what it has of that. The deeper ones come first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pruned {
     depth: Reverse<usize>,
     node: Vec<u8>,
     above: Vec<u8>,
+    /// Empty where the node has to be gone.
+    boundary: Vec<u8>,
     member: Vec<u8>,
 }
 
@@ -174,12 +189,14 @@ pub(crate) struct RowChange<'r> {
     pub(crate) entry: Vec<u8>,
     /// What it leaves in a history, if anything.
     pub(crate) kept: Option<Kept>,
+    /// What is put unless a tombstone keeps it out.
+    pub(crate) guarded: Option<&'r Document>,
 }
 
 impl<'r> RowChange<'r> {
     /// Leaves a row as it is, or the place of one.
     pub(crate) fn none(row: Vec<u8>, head: &'r [u8]) -> Self {
-        Self { row, head, new: Vec::new(), entry: Vec::new(), kept: None }
+        Self { row, head, new: Vec::new(), entry: Vec::new(), kept: None, guarded: None }
     }
 }
 
@@ -201,15 +218,16 @@ impl<'k> Call<'k> {
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
-    /// Appends memories at a time, if that is kept: all or none, unless one's id or idempotency key is taken.
-    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], at: Option<Timestamp>) -> Self {
-        let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
+    /// Appends some of these memories: all or none, unless one's id or idempotency key is taken or erased.
+    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], of: &Append<'_>) -> Self {
+        let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).key(keys.of(TOMBSTONES));
+        call = call.arg(memories.len().to_string());
         let mut stamps = Stamps::new();
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
-            call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory, at));
-            call = call.arg(stamps.of_memory(memory));
+            call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory, of.at));
+            call = call.arg(stamps.of_memory(memory)).arg(of.hash(memory).map(erasure::hash_name).unwrap_or_default());
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);
@@ -219,14 +237,17 @@ impl<'k> Call<'k> {
 
     /// Writes rows, all or none, if what was read of each is still in place.
     pub(crate) fn change(keys: &'k Keys, rows: Vec<RowChange<'_>>, expected: Expected<'_>) -> Self {
-        // Of no member nothing is expected, whatever the set.
+        // Of no member nothing is expected, whatever the set, and where no tombstone may keep something out none is asked for.
         let (set, member) = expected.unwrap_or_else(|| (keys.of(WRITER), &[]));
-        let mut call = Self::new(Lua::Change, keys).key(set).arg(member).arg(rows.len().to_string());
+        let is_guarded = rows.iter().any(|change| change.guarded.is_some());
+        let tombstones = keys.of(if is_guarded { TOMBSTONES } else { WRITER });
+        let mut call = Self::new(Lua::Change, keys).key(set).key(tombstones).arg(member).arg(rows.len().to_string());
         let mut histories = Vec::with_capacity(rows.len());
-        for RowChange { row, head, new, entry, kept } in rows {
+        for RowChange { row, head, new, entry, kept, guarded } in rows {
             // Of no entry no history is touched, so any key does that the script has.
             let kept = kept.unwrap_or_else(|| Kept { history: row.clone(), entry: Vec::new() });
             call = call.key(row).arg(head).arg(new).arg(entry).arg(kept.entry);
+            call = call.arg(guarded.map(guard).unwrap_or_default());
             histories.push(kept.history);
         }
         call.keys.append(&mut histories);
@@ -258,6 +279,24 @@ impl<'k> Call<'k> {
         }
     }
 
+    /// Takes a memory from its space, from the paths above it, and from its status.
+    pub(crate) fn displace(&mut self, step: &[u8], space_id: &SpaceId, status: Status) {
+        let (keys, space) = (self.namespace, space_id.as_str());
+        for path in space_id.ancestors() {
+            let (above, last) = parted(path);
+            let (node, above) = (keys.node(None, Some(path)), keys.node(None, above));
+            let boundary = space.as_bytes()[path.len()..=path.len()].to_vec();
+            let member = [last.as_bytes(), &boundary].concat();
+            self.remove(node.clone(), step.to_vec());
+            self.pruned.insert(Pruned { depth: Reverse(path.len()), node, above, boundary, member });
+        }
+        let (above, last) = parted(space);
+        self.remove(keys.node(None, above), [last.as_bytes(), &[0], step].concat());
+        if status.is_open() {
+            self.remove(keys.of(OPEN), open_entry(status, step));
+        }
+    }
+
     /// Adds a document to its space, and to the paths above it.
     pub(crate) fn place_document(&mut self, collection: &Collection, step: &[u8], space_id: &SpaceId) {
         let keys = self.namespace;
@@ -277,7 +316,8 @@ impl<'k> Call<'k> {
             let (above, last) = parted(path);
             let (node, above) = (keys.node(Some(collection), Some(path)), keys.node(Some(collection), above));
             self.remove(node.clone(), step.to_vec());
-            self.pruned.insert(Pruned { depth: Reverse(path.len()), node, above, member: goes_on(last) });
+            let (boundary, member) = (Vec::new(), goes_on(last));
+            self.pruned.insert(Pruned { depth: Reverse(path.len()), node, above, boundary, member });
         }
         let (above, last) = parted(space_id.as_str());
         self.remove(keys.node(Some(collection), above), [last.as_bytes(), &[0], step].concat());
@@ -288,10 +328,24 @@ impl<'k> Call<'k> {
         self.add(self.namespace.of(STEPS), step);
     }
 
+    /// Takes a memory from all memories, on whichever list of them it is.
+    pub(crate) fn unlist(&mut self, step: Vec<u8>) {
+        self.remove(self.namespace.of(INDEXED), step.clone());
+        self.remove(self.namespace.of(STEPS), step);
+    }
+
     /// Adds a document to its collection.
     pub(crate) fn list_document(&mut self, collection: &Collection, step: Vec<u8>) {
         self.add(self.namespace.of(COLLECTIONS), collection.as_str().into());
         self.add(self.namespace.collection(collection), step);
+    }
+
+    /// Takes a document from its collection, and the collection from all where it was the last one.
+    pub(crate) fn unlist_document(&mut self, collection: &Collection, step: Vec<u8>) {
+        let (node, above) = (self.namespace.collection(collection), self.namespace.of(COLLECTIONS));
+        let (boundary, member) = (Vec::new(), collection.as_str().into());
+        self.remove(node.clone(), step);
+        self.pruned.insert(Pruned { depth: Reverse(0), node, above, boundary, member });
     }
 
     /// Adds a member, also where it was to be removed.
@@ -319,7 +373,8 @@ impl<'k> Call<'k> {
     pub(crate) fn into_cmd(mut self) -> Cmd {
         let mut call = cmd("EVALSHA");
         self.keys.extend(self.coming.keys().chain(self.going.keys()).cloned());
-        let pruned = self.pruned.into_iter().map(|pruned| ([pruned.node, pruned.above], pruned.member));
+        let pruned =
+            self.pruned.into_iter().map(|pruned| ([pruned.node, pruned.above], [pruned.boundary, pruned.member]));
         let (nodes, pruned): (Vec<_>, Vec<_>) = pruned.unzip();
         self.keys.extend(nodes.into_iter().flatten());
         call.arg(SCRIPTS[self.script as usize].get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
@@ -334,7 +389,7 @@ impl<'k> Call<'k> {
         for members in self.going.values() {
             call.arg(members.len()).arg(members);
         }
-        call.arg(pruned).arg(self.namespace.kept.get());
+        call.arg(pruned.as_flattened()).arg(self.namespace.kept.get());
         call
     }
 }
@@ -410,9 +465,16 @@ pub(crate) fn step_of<K: Selects>(record: &K::Record) -> Vec<u8> {
     step(K::created_at(record).as_millis(), K::id_bytes(record))
 }
 
-fn time(millis: i64) -> [u8; 6] {
+/// A time as six bytes, which sort as the times do.
+pub(crate) fn time(millis: i64) -> [u8; 6] {
     let [_, _, time @ ..] = (millis - Timestamp::MIN.as_millis()).to_be_bytes();
     time
+}
+
+/// By what a script tells whether a tombstone keeps a document out: its createdAt, and its name.
+fn guard(document: &Document) -> Vec<u8> {
+    let name = erasure::name(&(document.collection.clone(), document.id.clone()).into());
+    [time(document.created_at.as_millis()).as_slice(), &name].concat()
 }
 
 /// The entry of a memory among those with an open status.

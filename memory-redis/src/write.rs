@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result};
 use redis::{Pipeline, Value};
 
@@ -24,17 +24,24 @@ impl Writer for RedisSession {
         let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
         let mut scripts = Pipeline::with_capacity(1 + alone.len());
         for group in groups {
-            scripts.add_command(Call::append(&on.keys, group, append.at).into_cmd());
+            scripts.add_command(Call::append(&on.keys, group, &append).into_cmd());
         }
-        // Of those that a script did not append, as their id or key is taken: who has it.
-        let mut owners = HashMap::new();
+        // Of those that a script did not append, as their id or key is taken: who has it. Nobody has what was erased.
+        let (mut owners, mut erased) = (HashMap::new(), HashSet::new());
         for answer in on.write(scripts, self.until).await? {
-            let bad = |_| Error::corrupt("a stored id is not a UUID").with_outcome(Outcome::Unknown);
-            let taken: Vec<([u8; 16], [u8; 16])> = decoded(answer).map_err(bad)?;
-            owners.extend(taken.into_iter().map(|(id, owner)| (MemoryId::from_bytes(id), MemoryId::from_bytes(owner))));
+            let bad = || Error::corrupt("a stored id is not a UUID").with_outcome(Outcome::Unknown);
+            let taken: Vec<([u8; 16], Vec<u8>)> = decoded(answer).map_err(|_| bad())?;
+            for (id, owner) in taken {
+                let id = MemoryId::from_bytes(id);
+                if owner.is_empty() {
+                    erased.insert(id);
+                } else {
+                    owners.insert(id, MemoryId::from_bytes(owner.try_into().map_err(|_| bad())?));
+                }
+            }
         }
         on.grown.notify_waiters();
-        Ok(append.outcomes(&owners, &HashSet::new()))
+        Ok(append.outcomes(&owners, &erased))
     }
 
     async fn replace(
@@ -51,6 +58,7 @@ impl Writer for RedisSession {
             new: rows::from_memory(after, *stored_at),
             entry: Stamps::new().of_memory(after),
             kept: entry.map(|entry| history::kept(&on.keys, &after.id.into(), entry)),
+            guarded: None,
         };
         let mut call = Call::change(&on.keys, vec![change], None);
         let (old, new) = (before.record.status, after.status);
@@ -66,7 +74,7 @@ impl Writer for RedisSession {
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
         let keys = &self.on.keys;
         let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
-        for Put { before, after, entry, .. } in puts {
+        for Put { before, after, entry, is_guarded } in puts {
             let of = RecordId::from((after.collection.clone(), after.id.clone()));
             changes.push(RowChange {
                 row: keys.row(Some(&after.collection), after.id.as_str()),
@@ -74,6 +82,7 @@ impl Writer for RedisSession {
                 new: rows::from_document(after),
                 entry: stamps.of_put(before.map(|before| &before.record), after),
                 kept: entry.as_ref().map(|entry| history::kept(keys, &of, entry)),
+                guarded: is_guarded.then_some(*after),
             });
         }
         let mut call = Call::change(keys, changes, None);
@@ -135,11 +144,15 @@ impl Writer for RedisSession {
         }
         Ok(true)
     }
+
+    async fn erase(&mut self, erasings: &[Erasing<'_, Version>]) -> Result<bool> {
+        self.erase_all(erasings).await
+    }
 }
 
 impl RedisSession {
     /// Runs a script that answers with a number.
-    async fn run(&self, call: Call<'_>) -> Result<i64> {
+    pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(call.into_cmd());
         let answer = self.on.write(pipeline, self.until).await?.pop().unwrap_or(Value::Nil);

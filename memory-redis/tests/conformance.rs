@@ -46,7 +46,7 @@ impl Redis {
 #[async_trait]
 impl Harness for Redis {
     fn can_erase(&self) -> bool {
-        false
+        true
     }
 
     fn name(&self) -> &str {

@@ -14,8 +14,9 @@ use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
     Actor, ChangeKind, Clock as _, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentWrite, Durability, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
-    Outcome, Record, RecordId, SpaceId, Status, SystemClock, Timestamp, Version, Watch, WatchFrom, Watched,
+    DocumentWrite, Durability, Erasure, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryQuery, Outcome, Record, RecordId, SpaceId, Status, SystemClock, Timestamp, Version, Watch, WatchFrom,
+    Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -198,7 +199,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 5, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 6, "{health:?}");
     }
     Ok(())
 }
@@ -263,7 +264,7 @@ fn documented_user() -> redis::Cmd {
 
 /// Calls whatever there is, and removes all that is there.
 async fn use_everything(config: RedisConfig) -> Case {
-    assert_eq!(memory_redis::migrate(&config).await?.now, 5);
+    assert_eq!(memory_redis::migrate(&config).await?.now, 6);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
     let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
     let id = provider.store(with_key.clone()).await?;
@@ -291,6 +292,8 @@ async fn use_everything(config: RedisConfig) -> Case {
     documents.restore(found).await?;
     let selection = DocumentSelection::ids(Collection::parse("n")?, [DocumentId::parse("1")?])?;
     assert_eq!(documents.remove(&selection, 1).await?.len(), 1);
+    assert_eq!(provider.erase(&Erasure::records([id.into()], "it is old")?).await?.records, [id.into()]);
+    assert!(provider.tombstone(&id.into()).await?.is_some());
     assert!(!documents.collections().await?.contains(&Collection::parse("n")?));
     while provider.backfill().await?.is_some() {}
     let risk = provider.check_health().await?.durability.to_string();
@@ -313,6 +316,8 @@ async fn a_write_waits_for_its_replicas() -> Case {
     let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
     let url = server.url();
     let provider = open(RedisConfig::from_url(&url)?).await?;
+    // Else the first store would fail at it, and have done nothing.
+    provider.hash_key().await?;
     let patient = RedisConfig::from_url(&format!("{url}?wait_replicas=1&wait_timeout_ms=100"))?;
     let waiting = open(patient).await?;
     let memory = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k").expect("a key"));
@@ -399,14 +404,15 @@ async fn concurrent_writes_share_a_wait() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    let steps = [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words"), (4, "feed"), (5, "history")];
+    let steps =
+        [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words"), (4, "feed"), (5, "history"), (6, "erasure")];
     assert_eq!(memory_redis::plan(&config).await?.applied, steps);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 5);
-    server.command(&["HSET", "{agent_memory}:schema", "6", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 6);
+    server.command(&["HSET", "{agent_memory}:schema", "7", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 6") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 7") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 
@@ -417,7 +423,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
-    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "6");
+    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "7");
     server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
@@ -429,6 +435,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
         provider.update(id, patch).await.expect_err("too old"),
         documents.put(document("notes", "2", "pear")?).await.expect_err("too old"),
         documents.remove(&selection, 1).await.expect_err("too old"),
+        provider.erase(&Erasure::records([id.into()], "it is old")?).await.expect_err("too old"),
     ] {
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::SchemaMismatch, Outcome::NotDone), "{error:?}");
         assert!(error.message().contains("upgrade this program"), "{error:?}");

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 use memory_core::engine::Config;
 use memory_core::{Error, ErrorKind, Outcome, Result, Timestamp};
 use migrations::{READ_ONLY, WRITER};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::config::{Location, SqliteConfig};
 use crate::error::native;
 use crate::feed::Feed;
+use crate::marks::{self, UNCLEAN, UNCLEAN_PATHS};
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 80;
+const STATEMENTS: usize = 120;
 /// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
 const STEPS: i32 = 1_000;
 /// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.
@@ -41,6 +42,12 @@ const LOG_PATIENCE: Duration = Duration::from_millis(100);
 const MOST_LOG_PATIENCE: Duration = Duration::from_secs(1);
 /// What has been committed is on the disk itself: macOS leaves it in the disk's own memory unless it is asked for more.
 const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
+/// What is deleted or replaced is overwritten in the file, also in pages that nobody uses any more: an erasure leaves no earlier version behind.
+const OVERWRITTEN: &str = "PRAGMA secure_delete = TRUE";
+/// Up to how many bytes a file is written anew behind an erasure, which takes well below a second.
+const REWRITTEN_BYTES: i64 = LOG_BYTES as i64;
+/// After how long that is tried again when it has failed, such as on a full disk.
+const REWRITE_PAUSE: Duration = Duration::from_secs(60);
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// How long the writer waits before it looks again whether another program still holds the file. SQLite's own pauses grow to 100 ms, and
@@ -63,6 +70,10 @@ pub struct Session {
     pub(crate) feed: Feed,
     /// The time of the memories that the transaction has appended last.
     pub(crate) stored_at: Option<Option<Timestamp>>,
+    /// From which number on it appends memories if any was ever erased, once it has asked for that.
+    pub(crate) next_memory: Option<Option<i64>>,
+    /// Whether it has erased anything, or found what an earlier erasure has left to do.
+    pub(crate) has_erased: bool,
     /// When another program was last found to write.
     rival: Option<Instant>,
     /// Whether the writer waits for the views of those that read; `None` for one that writes.
@@ -84,7 +95,8 @@ impl Session {
 
     pub(crate) fn new(connection: Connection) -> Self {
         let (paths, feed) = (Vec::new(), Feed::default());
-        Self { connection, paths, bytes: 0, feed, stored_at: None, rival: None, log_waits: None }
+        let (stored_at, next_memory, has_erased) = (None, None, false);
+        Self { connection, paths, bytes: 0, feed, stored_at, next_memory, has_erased, rival: None, log_waits: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -116,7 +128,7 @@ impl Session {
     fn transact(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
         self.feed.clear();
-        self.stored_at = None;
+        (self.stored_at, self.next_memory, self.has_erased) = (None, None, false);
         self.bytes = 0;
         let result = work(self).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
@@ -221,6 +233,13 @@ pub(crate) struct Log {
     /// How many bytes it had when it could not begin anew.
     tried: u64,
     looked: Instant,
+    /// Whether it, or the file, may have what was erased.
+    has_erased: bool,
+    /// The mark of the file when that was last written anew, and the mark of the path index when that was begun.
+    rewritten: Option<String>,
+    begun: Option<String>,
+    /// When that has failed.
+    failed: Option<Instant>,
 }
 
 impl Log {
@@ -229,7 +248,8 @@ impl Log {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let mut path = file.into_os_string();
         path.push("-wal");
-        Self { path: path.into(), waits, tried: 0, looked: Instant::now() }
+        let (rewritten, begun, failed) = (None, None, None);
+        Self { path: path.into(), waits, tried: 0, looked: Instant::now(), has_erased: false, rewritten, begun, failed }
     }
 
     /// Lets the log begin anew when it has grown too large. Who reads from it is waited for, the longer the larger it is.
@@ -238,6 +258,10 @@ impl Log {
             return;
         }
         self.looked = Instant::now();
+        if self.has_erased {
+            // What is left is tried again later.
+            let _ = self.clean(connection, Duration::ZERO);
+        }
         let bytes = fs::metadata(&self.path).map_or(0, |file| file.len());
         self.tried = if bytes < self.tried { 0 } else { self.tried };
         if bytes <= LOG_BYTES.max(self.tried + LOG_GROWTH) {
@@ -245,14 +269,119 @@ impl Log {
         }
         let times = u32::try_from(bytes / LOG_BYTES).unwrap_or(u32::MAX);
         let patience = LOG_PATIENCE.saturating_mul(times).min(MOST_LOG_PATIENCE);
-        let restart = || connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0));
+        let is_done = self.checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)", patience);
+        self.tried = if is_done { 0 } else { bytes };
+    }
+
+    /// Takes what was just erased out of the file and the log, as far as that can be done now.
+    pub(crate) fn forget(&mut self, connection: &Connection) {
+        (self.has_erased, self.failed) = (true, None);
+        // The erasure is committed, and its mark tells what is left.
+        let _ = self.clean(connection, MOST_LOG_PATIENCE);
+    }
+
+    /// Goes on with what erasures have left to do, also those of earlier programs; `true` when nothing is left.
+    pub(crate) fn go_on(&mut self, connection: &Connection) -> Result<bool> {
+        self.clean(connection, LOG_PATIENCE)
+    }
+
+    /// Writes the file anew, as far as its size allows, and cuts the log to nothing, which has earlier pages. Then the mark goes.
+    fn clean(&mut self, connection: &Connection, patience: Duration) -> Result<bool> {
+        let Some(mark) = marks::find(connection, UNCLEAN)? else {
+            self.has_erased = false;
+            return Ok(true);
+        };
+        self.has_erased = true;
+        let is_rewritten = waiting(connection, patience, || self.rewrite(connection, &mark));
+        // Also where the file could not be written anew.
+        let is_cut = self.put_away(connection, patience);
+        match is_rewritten {
+            Ok(true) if is_cut => {}
+            Ok(true) => return Err(hindered()),
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                // Another program is soon done with the file; other failures last longer.
+                self.failed = if error.kind() == ErrorKind::Timeout { self.failed } else { Some(Instant::now()) };
+                return Err(hindered());
+            }
+        }
+        let is_last = waiting(connection, patience, || marks::clear(connection, UNCLEAN, &mark))?;
+        self.has_erased = !is_last;
+        Ok(is_last)
+    }
+
+    /// Writes a small file anew: when SQLite moves a row, it may leave a copy in the free part of a page, which nothing overwrites. Of a large
+    /// one only the path index, a slice at a time, and only if its pages are found by what was erased. `false` when more is left.
+    fn rewrite(&mut self, connection: &Connection, mark: &str) -> Result<bool> {
+        if self.rewritten.as_deref() == Some(mark) {
+            return Ok(true);
+        }
+        if self.failed.is_some_and(|failed| failed.elapsed() < REWRITE_PAUSE) {
+            return Err(hindered());
+        }
+        let bytes: Option<i64> = first(connection, statements::BYTES, [], |row| column(row, 0))?;
+        let is_small = bytes.is_some_and(|bytes| bytes <= REWRITTEN_BYTES);
+        if !self.rewrite_paths(connection, is_small)? {
+            return Ok(false);
+        }
+        if is_small {
+            connection.execute_batch("VACUUM").map_err(native)?;
+        }
+        self.rewritten = Some(mark.to_owned());
+        Ok(true)
+    }
+
+    fn rewrite_paths(&mut self, connection: &Connection, is_small: bool) -> Result<bool> {
+        let Some(mark) = marks::find(connection, UNCLEAN_PATHS)? else { return Ok(true) };
+        if is_small {
+            in_own_transaction(connection, paths::rewrite)?;
+        } else if self.begun.as_ref() != Some(&mark) {
+            in_own_transaction(connection, paths::begin_rewrite)?;
+            self.begun = Some(mark);
+            return Ok(false);
+        } else if paths::merge_some(connection)? {
+            return Ok(false);
+        }
+        // With a later mark of the index comes one of the file, with which all of this begins anew.
+        marks::clear(connection, UNCLEAN_PATHS, &mark)?;
+        Ok(true)
+    }
+
+    fn put_away(&mut self, connection: &Connection, patience: Duration) -> bool {
+        let is_cut = self.checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", patience);
+        self.tried = if is_cut { 0 } else { self.tried };
+        is_cut
+    }
+
+    /// Puts the log into the file. Not when somebody reads from it for longer than that, or when it fails: what is wrong with the file is told
+    /// by the next call.
+    fn checkpoint(&self, connection: &Connection, sql: &str, patience: Duration) -> bool {
         self.waits.store(true, Ordering::Relaxed);
-        let is_blocked = connection.busy_timeout(patience).and_then(|()| restart());
+        let checkpoint = || connection.query_row(sql, [], |row| row.get(0));
+        let is_blocked = connection.busy_timeout(patience).and_then(|()| checkpoint());
         self.waits.store(false, Ordering::Relaxed);
         let _ = connection.busy_timeout(Duration::ZERO);
-        // The log stays as it is where that fails: what is wrong with the file is told by the next call.
-        self.tried = if is_blocked.unwrap_or(true) { bytes } else { 0 };
+        !is_blocked.unwrap_or(true)
     }
+}
+
+/// Runs work whose statements wait for other programs so long.
+fn waiting<T>(connection: &Connection, patience: Duration, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    connection.busy_timeout(patience).map_err(native)?;
+    let result = work();
+    let _ = connection.busy_timeout(Duration::ZERO);
+    result
+}
+
+/// Runs work in a transaction of its own, all or nothing.
+fn in_own_transaction(connection: &Connection, work: fn(&Connection) -> Result<()>) -> Result<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(native)?;
+    work(&transaction)?;
+    transaction.commit().map_err(native)
+}
+
+fn hindered() -> Error {
+    Error::new(ErrorKind::Timeout, "what was erased can't be taken out of the file yet").retryable()
 }
 
 /// A connection that can write, with the settings that durability needs.
@@ -273,7 +402,7 @@ pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
         write_ahead(&connection, Instant::now() + deadline)?;
     }
     let log = format!("PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES}");
-    connection.execute_batch(&format!("{SYNCED}; {log}")).map_err(native)?;
+    connection.execute_batch(&format!("{SYNCED}; {OVERWRITTEN}; {log}")).map_err(native)?;
     Ok(connection)
 }
 

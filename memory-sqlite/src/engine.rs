@@ -88,6 +88,7 @@ impl Engine for SqliteEngine {
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
     const OWN_THREADS: bool = true;
     const HISTORY: bool = true;
+    const ERASES: bool = true;
 
     type Config = SqliteConfig;
     type Session = Session;
@@ -138,17 +139,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
-        let read: Work<Session, String, Option<String>> =
-            |session, _| Box::pin(ready(first(&session.connection, statements::SECRET, [], |row| column(row, 0))));
-        let keep: Work<Session, String, Option<String>> = |session, proposed| {
-            Box::pin(ready(first(&session.connection, statements::KEEP_SECRET, [proposed], |row| column(row, 0))))
-        };
-        let (until, proposed) = (self.until(), Arc::new(proposed.to_owned()));
-        let kept = match self.run(Access::Read, until, Arc::clone(&proposed), read).await? {
-            None => self.run(Access::Write, until, proposed, keep).await?,
-            kept => kept,
-        };
-        Ok(kept.unwrap_or_default())
+        self.agree(statements::SECRET, proposed.to_owned()).await
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
@@ -165,24 +156,16 @@ impl Engine for SqliteEngine {
     }
 
     async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
-        let read: Work<Session, String, Option<String>> = |session, _| {
-            Box::pin(ready(first(&session.connection, statements::HISTORY_SINCE, [], |row| column(row, 0))))
-        };
-        let keep: Work<Session, String, Option<String>> = |session, proposed| {
-            let kept = first(&session.connection, statements::KEEP_HISTORY_SINCE, [proposed], |row| column(row, 0));
-            Box::pin(ready(kept))
-        };
         let proposed = proposed.map_or_else(|| NO_HISTORY.to_owned(), |time| time.as_millis().to_string());
-        let (until, argument) = (self.until(), Arc::new(proposed));
-        let kept = match self.run(Access::Read, until, Arc::clone(&argument), read).await? {
-            None => self.run(Access::Write, until, argument, keep).await?,
-            kept => kept,
-        };
-        let millis = match kept.as_deref() {
-            None | Some(NO_HISTORY) => return Ok(None),
-            Some(millis) => millis.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?,
+        let millis = match &*self.agree(statements::HISTORY_SINCE, proposed).await? {
+            NO_HISTORY => return Ok(None),
+            millis => millis.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?,
         };
         Timestamp::from_millis(millis).map(Some).map_err(corrupt)
+    }
+
+    async fn hash_key(&self, proposed: &str) -> Result<String> {
+        self.agree(statements::HASH_KEY, proposed.to_owned()).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -227,7 +210,8 @@ impl Engine for SqliteEngine {
         let until = until - until.saturating_duration_since(Instant::now()) / 10;
         let (waits, caller) = Caller::waiting(until);
         let (reply, answer) = oneshot::channel::<Result<T>>();
-        self.writer.send(Command::Write(Box::new(Call { argument, work, caller, result: None, reply }))).await?;
+        let call = Call { argument, work, caller, result: None, has_erased: false, reply };
+        self.writer.send(Command::Write(Box::new(call))).await?;
         let result = answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
         drop(waits);
         result
@@ -253,6 +237,23 @@ impl Engine for SqliteEngine {
 }
 
 impl SqliteEngine {
+    /// Keeps a text under a name unless there is one, and gives the one that there is. Writes nothing then.
+    async fn agree(&self, name: &'static str, proposed: String) -> Result<String> {
+        let read: Work<Session, (&'static str, String), Option<String>> = |session, (name, _)| {
+            Box::pin(ready(first(&session.connection, statements::AGREEMENT, [name], |row| column(row, 0))))
+        };
+        let keep: Work<Session, (&'static str, String), Option<String>> = |session, (name, proposed)| {
+            let kept = first(&session.connection, statements::AGREE, [*name, proposed.as_str()], |row| column(row, 0));
+            Box::pin(ready(kept))
+        };
+        let (until, argument) = (self.until(), Arc::new((name, proposed)));
+        let kept = match self.run(Access::Read, until, Arc::clone(&argument), read).await? {
+            None => self.run(Access::Write, until, argument, keep).await?,
+            kept => kept,
+        };
+        kept.ok_or_else(|| Error::corrupt("what was agreed on is gone"))
+    }
+
     /// When the deadline of a call is that begins now.
     fn until(&self) -> Instant {
         Instant::now() + self.deadline
@@ -301,6 +302,8 @@ trait Write: Send {
     fn run(&mut self, session: &mut Session) -> Result<()>;
     /// Answers the caller: with the kept result, or with why it was not committed.
     fn answer(self: Box<Self>, committed: Result<()>);
+    /// Whether the call has erased anything when it ran last.
+    fn has_erased(&self) -> bool;
     /// Who waits for the answer.
     fn caller(&self) -> &Caller;
 }
@@ -331,6 +334,7 @@ struct Call<A, T> {
     work: Work<Session, A, T>,
     caller: Caller,
     result: Option<Result<T>>,
+    has_erased: bool,
     reply: oneshot::Sender<Result<T>>,
 }
 
@@ -339,7 +343,10 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
         let (before, begun, caller) = (session.connection.total_changes(), Instant::now(), self.caller.clone());
         // What is short goes on, since the whole group would be rolled back with it.
         let is_over = move || begun.elapsed() >= GROUP_TIME && caller.has_gone();
+        let have_others_erased = std::mem::take(&mut session.has_erased);
         let result = session.unless_over(is_over, |session| finish((self.work)(session, &self.argument)));
+        self.has_erased = session.has_erased;
+        session.has_erased |= have_others_erased;
         let has_written = result.is_err() && session.has_written_since(before);
         self.result = Some(result);
         if has_written { Err(given_up()) } else { Ok(()) }
@@ -354,6 +361,10 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
             (Ok(()), None) => Err(given_up()),
         };
         let _ = self.reply.send(result);
+    }
+
+    fn has_erased(&self) -> bool {
+        self.has_erased
     }
 
     fn caller(&self) -> &Caller {
@@ -378,6 +389,10 @@ fn read_until_closed(mut session: Session, commands: &Receiver<Waiting>) {
 fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Receiver<Waiting>) {
     let mut group = VecDeque::with_capacity(GROUP);
     let mut patience = IDLE;
+    if let Some(log) = &mut log {
+        // Before any call, so that an erasure that is asked for again is whole when it returns; what is left is tried again later.
+        let _ = log.go_on(&session.connection);
+    }
     let mut rows_when_whole = paths::last_row(&session.connection).unwrap_or_default();
     loop {
         let first = match commands.recv_timeout(patience) {
@@ -385,10 +400,10 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let begun = Instant::now();
-                patience = match tidy(&mut session, &mut rows_when_whole) {
+                patience = match tidy(&mut session, &mut log, &mut rows_when_whole) {
                     // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
                     Ok(false) => begun.elapsed(),
-                    // Another program writes.
+                    // Another program writes, or what was erased can't go yet.
                     Err(error) if error.is_retryable() => IDLE,
                     // What could not be done is tried again after the next call.
                     Ok(true) | Err(_) => Duration::MAX,
@@ -403,16 +418,16 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
                 Command::Write(call) => group.push_back(call),
                 Command::Read(read) => {
                     // A read sees what was asked before it.
-                    write_group(&mut session, &mut group);
+                    write_group(&mut session, &mut log, &mut group);
                     read(&mut session);
                 }
-                Command::Close => return write_group(&mut session, &mut group),
+                Command::Close => return write_group(&mut session, &mut log, &mut group),
             }
             if group.len() < GROUP {
                 next = commands.try_recv().ok();
             }
         }
-        write_group(&mut session, &mut group);
+        write_group(&mut session, &mut log, &mut group);
         if let Some(log) = &mut log {
             log.keep_short(&session.connection);
         }
@@ -420,14 +435,23 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
 }
 
 /// Does some of what is left for times without calls; `true` when nothing is.
-fn tidy(session: &mut Session, rows_when_whole: &mut i64) -> Result<bool> {
+fn tidy(session: &mut Session, log: &mut Option<Log>, rows_when_whole: &mut i64) -> Result<bool> {
     let kept = session.feed.kept();
-    Ok(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, kept)?)
+    let is_tidy = paths::merge(&session.connection, rows_when_whole)
+        .and_then(|is_merged| Ok(is_merged && feed::trim(session, kept)?));
+    if let Ok(false) = is_tidy {
+        return is_tidy;
+    }
+    // What was erased goes also where the rest fails.
+    match log.as_mut().map_or(Ok(true), |log| log.go_on(&session.connection)) {
+        Ok(true) => is_tidy,
+        left => left,
+    }
 }
 
 /// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each half of its calls gets its own, so
 /// that a call that fails, or that was given up, costs the others few flushes.
-fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
+fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDeque<Box<dyn Write>>) {
     while let Some(until) = calls.iter().map(|call| call.caller().until).min() {
         if let Err(error) = session.begin(until) {
             // Who has time left goes on waiting for the file.
@@ -456,11 +480,21 @@ fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
             }
             Ok(())
         });
+        if session.has_erased
+            && written.is_ok()
+            && let Some(log) = log
+        {
+            // Before anybody is told that it is gone. Who has erased nothing need not wait for that.
+            let (erasing, others): (VecDeque<_>, VecDeque<_>) = group.into_iter().partition(|call| call.has_erased());
+            answer(others, &written);
+            log.forget(&session.connection);
+            group = erasing;
+        }
         match &written {
             Err(error) if group.len() > 1 && error.outcome() == Outcome::NotDone => {
                 let mut rest = group.split_off(group.len() / 2);
-                write_group(session, &mut group);
-                write_group(session, &mut rest);
+                write_group(session, log, &mut group);
+                write_group(session, log, &mut rest);
             }
             // Before any call has run, the failure is that of all.
             Err(_) if group.is_empty() => answer(std::mem::take(calls), &written),

@@ -4,13 +4,15 @@
 //! first and the last of them, and a group of stores costs one row.
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite, KeptChanges};
-use memory_core::{Collection, Document, DocumentId, Error, MemoryId, Result};
+use memory_core::{Collection, Document, DocumentId, Error, MemoryId, RecordId, Result, Tombstone};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use tokio::sync::watch;
 
 use crate::connection::Session;
 use crate::error::native;
-use crate::statements::{self, column, execute, first, prepare, text};
+use crate::statements::{self, bytes, column, execute, first, optional_text, prepare, text};
+use crate::tombstones::{hashes_of_bytes, hashes_to_bytes};
 
 /// How many rows are dropped at once, and after how many new ones it is looked whether there are too many.
 const DROPPED: i64 = 1_000;
@@ -34,6 +36,7 @@ enum Noted {
     Memories { first: i64, last: i64 },
     Document { document: Named, before: Option<String>, revision: i64 },
     Removal(Named),
+    Erasure { record: RecordId, places: Vec<u8> },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -87,6 +90,21 @@ impl Feed {
         self.noted.push(Noted::Removal(Named::of(document)));
     }
 
+    /// Notes that a record was erased.
+    pub(crate) fn note_erasure(&mut self, tombstone: &Tombstone) {
+        let (record, places) = (tombstone.record.clone(), hashes_to_bytes(&tombstone.places));
+        self.noted.push(Noted::Erasure { record, places });
+    }
+
+    /// Forgets what was noted of a document, which tells its spaces.
+    pub(crate) fn forget(&mut self, collection: &Collection, id: &DocumentId) {
+        let is_of = |named: &Named| (&named.collection, &named.id) == (collection, id);
+        self.noted.retain(|noted| match noted {
+            Noted::Document { document, .. } | Noted::Removal(document) => !is_of(document),
+            Noted::Memories { .. } | Noted::Erasure { .. } => true,
+        });
+    }
+
     /// How many rows are noted.
     pub(crate) fn noted(&self) -> usize {
         self.noted.len()
@@ -118,6 +136,13 @@ impl Feed {
                 Noted::Removal(Named { collection, id, space }) => {
                     let row = params![epoch, collection.as_str(), id.as_str(), space, None::<&str>, None::<i64>];
                     execute(connection, statements::INSERT_CHANGED_DOCUMENT, row)?;
+                }
+                Noted::Erasure { record, places } => {
+                    let (collection, id) = match record {
+                        RecordId::Memory(id) => (None, id.to_string()),
+                        RecordId::Document { collection, id } => (Some(collection.as_str()), id.to_string()),
+                    };
+                    execute(connection, statements::INSERT_ERASURE, params![epoch, collection, id, places])?;
                 }
             }
         }
@@ -166,7 +191,7 @@ pub(crate) fn changes(connection: &Connection, after: &FeedPosition, most: usize
         let Some(first) = column::<Option<i64>>(row, 2)? else {
             if seq > place.seq {
                 reached = Place { seq, number: 0, epoch };
-                if let Some(write) = document_of(row)? {
+                if let Some(write) = write_of(row)? {
                     entries.push(FeedEntry { position: reached.to_position()?, write });
                 }
             }
@@ -243,8 +268,14 @@ impl Place {
     }
 }
 
-/// What was done to the document of a row; `None` where it can't be named.
-fn document_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
+/// What was done to the document of a row, or which record was erased; `None` where that can't be named, or was erased since.
+fn write_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
+    if let ValueRef::Blob(_) = row.get_ref(9).map_err(native)? {
+        let (Ok(record), Ok(places)) = (record_of(row), bytes(row, 9).and_then(hashes_of_bytes)) else {
+            return Ok(None);
+        };
+        return Ok(Some(FeedWrite::Erasure { record, places }));
+    }
     let (collection, id) = (text(row, 4).and_then(Collection::parse), text(row, 5).and_then(DocumentId::parse));
     let (Ok(collection), Ok(id), Ok(space)) = (collection, id, text(row, 6)) else { return Ok(None) };
     let space = space.to_owned();
@@ -255,6 +286,15 @@ fn document_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
         }
         None => FeedWrite::Removal { collection, id, space },
     }))
+}
+
+/// The record that was erased.
+fn record_of(row: &Row<'_>) -> Result<RecordId> {
+    let id = text(row, 5)?;
+    match optional_text(row, 4)? {
+        None => MemoryId::parse(id).map(RecordId::from),
+        Some(collection) => Ok((Collection::parse(collection)?, DocumentId::parse(id)?).into()),
+    }
 }
 
 /// A number that no other program has drawn, and not 0.
@@ -270,8 +310,8 @@ mod tests {
 
     fn opened() -> Session {
         let connection = Connection::open_in_memory().expect("opens");
-        let steps =
-            migrations::sqlite().iter().filter(|step| ["ledger", "writers", migrations::FEED].contains(&step.name));
+        let wanted = ["ledger", "writers", migrations::FEED, migrations::ERASURE];
+        let steps = migrations::sqlite().iter().filter(|step| wanted.contains(&step.name));
         let bookkeeping =
             "CREATE TABLE schema_migrations (version INTEGER, name TEXT, checksum TEXT, complete INTEGER)";
         let texts = [bookkeeping].into_iter().chain(steps.map(|step| step.text));

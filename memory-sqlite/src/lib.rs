@@ -3,14 +3,17 @@
 mod config;
 mod connection;
 mod engine;
+mod erasure;
 mod error;
 mod feed;
 mod history;
+mod marks;
 mod paths;
 mod read;
 mod schema;
 mod slots;
 mod statements;
+mod tombstones;
 mod write;
 
 pub use config::{Location, SqliteConfig};

@@ -7,14 +7,16 @@
 //! From one token FTS5 finds the next by reading through the list of the first, which may be that of half of the ledger. So some
 //! rows have a marker behind each of their tokens, with a short list of its own, at which the search can begin.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 
 use memory_core::engine::Place;
-use memory_core::{BOUNDARIES, Collection, Error, Memory, Result};
+use memory_core::{BOUNDARIES, Collection, Error, Memory, MemoryId, Result, SpaceId};
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::native;
-use crate::statements::{self, column, execute, first, prepare};
+use crate::statements::{self, bytes, column, execute, first, prepare, text};
 
 /// Of so many rows one has markers: a list without one has few pages then, and so has that of a marker.
 const MARKED: u16 = 1_024;
@@ -28,6 +30,8 @@ const BELOW: char = 'u';
 const DEPTHS: &[u8; 33] = b"0123456789abcdefghijklmnopqrstuvw";
 /// How many pages of the index are merged before the writer looks for calls again: some milliseconds.
 const MERGED_PAGES: i64 = 64;
+/// A token that no row has, and a rowid for it.
+const STRANGER: (i64, &str) = (i64::MIN, "z");
 /// The part of the ledger that has to be new before all of the index is merged into one: an eighth.
 const GROWTH: i64 = 8;
 
@@ -55,17 +59,122 @@ pub(crate) fn insert(connection: &Connection, entries: &mut Vec<PathEntry>) -> R
     Ok(())
 }
 
+/// The tokens of rows that are gone, by their slots.
+pub(crate) type Gone = BTreeMap<i64, BTreeSet<String>>;
+
+/// Takes tokens out of the index, and out of its pages. Those that another row of the slot has stay. Tells whether FTS5 finds pages by what
+/// is gone, so that the index has to be written anew.
+pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<bool> {
+    let mut shared = HashSet::new();
+    for (slot, tokens) in &mut gone {
+        if keep_shared(connection, *slot, tokens)? {
+            shared.insert(*slot);
+        }
+    }
+    gone.retain(|_, tokens| !tokens.is_empty());
+    overwrite(connection, true)?;
+    // In the order in which FTS5 takes them without flushing in between.
+    for (slot, tokens) in &gone {
+        let tokens: Vec<_> = tokens.iter().map(String::as_str).collect();
+        execute(connection, statements::DELETE_PATHS, params![slot, tokens.join(" ")])?;
+        if shared.contains(slot) {
+            // FTS5 counts each time as a row, and has to find as many as it has counted.
+            execute(connection, statements::INSERT_PATHS, params![slot, ""])?;
+        }
+    }
+    overwrite(connection, false)?;
+    has_separator_of(connection, &gone)
+}
+
+/// Writes the whole index anew. In a transaction.
+pub(crate) fn rewrite(connection: &Connection) -> Result<()> {
+    merge_with_stranger(connection, |connection| execute(connection, statements::MERGE_ALL_PATHS, []).map(drop))
+}
+
+/// Begins to write the index anew: merges go on with it, and it is done once there is nothing left to merge. In a transaction.
+pub(crate) fn begin_rewrite(connection: &Connection) -> Result<()> {
+    merge_with_stranger(connection, |connection| merge_pages(connection, -MERGED_PAGES).map(drop))
+}
+
+/// Goes on to merge; whether there was anything to merge.
+pub(crate) fn merge_some(connection: &Connection) -> Result<bool> {
+    merge_pages(connection, MERGED_PAGES)
+}
+
+/// Merges all parts while there is one more: FTS5 leaves alone what is one part, so there have to be two.
+fn merge_with_stranger(connection: &Connection, merge: fn(&Connection) -> Result<()>) -> Result<()> {
+    let (slot, token) = STRANGER;
+    execute(connection, statements::INSERT_PATHS, params![slot, token])?;
+    merge(connection)?;
+    overwrite(connection, true)?;
+    execute(connection, statements::DELETE_PATHS, params![slot, token])?;
+    overwrite(connection, false)
+}
+
+/// Lets FTS5 take what is deleted out of its pages at once, or no longer.
+fn overwrite(connection: &Connection, is_wanted: bool) -> Result<()> {
+    execute(connection, statements::OVERWRITE_PATHS, [is_wanted]).map(drop)
+}
+
+/// Leaves out of the tokens what other rows of the slot have; whether there are any.
+fn keep_shared(connection: &Connection, slot: i64, gone: &mut BTreeSet<String>) -> Result<bool> {
+    let mut others = prepare(connection, statements::MEMORIES_OF_SLOT)?;
+    let mut others = others.query([slot]).map_err(native)?;
+    let mut has_others = false;
+    while let Some(row) = others.next().map_err(native)? {
+        has_others = true;
+        // Of a damaged row nobody knows them.
+        let (Ok(id), Ok(space)) = (column(row, 0), text(row, 1).and_then(SpaceId::parse)) else { continue };
+        for token in tokens(MemoryId::from_bytes(id), &space) {
+            gone.remove(&token);
+        }
+    }
+    // Rows of the first programs have no markers, and FTS5 takes an index for damaged from which more is deleted than was there.
+    let markers: Vec<_> = gone.iter().filter(|token| token.ends_with(MARKER)).cloned().collect();
+    for marker in markers {
+        if !has_token(connection, slot, &marker)? {
+            gone.remove(&marker);
+        }
+    }
+    Ok(has_others)
+}
+
+/// Whether FTS5 finds a page by the beginning of tokens that no row has any more.
+fn has_separator_of(connection: &Connection, gone: &Gone) -> Result<bool> {
+    let gone: BTreeSet<_> = gone.values().flatten().map(String::as_bytes).collect();
+    let mut separators = prepare(connection, statements::PATH_SEPARATORS)?;
+    let mut separators = separators.query([]).map_err(native)?;
+    while let Some(row) = separators.next().map_err(native)? {
+        let separator = bytes(row, 0)?;
+        let is_of = |token: &[u8]| token.starts_with(separator);
+        if !gone.range(separator..).next().is_some_and(|token| is_of(token)) {
+            continue;
+        }
+        let from = [ToSqlOutput::Borrowed(ValueRef::Text(separator))];
+        let next = first(connection, statements::NEXT_PATH_TOKEN, from, |row| bytes(row, 0).map(is_of))?;
+        if next != Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The tokens of a row, separated by spaces.
 pub(crate) fn tokens_of(memory: &Memory) -> String {
-    let above = memory.space_id.ancestors().map(|ancestor| token(BELOW, ancestor));
-    let mut tokens: Vec<_> = std::iter::once(token(SPACE, memory.space_id.as_str())).chain(above).collect();
+    tokens(memory.id, &memory.space_id).join(" ")
+}
+
+/// The tokens of a row that has this id and this space.
+pub(crate) fn tokens(id: MemoryId, space: &SpaceId) -> Vec<String> {
+    let above = space.ancestors().map(|ancestor| token(BELOW, ancestor));
+    let mut tokens: Vec<_> = std::iter::once(token(SPACE, space.as_str())).chain(above).collect();
     // The last bytes of an id are random.
-    let [.., first, second] = *memory.id.as_bytes();
+    let [.., first, second] = *id.as_bytes();
     if u16::from_be_bytes([first, second]).is_multiple_of(MARKED) {
         let markers: Vec<_> = tokens.iter().map(|token| format!("{token}{MARKER}")).collect();
         tokens.extend(markers);
     }
-    tokens.join(" ")
+    tokens
 }
 
 /// The query of FTS5 that finds what is in any of these places.
@@ -280,11 +389,17 @@ fn merge_pages(connection: &Connection, pages: i64) -> Result<bool> {
 fn missing_tokens(connection: &Connection, slot: i64, tokens: &str) -> Result<String> {
     let mut missing = Vec::new();
     for token in tokens.split(' ') {
-        if first(connection, statements::SLOT_HAS_PATH, params![slot, match_any([token])], |_| Ok(()))?.is_none() {
+        if !has_token(connection, slot, token)? {
             missing.push(token);
         }
     }
     Ok(missing.join(" "))
+}
+
+/// Whether the slot has a token.
+fn has_token(connection: &Connection, slot: i64, token: &str) -> Result<bool> {
+    let found = first(connection, statements::SLOT_HAS_PATH, params![slot, match_any([token])], |_| Ok(()))?;
+    Ok(found.is_some())
 }
 
 /// Lower-case letters, digits, `-_./:` and everything beyond ASCII mean themselves in FTS5's ascii tokenizer as the schema

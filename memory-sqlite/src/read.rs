@@ -11,7 +11,7 @@ use memory_core::engine::{
 };
 use memory_core::{
     Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, RecordId, Result, Selects, Status, Timestamp,
-    Verdict,
+    Tombstone, Verdict,
 };
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Params, Row, Rows, params};
@@ -23,6 +23,7 @@ use crate::history;
 use crate::paths;
 use crate::slots::{Slots, Windows};
 use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
+use crate::tombstones;
 
 /// The most slots whose rows are read in one go, and the most documents of a place.
 pub(crate) const STRIDE: usize = 64;
@@ -127,6 +128,20 @@ impl Reader for Session {
         let key = [id.as_bytes().as_slice()];
         let millis = first(&self.connection, statements::STORED_AT, key, |row| column::<Option<i64>>(row, 0))?;
         millis.flatten().map(Timestamp::from_millis).transpose().map_err(corrupt)
+    }
+
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        tombstones::find(&self.connection, of)
+    }
+
+    async fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+        let found = tombstones::behind(&self.connection, behind.unwrap_or_default(), most)?;
+        let next = found.last().filter(|_| found.len() == most).map(|last| last.record.to_key());
+        Ok((found, next))
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {

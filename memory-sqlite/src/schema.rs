@@ -34,7 +34,6 @@ const REMOVED: [(&str, &str, usize); 6] = [
 ];
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
-const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
@@ -75,7 +74,7 @@ pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
         let Location::File(path) = &config.location else { return Ok(Inspection::default()) };
         let file = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let present = names(&file)?;
-        let bytes: i64 = file.query_row(BYTES, [], |row| row.get(0)).map_err(native)?;
+        let bytes: i64 = file.query_row(statements::BYTES, [], |row| row.get(0)).map_err(native)?;
         let (fresh, _) = open(&SqliteConfig::in_memory())?;
         Ok(Inspection::new(names(&fresh)?.difference(&present).cloned().collect(), None, u64::try_from(bytes).ok()))
     })

@@ -25,16 +25,27 @@ macro_rules! document_columns {
     };
 }
 
+/// Without a seq, SQLite gives the next one.
 pub(crate) const INSERT_MEMORY: &str = "
-    INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key, seq)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 pub(crate) const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VALUES (?1, ?2)";
 pub(crate) const MERGE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('merge', ?1)";
+pub(crate) const MERGE_ALL_PATHS: &str = "INSERT INTO memory_paths (memory_paths) VALUES ('optimize')";
+pub(crate) const DELETE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rowid, path) VALUES ('delete', ?1, ?2)";
+/// Whether FTS5 takes what is deleted out of its pages at once, or notes that it is deleted.
+pub(crate) const OVERWRITE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('secure-delete', ?1)";
+/// What FTS5 finds its pages by: the beginnings of tokens, each behind a `0`.
+pub(crate) const PATH_SEPARATORS: &str = "SELECT substr(term, 2) FROM memory_paths_idx WHERE length(term) > 1";
 pub(crate) const SLOT_HAS_PATH: &str = "SELECT 1 FROM memory_paths WHERE memory_paths MATCH ?2 AND rowid = ?1";
 pub(crate) const UPDATE_MEMORY: &str = "
     UPDATE memories SET status = ?4, context = ?5, updated_at = ?6, metadata = ?7, revision = ?8
     WHERE seq = ?1 AND id = ?2 AND revision = ?3";
 pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
+pub(crate) const MEMORY_IS_UNCHANGED: &str = "SELECT 1 FROM memories WHERE seq = ?1 AND id = ?2 AND revision = ?3";
+pub(crate) const HAS_MEMORY: &str = "SELECT 1 FROM memories WHERE id = ?1";
+pub(crate) const DELETE_MEMORY: &str = "DELETE FROM memories WHERE seq = ?1 RETURNING slot";
+pub(crate) const MEMORIES_OF_SLOT: &str = "SELECT id, space_id FROM memories WHERE slot = ?1";
 pub(crate) const MEMORY_BY_KEY: &str = "SELECT id FROM memories WHERE idempotency_key = ?1";
 pub(crate) const LAST_SEQ: &str = "SELECT seq FROM memories ORDER BY seq DESC LIMIT 1";
 pub(crate) const LAST_OF_MILLISECOND: &str = "
@@ -108,11 +119,27 @@ in_both_orders! {
 /// The lowest version of a program that may write.
 pub(crate) const LEAST_WRITER: &str = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
 pub(crate) const SET_LEAST_WRITER: &str = "UPDATE agreements SET value = ?1 WHERE name = 'writer'";
-pub(crate) const SECRET: &str = "SELECT value FROM agreements WHERE name = 'secret'";
+pub(crate) const AGREEMENT: &str = "SELECT value FROM agreements WHERE name = ?1";
 /// The update changes nothing, so that the row is returned.
-pub(crate) const KEEP_SECRET: &str = "
-    INSERT INTO agreements (name, value) VALUES ('secret', ?1)
+pub(crate) const AGREE: &str = "
+    INSERT INTO agreements (name, value) VALUES (?1, ?2)
     ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
+pub(crate) const SECRET: &str = "secret";
+pub(crate) const HASH_KEY: &str = "hash_key";
+pub(crate) const HISTORY_SINCE: &str = "history_since";
+/// What stands there where the ledger keeps no history.
+pub(crate) const NO_HISTORY: &str = "none";
+/// From which number on the next memory is appended, where any was erased: none gets the number of one that is gone.
+pub(crate) const NEXT_MEMORY: &str = "
+    SELECT max(CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) + 1)
+    FROM agreements WHERE name = 'next_memory'";
+pub(crate) const SET_NEXT_MEMORY: &str = "
+    INSERT INTO agreements (name, value)
+    SELECT 'next_memory', coalesce(max(seq), 0) + 1 FROM memories WHERE TRUE
+    ON CONFLICT (name) DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))";
+/// Each time with another value, so that what was done about an earlier one is not taken for this one.
+pub(crate) const SET_MARK: &str = "INSERT OR REPLACE INTO agreements (name, value) VALUES (?1, hex(randomblob(8)))";
+pub(crate) const CLEAR_MARK: &str = "DELETE FROM agreements WHERE name = ?1 AND value = ?2";
 /// From which row on documents have their places, and the last row; none when they all have them.
 pub(crate) const UNPLACED: &str = "
     SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM documents), 0) FROM agreements
@@ -145,6 +172,7 @@ macro_rules! is_unchanged {
         AND metadata = ?8 AND revision = ?9"
     };
 }
+pub(crate) const HAS_DOCUMENT: &str = "SELECT 1 FROM documents WHERE collection = ?1 AND id = ?2";
 pub(crate) const DOCUMENT_IS_UNCHANGED: &str = concat!("SELECT 1 FROM documents WHERE ", is_unchanged!());
 pub(crate) const UPDATE_DOCUMENT: &str = concat!(
     "UPDATE documents SET space_id = ?10, content = ?11, updated_at = ?12, metadata = ?13, revision = ?14 WHERE ",
@@ -166,13 +194,18 @@ pub(crate) const INSERT_CHANGED_MEMORIES: &str =
     "INSERT INTO changes (epoch, first_memory, last_memory) VALUES (?1, ?2, ?3)";
 pub(crate) const INSERT_CHANGED_DOCUMENT: &str = "
     INSERT INTO changes (epoch, collection, id, space_id, space_before, revision) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(crate) const INSERT_ERASURE: &str = "INSERT INTO changes (epoch, collection, id, places) VALUES (?1, ?2, ?3, ?4)";
+/// Takes what the feed has of some documents, each by its collection, a slash and its id. The rows stay, since they are places.
+pub(crate) const FORGET_CHANGES: &str = "
+    UPDATE changes SET collection = NULL, id = NULL, space_id = NULL, space_before = NULL, revision = NULL
+    WHERE places IS NULL AND collection || '/' || id IN rarray(?1)";
 pub(crate) const MARK_CHANGES: &str = "UPDATE changes SET epoch = ?1 WHERE seq > ?2";
 pub(crate) const NEWEST_CHANGE: &str =
     "SELECT seq, epoch, coalesce(last_memory - first_memory, 0) FROM changes ORDER BY seq DESC LIMIT 1";
 pub(crate) const OLDEST_CHANGE: &str = "SELECT seq FROM changes ORDER BY seq LIMIT 1";
 pub(crate) const EPOCH_OF_CHANGE: &str = "SELECT epoch FROM changes WHERE seq = ?1";
 pub(crate) const CHANGES: &str = "
-    SELECT seq, epoch, first_memory, last_memory, collection, id, space_id, space_before, revision FROM changes
+    SELECT seq, epoch, first_memory, last_memory, collection, id, space_id, space_before, revision, places FROM changes
     WHERE seq >= ?1 ORDER BY seq";
 pub(crate) const CHANGED_MEMORIES: &str =
     "SELECT seq, id, space_id FROM memories WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT ?3";
@@ -187,20 +220,34 @@ pub(crate) const INSERT_STORES: &str = "
 pub(crate) const STORED_AT: &str = "
     SELECT at FROM stores WHERE first_memory <= (SELECT seq FROM memories WHERE id = ?1)
     ORDER BY first_memory DESC LIMIT 1";
+/// Of the memory that was there, unless it is that of another one, too.
+pub(crate) const DELETE_STORES: &str = "
+    DELETE FROM stores
+    WHERE first_memory = (SELECT max(first_memory) FROM stores WHERE first_memory <= ?1) AND NOT EXISTS (
+        SELECT 1 FROM memories WHERE seq >= first_memory AND seq < coalesce(
+            (SELECT min(later.first_memory) FROM stores AS later WHERE later.first_memory > ?1), 9223372036854775807))";
 pub(crate) const INSERT_HISTORY: &str = "
     INSERT INTO history (record, revision, at, actor, is_removal, before) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 pub(crate) const HISTORY: &str = "
     SELECT seq, revision, at, actor, is_removal, before FROM history WHERE record = ?1 AND seq < ?2
     ORDER BY seq DESC LIMIT ?3";
-pub(crate) const HISTORY_SINCE: &str = "SELECT value FROM agreements WHERE name = 'history_since'";
-/// What stands there where the ledger keeps no history.
-pub(crate) const NO_HISTORY: &str = "none";
-/// The update changes nothing, so that the row is returned.
-pub(crate) const KEEP_HISTORY_SINCE: &str = "
-    INSERT INTO agreements (name, value) VALUES ('history_since', ?1)
-    ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
+pub(crate) const DELETE_HISTORY: &str = "DELETE FROM history WHERE record = ?1";
+
+pub(crate) const INSERT_TOMBSTONE: &str = "
+    INSERT OR REPLACE INTO tombstones (record, at, reason, actor, key_hash, places) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(crate) const TOMBSTONE: &str =
+    "SELECT at, reason, actor, key_hash, places, record FROM tombstones WHERE record = ?1";
+pub(crate) const TOMBSTONES: &str = "
+    SELECT at, reason, actor, key_hash, places, record FROM tombstones WHERE record > ?1 ORDER BY record LIMIT ?2";
+pub(crate) const HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1";
+pub(crate) const KEY_HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE key_hash = ?1";
+/// Of a document that was erased at ?2 or later.
+pub(crate) const HAS_LATER_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1 AND at >= ?2";
 
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
+
+/// How many bytes the file has.
+pub(crate) const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
 
 /// A statement from the connection's cache.
 pub(crate) fn prepare<'c>(connection: &'c Connection, sql: &str) -> Result<CachedStatement<'c>> {

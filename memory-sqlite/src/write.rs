@@ -1,11 +1,12 @@
 //! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp};
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Row, params, params_from_iter};
 
 use crate::connection::Session;
+use crate::erasure;
 use crate::history;
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, SLOT_BITS, column, execute, first};
@@ -13,9 +14,13 @@ use crate::statements::{self, SLOT_BITS, column, execute, first};
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let mut appended = Vec::with_capacity(append.memories.len());
+        // Where no memory was ever erased, no tombstone is looked for.
+        let has_tombstones = self.next_memory()?.is_some();
         for memory in append.memories {
-            let owner = self.owner(memory, append.is_repeated)?;
-            appended.push(owner.map_or(Appended::Written, Appended::Taken));
+            appended.push(match has_tombstones && self.is_erased(memory, &append)? {
+                true => Appended::Erased,
+                false => self.owner(memory, append.is_repeated)?.map_or(Appended::Written, Appended::Taken),
+            });
         }
         let is_refused = append.atomicity == Atomicity::All && appended.iter().any(|one| *one != Appended::Written);
         if is_refused {
@@ -88,10 +93,18 @@ impl Writer for Session {
         }
         Ok(true)
     }
+
+    async fn erase(&mut self, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
+        erasure::erase(self, erasings)
+    }
 }
 
 impl Session {
-    fn put_one(&mut self, Put { before, after, entry, .. }: &Put<'_, i64>) -> Result<bool> {
+    fn put_one(&mut self, Put { before, after, entry, is_guarded }: &Put<'_, i64>) -> Result<bool> {
+        let record = (after.collection.clone(), after.id.clone()).into();
+        if *is_guarded && self.keeps_out(&record, after.created_at)? {
+            return Ok(false);
+        }
         self.bytes += after.size();
         let is_put = match before {
             None => execute(&self.connection, statements::INSERT_DOCUMENT, params_from_iter(values_of(after)))?,
@@ -103,7 +116,7 @@ impl Session {
         } == 1;
         if is_put {
             self.feed.note_put(before.map(|before| &before.record), after);
-            self.keep(&(after.collection.clone(), after.id.clone()).into(), entry.as_ref())?;
+            self.keep(&record, entry.as_ref())?;
         }
         Ok(is_put)
     }
@@ -113,6 +126,32 @@ impl Session {
         let Some(entry) = entry else { return Ok(()) };
         self.bytes += entry.before.len();
         history::insert(&self.connection, of, entry)
+    }
+
+    /// Whether a tombstone has the id of a new memory, or its key.
+    fn is_erased(&self, memory: &Memory, append: &Append<'_>) -> Result<bool> {
+        let record = append.is_repeated.then(|| RecordId::from(memory.id).to_key());
+        if let Some(record) = record
+            && first(&self.connection, statements::HAS_TOMBSTONE, [record], |_| Ok(()))?.is_some()
+        {
+            return Ok(true);
+        }
+        let Some(hash) = append.hash(memory) else { return Ok(false) };
+        Ok(first(&self.connection, statements::KEY_HAS_TOMBSTONE, [hash.0], |_| Ok(()))?.is_some())
+    }
+
+    /// Whether a tombstone keeps a document out (E3).
+    fn keeps_out(&self, record: &RecordId, created_at: Timestamp) -> Result<bool> {
+        let parameters = params![record.to_key(), created_at.as_millis()];
+        Ok(first(&self.connection, statements::HAS_LATER_TOMBSTONE, parameters, |_| Ok(()))?.is_some())
+    }
+
+    /// From which number on the next memory is appended, where any was erased.
+    fn next_memory(&mut self) -> Result<Option<i64>> {
+        if self.next_memory.is_none() {
+            self.next_memory = Some(first(&self.connection, statements::NEXT_MEMORY, [], |row| column(row, 0))?);
+        }
+        Ok(self.next_memory.flatten())
     }
 
     /// The memory that has the id of a new one, or else its key.
@@ -130,6 +169,7 @@ impl Session {
     fn insert(&mut self, memory: &Memory, at: Option<Timestamp>) -> Result<()> {
         self.bytes += memory.size();
         let (slot, is_shared) = self.slot_for(memory)?;
+        let next = self.next_memory()?;
         let parameters = params![
             memory.id.as_bytes().as_slice(),
             slot,
@@ -141,9 +181,11 @@ impl Session {
             memory.metadata.as_str(),
             i64::from(memory.revision),
             memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
+            next,
         ];
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
         let seq = self.connection.last_insert_rowid();
+        self.next_memory = Some(next.map(|_| seq + 1));
         self.feed.note_memory(seq);
         if self.stored_at != Some(at) {
             execute(&self.connection, statements::INSERT_STORES, params![seq, at.map(Timestamp::as_millis)])?;
@@ -197,6 +239,6 @@ fn values_of(document: &Document) -> [ToSqlOutput<'_>; 8] {
 }
 
 /// What tells a document that was read from every other one.
-fn found_values(found: &Found<Document, i64>) -> impl Iterator<Item = ToSqlOutput<'_>> {
+pub(crate) fn found_values(found: &Found<Document, i64>) -> impl Iterator<Item = ToSqlOutput<'_>> {
     std::iter::once(found.version.into()).chain(values_of(&found.record))
 }

@@ -25,10 +25,6 @@ impl Sqlite {
 
 #[async_trait]
 impl Harness for Sqlite {
-    fn can_erase(&self) -> bool {
-        false
-    }
-
     fn name(&self) -> &str {
         "sqlite"
     }

@@ -34,6 +34,9 @@ mod feed;
 #[path = "../src/history.rs"]
 mod history;
 #[allow(dead_code)]
+#[path = "../src/marks.rs"]
+mod marks;
+#[allow(dead_code)]
 #[path = "../src/paths.rs"]
 mod paths;
 #[path = "../src/read.rs"]
@@ -43,6 +46,9 @@ mod slots;
 #[allow(dead_code)]
 #[path = "../src/statements.rs"]
 mod statements;
+#[allow(dead_code)]
+#[path = "../src/tombstones.rs"]
+mod tombstones;
 
 /// In steps of SQLite's virtual machine, of which a row takes some thirty.
 #[tokio::test]

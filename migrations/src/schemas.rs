@@ -3,7 +3,7 @@
 use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 6;
+pub const WRITER: u32 = 7;
 /// What is added to the lowest version that may write while nobody may, on engines that keep it as a number: more than any version. A
 /// program that does not know of this is refused as one that is too old.
 pub const READ_ONLY: u32 = 1_000_000_000;
@@ -16,6 +16,8 @@ pub const NO_WORDS: &str = "no_words";
 pub const FEED: &str = "feed";
 /// The name of the step that brings the history.
 pub const HISTORY: &str = "history";
+/// The name of the step that brings erasure, on every engine.
+pub const ERASURE: &str = "erasure";
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {
@@ -28,6 +30,7 @@ pub fn sqlite() -> &'static [Step] {
             Step::backfill(3, NO_WORDS, include_str!("../sqlite/0003_no_words.sql")),
             Step::quick(4, FEED, include_str!("../sqlite/0004_feed.sql")),
             Step::quick(5, HISTORY, include_str!("../sqlite/0005_history.sql")),
+            Step::quick(6, ERASURE, include_str!("../sqlite/0006_erasure.sql")),
         ]
     }
 }
@@ -45,6 +48,7 @@ pub fn postgres() -> &'static [Step] {
             Step::quick(3, NO_WORDS, include_str!("../postgres/0003_no_words.sql")),
             Step::quick(4, FEED, include_str!("../postgres/0004_feed.sql")),
             Step::quick(5, HISTORY, include_str!("../postgres/0005_history.sql")),
+            Step::quick(6, ERASURE, include_str!("../postgres/0006_erasure.sql")),
         ]
     }
 }
@@ -61,6 +65,7 @@ pub fn mongo() -> &'static [Step] {
             Step::backfill(3, NO_WORDS, include_str!("../mongo/0003_no_words.json")),
             Step::quick(4, FEED, include_str!("../mongo/0004_feed.json")),
             Step::quick(5, HISTORY, include_str!("../mongo/0005_history.json")),
+            Step::quick(6, ERASURE, include_str!("../mongo/0006_erasure.json")),
         ]
     }
 }
@@ -75,6 +80,7 @@ pub fn redis() -> &'static [Step] {
             Step::backfill(3, NO_WORDS, include_str!("../redis/0003_no_words.lua")),
             Step::quick(4, FEED, include_str!("../redis/0004_feed.lua")),
             Step::quick(5, HISTORY, include_str!("../redis/0005_history.lua")),
+            Step::quick(6, ERASURE, include_str!("../redis/0006_erasure.lua")),
         ]
     }
 }

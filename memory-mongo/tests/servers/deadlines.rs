@@ -126,6 +126,7 @@ pub(crate) async fn reads_tell_the_server_their_time() -> CaseResult {
     documents.query(&DocumentQuery::builder(collection.clone()).all().build()?).await?;
     documents.collections().await?;
     provider.history(&History::of(id)).await?;
+    provider.tombstone(&id.into()).await?;
     documents.remove(&DocumentSelection::matching(DocumentQuery::builder(collection.clone()).under("a"))?, 1).await?;
     provider.check_health().await?;
     provider.backfill().await?;
@@ -142,7 +143,7 @@ pub(crate) async fn reads_tell_the_server_their_time() -> CaseResult {
             kinds.insert(format!("{kind} {}", target.as_str().unwrap_or_default()));
         }
     }
-    let expected = ["memories", "documents", "history", "idempotency_keys", "schema_migrations"]
+    let expected = ["memories", "documents", "history", "tombstones", "idempotency_keys", "schema_migrations"]
         .map(|name| format!("find {name}"));
     let searches = ["aggregate memories", "aggregate documents"].map(str::to_owned);
     assert_eq!(kinds, expected.into_iter().chain(searches).collect());

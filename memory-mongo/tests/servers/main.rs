@@ -3,6 +3,7 @@
 mod deadlines;
 mod deaths;
 mod elections;
+mod erasure;
 mod feed;
 mod history;
 mod outcomes;
@@ -23,8 +24,8 @@ use futures::StreamExt;
 use libtest_mimic::Arguments;
 use memory_core::engine::Engine;
 use memory_core::{
-    ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, Expect, History, IdempotencyKey, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Erasure,
+    Error, ErrorKind, Expect, History, IdempotencyKey, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
     Metadata, NewMemory, Order, Outcome, Record, RecordId, Revision, SpaceId, SpaceSelector, Status, Timestamp,
     Trigger, Watch, WatchFrom, Watched,
 };
@@ -84,6 +85,9 @@ fn main() -> ExitCode {
         async_trial("mongo::entries_have_the_order_of_their_commits", history::entries_have_the_order_of_their_commits),
         async_trial("mongo::histories_walk_an_index", history::histories_walk_an_index),
         async_trial("mongo::a_slice_of_large_entries_is_short", history::a_slice_of_large_entries_is_short),
+        async_trial("mongo::nothing_is_left_of_what_is_erased", erasure::nothing_is_left_of_what_is_erased),
+        async_trial("mongo::erasures_and_restores_race", erasure::erasures_and_restores_race),
+        async_trial("mongo::a_document_goes_on_behind_its_erasure", erasure::a_document_goes_on_behind_its_erasure),
         async_trial("mongo::a_page_of_the_feed_has_many_removals", feed::a_page_of_the_feed_has_many_removals),
         async_trial(
             "mongo::a_query_of_documents_examines_what_its_places_hold",
@@ -168,6 +172,7 @@ async fn use_everything(provider: MongoMemory) -> CaseResult {
     assert_eq!(documents.restore(copies).await?.written, 2);
     documents.collections().await?;
     assert_eq!(provider.history(&History::of(ids[0])).await?.versions.len(), 2);
+    assert_eq!(provider.erase(&Erasure::records([ids[0].into()], "why")?).await?.records, [ids[0].into()]);
     provider.check_health().await?;
     provider.backfill().await?;
     Ok(())

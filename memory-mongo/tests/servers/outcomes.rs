@@ -122,6 +122,7 @@ enum Write {
     Remove(String),
     RemoveTogether(String),
     Restore(Box<memory_core::Document>),
+    Erase(MemoryId),
 }
 
 /// One write of each kind, with what has to be there before.
@@ -142,6 +143,7 @@ async fn prepare(direct: &MongoMemory, round: usize) -> Result<Vec<Write>, Error
         Write::Remove(name("remove")),
         Write::RemoveTogether(name("together")),
         Write::Restore(Box::new(restored)),
+        Write::Erase(direct.store(event("erased", 1)).await?),
     ])
 }
 
@@ -170,6 +172,10 @@ impl Write {
                 documents.remove(&selection(&[name.as_str(), &format!("also-{name}")]), 2).await.map(drop)
             }
             Self::Restore(document) => documents.restore(vec![(**document).clone()]).await.map(drop),
+            Self::Erase(id) => {
+                let erasure = Erasure::records([(*id).into()], "why").expect("valid");
+                provider.erase(&erasure).await.map(drop)
+            }
         };
         done.err().map(|error| error.outcome())
     }
@@ -227,6 +233,7 @@ impl Write {
                 some => return Err(format!("{some:?} of two are there: {self:?} {trouble}").into()),
             },
             Self::Restore(document) => u64::from(revision(document.id.as_str()).await? > 0),
+            Self::Erase(id) => u64::from(direct.tombstone(&(*id).into()).await?.is_some()),
         })
     }
 
@@ -234,7 +241,7 @@ impl Write {
     async fn left(&self, direct: &MongoMemory) -> Result<Option<u64>, Error> {
         let of = |id: &str| RecordId::from((note(id).collection, DocumentId::parse(id).expect("valid")));
         let (record, before) = match self {
-            Self::Append(_) | Self::AppendTogether(_) => return Ok(None),
+            Self::Append(_) | Self::AppendTogether(_) | Self::Erase(_) => return Ok(None),
             Self::Replace(id) => ((*id).into(), 1),
             Self::PutNew(name) => (of(name), 0),
             Self::Put(name) | Self::Remove(name) | Self::RemoveTogether(name) => (of(name), 1),

@@ -65,7 +65,7 @@ async fn watched(provider: &PostgresMemory) -> Result<Changes, Error> {
 
 async fn writer(url: &str) -> Result<PgConnection, sqlx::Error> {
     let mut writer = PgConnection::connect(url).await?;
-    writer.execute("SET agent_memory.writer = 6").await?;
+    writer.execute("SET agent_memory.writer = 7").await?;
     Ok(writer)
 }
 

@@ -3,6 +3,7 @@
 mod common;
 mod connections;
 mod crashes;
+mod erasure;
 mod feed;
 mod given_up;
 mod heavy;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
         trial("connections::a_full_server_is_asked_by_one_call", connections::refused),
         trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
         trial("connections::a_server_that_takes_no_writes_keeps_its_readers", connections::read_only_for_all),
+        trial("erasure::nothing_is_left_of_it_in_any_table", erasure::nothing_is_left),
+        trial("erasure::what_has_waited_for_it_brings_nothing_back", erasure::raced),
+        trial("erasure::it_gives_way_to_those_who_write", erasure::gives_way),
+        trial("erasure::it_gives_up_before_its_end_is_unknown", erasure::gives_up),
+        trial("erasure::a_slice_takes_documents_of_several_collections", erasure::of_several_collections),
         trial("feed::a_late_transaction_is_waited_for", feed::late),
         trial("feed::a_page_of_the_feed_needs_what_it_tells", feed::long_rows),
         trial("feed::a_document_that_is_put_again_comes_behind_its_removal", feed::put_again),
@@ -67,9 +73,10 @@ fn main() -> ExitCode {
         trial("migrations::words_go_beside_older_programs", migrations::beside_older_programs),
         trial("migrations::words_go_although_somebody_is_killed", migrations::killed),
         trial("migrations::older_documents_get_places_beside_running_programs", migrations::placed),
+        trial("migrations::a_large_feed_gets_its_index_before", migrations::large_feed),
         trial("migrations::the_history_of_an_older_ledger_begins_when_it_is_opened", migrations::history_begins),
         trial("privileges::those_of_the_readme_are_needed_and_enough", privileges::documented),
-        trial("privileges::feed_and_history_take_those_of_the_records", privileges::of_later_steps),
+        trial("privileges::later_steps_take_those_of_the_records", privileges::of_later_steps),
         trial("privileges::a_history_takes_those_of_its_own_records", privileges::of_documents_alone),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("plans::every_depth_has_its_index", plans::every_depth),

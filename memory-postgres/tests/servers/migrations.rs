@@ -60,11 +60,18 @@ pub(crate) const WITHOUT_HISTORY: &str = "
     ALTER TABLE agent_memory.memories DROP COLUMN stored_at;
     DELETE FROM agent_memory.schema_migrations WHERE name = 'history'";
 
-/// Makes 7 the minimum, as a later version will, and takes that back.
+/// Makes a ledger one without tombstones.
+pub(crate) const WITHOUT_ERASURE: &str = "
+    DROP TABLE agent_memory.memory_tombstones, agent_memory.document_tombstones, agent_memory.tombstone_key;
+    DROP INDEX agent_memory.changes_by_document;
+    ALTER TABLE agent_memory.changes DROP COLUMN places;
+    DELETE FROM agent_memory.schema_migrations WHERE name = 'erasure'";
+
+/// Makes 8 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 6', '< 7'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 8'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 6'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 8', '< 7'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -79,9 +86,9 @@ pub(crate) fn old_writers() -> Case {
         let settings = [
             "SELECT",
             // What a transaction has set is empty behind it.
-            "BEGIN; SET LOCAL agent_memory.writer = 6; COMMIT",
-            "SET agent_memory.writer = 5",
-            "SET agent_memory.writer = '6 or more'",
+            "BEGIN; SET LOCAL agent_memory.writer = 7; COMMIT",
+            "SET agent_memory.writer = 6",
+            "SET agent_memory.writer = '7 or more'",
             "SET agent_memory.writer = '99999999999999999999'",
             "SET search_path = ''",
         ];
@@ -101,7 +108,7 @@ pub(crate) fn old_writers() -> Case {
             assert_eq!(read.as_bytes(), id.as_bytes());
         }
         assert_eq!(there().await?, before);
-        old.execute("SET agent_memory.writer = 6").await?;
+        old.execute("SET agent_memory.writer = 7").await?;
         assert_eq!(old.execute(STORE).await?.rows_affected(), 1);
 
         let config = config(server.url());
@@ -156,13 +163,36 @@ pub(crate) fn newer_minimum() -> Case {
     })
 }
 
+/// A step that would hold writers up for long is refused until an operator has made what takes the time.
+pub(crate) fn large_feed() -> Case {
+    const LARGE: &str = "
+        SELECT setval(pg_get_serial_sequence('agent_memory.changes', 'seq'), 6000000);
+        INSERT INTO agent_memory.changes (memories) VALUES ('{}')";
+    const INDEX: &str = "
+        CREATE INDEX CONCURRENTLY changes_by_document ON agent_memory.changes (collection, id) WHERE collection IS NOT NULL";
+    let server = LocalPostgres::start()?;
+    run(async {
+        let config = config(server.url());
+        open(config.clone()).await?.documents().put(document("d")).await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        sqlx::raw_sql(WITHOUT_ERASURE).execute(&mut admin).await?;
+        sqlx::raw_sql(LARGE).execute(&mut admin).await?;
+        let refused = memory_postgres::migrate(&config).await.expect_err("it is large");
+        check(&refused, ErrorKind::SchemaMismatch, "make its new index first");
+        admin.execute(INDEX).await?;
+        assert_eq!(memory_postgres::migrate(&config).await?.applied, [(6, "erasure")]);
+        assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
+        Ok(())
+    })
+}
+
 /// A program below the minimum takes no step of the schema and no slice of a backfill, and makes no secret.
 pub(crate) fn no_steps() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         open(config(server.url())).await?.documents().put(document("d")).await?;
-        for without in [WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
         admin.execute(RAISE).await?;
@@ -306,7 +336,7 @@ pub(crate) fn words_go() -> Case {
             assert_eq!(before.len(), 3);
 
             let report = memory_postgres::migrate(&config).await?;
-            assert_eq!(report.applied.last(), Some(&(5, "history")));
+            assert_eq!(report.applied.last(), Some(&(6, "erasure")));
             let provider = open(config.clone()).await?;
             while provider.backfill().await?.is_some() {}
             let now = shape(&mut admin).await?;
@@ -436,7 +466,7 @@ pub(crate) fn placed() -> Case {
         let before = found(&older).await?;
         assert_eq!(before.len(), 336);
         let mut admin = PgConnection::connect(server.url()).await?;
-        for without in [WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
 

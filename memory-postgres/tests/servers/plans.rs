@@ -45,7 +45,7 @@ pub(crate) fn no_scan() -> Case {
             provider.store_many((start..start + 10_000).map(row).collect()).await?;
         }
         let mut admin = PgConnection::connect(server.url()).await?;
-        admin.execute("SET agent_memory.writer = 6").await?;
+        admin.execute("SET agent_memory.writer = 7").await?;
         admin.execute(DOCUMENTS).await?;
         admin.execute("ANALYZE").await?;
         let file = server.folder().join("log");

@@ -2,15 +2,23 @@
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
-    History, IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
+    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Erasure, Error,
+    ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::common::{Case, SECRET, at, check, config, event, open, run};
-use crate::migrations::{WITHOUT_FEED, WITHOUT_HISTORY};
+use crate::migrations::{WITHOUT_ERASURE, WITHOUT_FEED, WITHOUT_HISTORY};
+
+/// What a role is there for, and all that comes before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Does {
+    Reads,
+    Writes,
+    Erases,
+}
 
 const README: &str = include_str!("../../README.md");
 
@@ -25,14 +33,14 @@ pub(crate) fn documented() -> Case {
         for grant in of_migrator {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
-        work(&mut admin, config("migrator"), true).await??;
+        work(&mut admin, config("migrator"), Does::Erases).await??;
         for grant in &grants {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
         let mut count = 0;
         // The reader first, since what the writer may not do leaves a backfill pending.
-        for (role, writes) in [("reader", false), ("writer", true)] {
-            work(&mut admin, config(role), writes).await??;
+        for (role, does) in [("reader", Does::Reads), ("writer", Does::Writes), ("eraser", Does::Erases)] {
+            work(&mut admin, config(role), does).await??;
             for grant in &grants {
                 let (privileges, rest) = grant.split_once(" ON ").ok_or("a privilege on something")?;
                 let (objects, roles) = rest.split_once(" TO ").ok_or("a privilege for somebody")?;
@@ -40,7 +48,7 @@ pub(crate) fn documented() -> Case {
                 for privilege in privileges.split(", ").filter(|_| of_role) {
                     for object in objects.split(", ") {
                         execute(&mut admin, &format!("REVOKE {privilege} ON {object} FROM {role}")).await?;
-                        let refused = work(&mut admin, config(role), writes).await?.expect_err(grant);
+                        let refused = work(&mut admin, config(role), does).await?.expect_err(grant);
                         check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
                         execute(&mut admin, &format!("GRANT {privilege} ON {object} TO {role}")).await?;
                         count += 1;
@@ -49,7 +57,7 @@ pub(crate) fn documented() -> Case {
             }
         }
         assert!(count > 20, "only {count} privileges are listed");
-        work(&mut admin, config("writer"), true).await??;
+        work(&mut admin, config("writer"), Does::Writes).await??;
         let reader = open(config("reader")).await?;
         let refused = reader.store(event("a-b", 1)).await.expect_err("it may only read");
         check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
@@ -59,25 +67,29 @@ pub(crate) fn documented() -> Case {
     })
 }
 
-/// The steps that make the feed and the history give those who may write and read records what they need of them.
+/// The steps that make the feed, the history and the tombstones give those who may write and read records what they need of them.
 pub(crate) fn of_later_steps() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         let sql = listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        for without in [WITHOUT_HISTORY, WITHOUT_FEED] {
+        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED] {
             execute(&mut admin, without).await?;
         }
-        let is_later = |grant: &str| grant.contains("agent_memory.changes") || grant.contains("history");
+        let is_later =
+            |grant: &str| ["agent_memory.changes", "history", "tombstone"].iter().any(|of| grant.contains(of));
         for grant in grants(&sql).into_iter().filter(|grant| !is_later(grant)) {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
         // Whoever writes first decides whether there is a history.
         memory_postgres::migrate(&config(server.url())).await?;
-        for (role, writes) in [("writer", true), ("reader", false)] {
-            work(&mut admin, as_role(&server, role), writes).await??;
+        for (role, does) in [("writer", Does::Writes), ("reader", Does::Reads)] {
+            work(&mut admin, as_role(&server, role), does).await??;
         }
+        let writer = open(as_role(&server, "writer")).await?;
+        let refused = erase(&writer).await.expect_err("nobody was granted that");
+        check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
         let reader = open(as_role(&server, "reader")).await?;
         let refused = reader.store(event("a-b", 1)).await.expect_err("it may only read");
         check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
@@ -92,7 +104,9 @@ pub(crate) fn of_documents_alone() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        execute(&mut admin, WITHOUT_HISTORY).await?;
+        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY] {
+            execute(&mut admin, without).await?;
+        }
         for grant in [
             "USAGE ON SCHEMA agent_memory",
             "SELECT ON agent_memory.schema_migrations, agent_memory.paths_backfill, agent_memory.secrets",
@@ -124,6 +138,7 @@ async fn listed(admin: &mut PgConnection) -> Result<String, Box<dyn std::error::
     for role in ["migrator", "writer", "reader"] {
         execute(admin, &format!("CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")).await?;
     }
+    execute(admin, &format!("CREATE ROLE eraser LOGIN PASSWORD '{SECRET}' IN ROLE writer")).await?;
     Ok(sql.replace("DATABASE agents", "DATABASE postgres"))
 }
 
@@ -140,30 +155,34 @@ fn grants(sql: &str) -> Vec<&str> {
 }
 
 /// Does everything that a role may be there for; where it may write, on a ledger whose backfill is pending and of which nobody has decided
-/// whether it keeps a history.
+/// whether it keeps a history, and made no key.
 async fn work(
     admin: &mut PgConnection,
     config: PostgresConfig,
-    writes: bool,
+    does: Does,
 ) -> Result<Result<(), Error>, Box<dyn std::error::Error + Send + Sync>> {
-    if writes {
+    if does >= Does::Writes {
         // Where there is no schema yet, there is none to begin anew.
-        let undecided = "DO $$ BEGIN DELETE FROM agent_memory.history_begin; EXCEPTION WHEN undefined_table OR invalid_schema_name THEN END $$";
+        let undecided = "DO $$ BEGIN DELETE FROM agent_memory.history_begin; DELETE FROM agent_memory.tombstone_key;
+            EXCEPTION WHEN undefined_table OR invalid_schema_name THEN END $$";
         execute(admin, undecided).await?;
     }
     let provider = match open(config).await {
         Ok(provider) => provider,
         Err(error) => return Ok(Err(error)),
     };
-    if writes {
+    if does >= Does::Writes {
         let again = "DELETE FROM agent_memory.paths_backfill;
             INSERT INTO agent_memory.paths_backfill (collection, id, done) VALUES ('', '', 0);
             UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name = 'paths'";
         execute(admin, again).await?;
     }
     let done = async {
-        if writes {
+        if does >= Does::Writes {
             write(&provider).await?;
+        }
+        if does == Does::Erases {
+            erase(&provider).await?;
         }
         read(&provider).await
     };
@@ -190,6 +209,14 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     Ok(())
 }
 
+async fn erase(provider: &PostgresMemory) -> Result<(), Error> {
+    let id = provider.store(event("a-b", 1)).await?;
+    let put = provider.documents().put(DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1))).await?;
+    let erasure = Erasure::records([id.into(), (notes(), put.id).into()], "a test")?;
+    assert_eq!(provider.erase(&erasure).await?.records.len(), 2);
+    Ok(())
+}
+
 async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     provider.check_health().await?;
     let page = provider.query(&MemoryQuery::builder().under("a").build()?).await?;
@@ -198,9 +225,13 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
         provider.history(&History::of(memory.id)).await?;
     }
     provider.history(&History::of((notes(), DocumentId::parse("kept")?))).await?;
+    assert_eq!(provider.get(MemoryId::generate()).await?, None);
+    provider.tombstone(&(notes(), DocumentId::parse("kept")?).into()).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;
     provider.documents().collections().await?;
+    // As a watch does that comes to an erasure.
+    provider.hash_key().await?;
     provider.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await.map(drop)
 }
 

@@ -123,6 +123,7 @@ pub(crate) fn states() -> Case {
             ("08006", ErrorKind::Unavailable, true),
             ("23505", ErrorKind::Conflict, true),
             ("25006", ErrorKind::Unauthorized, false),
+            ("25P03", ErrorKind::Unavailable, true),
             ("28P01", ErrorKind::Unauthorized, false),
             ("3D000", ErrorKind::Unavailable, false),
             ("42601", ErrorKind::Unexpected, false),
@@ -131,6 +132,7 @@ pub(crate) fn states() -> Case {
             ("57014", ErrorKind::Timeout, true),
             ("57P01", ErrorKind::Unavailable, true),
             ("AM002", ErrorKind::SchemaMismatch, false),
+            ("AM004", ErrorKind::SchemaMismatch, false),
             ("XX001", ErrorKind::Corrupt, false),
         ] {
             let refuse = format!(
@@ -183,15 +185,24 @@ pub(crate) fn one_failure() -> Case {
     })
 }
 
-/// Where transactions are serializable, the server ends those that race; each comes through in the end.
+/// What the server ends, so that another one goes on, is run again; each update comes through in the end.
 pub(crate) fn lost_race() -> Case {
     const WRITERS: u32 = 8;
-    let server = LocalPostgres::start_with(&[("default_transaction_isolation", "serializable")])?;
+    const GIVES_WAY: &str = "
+        CREATE SEQUENCE agent_memory.writes;
+        CREATE OR REPLACE FUNCTION agent_memory.check_writer() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('agent_memory.writes') % 3 = 0 THEN
+                RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001';
+            END IF;
+            RETURN NULL;
+        END $$";
+    let server = LocalPostgres::start()?;
     run(async {
         let mut config = config(server.url());
         config.pool_size = const { NonZeroU32::new(WRITERS).unwrap() };
         let provider = Arc::new(open(config).await?);
         let id = provider.store(event("a-b", 1)).await?;
+        sqlx::raw_sql(GIVES_WAY).execute(&mut PgConnection::connect(server.url()).await?).await?;
         let mut revisions = 1;
         // Until the server has really refused one.
         loop {

@@ -2,7 +2,7 @@
 -- is the feed. The last of ARGV is how many entries that keeps.
 local least = tonumber(redis.call('GET', KEYS[1]) or 0)
 if least >= 1000000000 then return redis.error_reply('FENCED the ledger is read-only') end
-if least > 6 then return redis.error_reply('NEWER the ledger was migrated') end
+if least > 7 then return redis.error_reply('NEWER the ledger was migrated') end
 
 -- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
 -- command takes, and these. Gives the place behind them. A script adds first: what the server has no memory or no permission for is
@@ -18,11 +18,19 @@ local function change(command, key, last_key, at)
   return at
 end
 
--- Takes members out of sorted sets where another key is gone. KEYS has from a place on, for each member, that key and its set.
+-- Takes members out of sorted sets where a node is gone, or has nothing more behind a boundary. KEYS has from a place on, for each member,
+-- the node and the set; ARGV the boundary, or nothing where all boundaries share a member, and the member.
 local function prune(key, at)
   for place = key, #KEYS, 2 do
-    if redis.call('EXISTS', KEYS[place]) == 0 then redis.call('ZREM', KEYS[place + 1], ARGV[at]) end
-    at = at + 1
+    local node, boundary, is_left = KEYS[place], ARGV[at], false
+    if boundary == '' then
+      is_left = redis.call('EXISTS', node) == 1
+    else
+      local beyond = string.char(string.byte(boundary) + 1)
+      is_left = #redis.call('ZRANGEBYLEX', node, '[' .. boundary, '(' .. beyond, 'LIMIT', 0, 1) > 0
+    end
+    if not is_left then redis.call('ZREM', KEYS[place + 1], ARGV[at + 1]) end
+    at = at + 2
   end
 end
 

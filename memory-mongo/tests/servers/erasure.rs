@@ -1,0 +1,137 @@
+//! What is left of what was erased, also where others write at the same time.
+
+use super::*;
+
+/// Neither a text, nor the name of a space, nor a key, in any row; and a watch that begins before all of it tells of the erasures alone.
+pub(crate) async fn nothing_is_left_of_what_is_erased() -> CaseResult {
+    const SPACE: &str = "hidden-place";
+    const KEY: &str = "a-key-of-somebody";
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let watch = Watch::new(Watched::Both(memory_core::Collections::All), MemoryQuery::builder().under("hidden"))?;
+    let mut changes = provider.watch(&watch.clone().from(WatchFrom::Now)).await?;
+    let token = changes.next().await.ok_or("it goes on")??.token;
+
+    let keyed = || event(SPACE, 1).with_idempotency_key(IdempotencyKey::parse(KEY).expect("a key"));
+    let id = provider.store(keyed()).await?;
+    provider.update(id, MemoryPatch::new().set_context(Context::parse("\"changed\"")?)).await?;
+    let written = || {
+        let mut write = note("x");
+        write.space_id = SpaceId::parse(SPACE).expect("a space");
+        write
+    };
+    provider.documents().put(written()).await?;
+    provider.documents().put(written()).await?;
+    let both = [id.into(), RecordId::from((note("x").collection, DocumentId::parse("x")?))];
+    assert_eq!(provider.erase(&Erasure::records(both.clone(), "why")?).await?.records, both);
+
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let mut rows = 0;
+    for name in database.list_collection_names().await? {
+        let mut found = database.collection::<RawDocumentBuf>(&name).find(doc! {}).await?;
+        while found.advance().await? {
+            let row = found.current().as_bytes();
+            for text in [SECRET, SPACE, KEY, "changed"] {
+                assert!(!row.windows(text.len()).any(|part| part == text.as_bytes()), "{name} has {text}");
+            }
+            rows += usize::from(["memories", "idempotency_keys", "history", "tombstones"].contains(&name.as_str()));
+        }
+    }
+    // The id of the memory, the mark, the first and the newest place of the document, and the tombstones.
+    assert_eq!(rows, 6);
+
+    let mut changes = provider.watch(&watch.from(token.into())).await?;
+    let mut told = Vec::new();
+    loop {
+        match changes.next().await.ok_or("it goes on")??.kind {
+            ChangeKind::Reached => break,
+            ChangeKind::Progress => {}
+            kind => told.push(kind),
+        }
+    }
+    assert_eq!(told, both.map(ChangeKind::Erased));
+    Ok(())
+}
+
+/// Whatever comes first, nothing is there in the end.
+pub(crate) async fn erasures_and_restores_race() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    for round in 0..10 {
+        let key = |number: i64| IdempotencyKey::parse(format!("{round}-{number}")).expect("a key");
+        let keyed = |number: i64| match number % 2 {
+            0 => event("a-b", number).with_idempotency_key(key(number)),
+            _ => event("a-b", number),
+        };
+        let ids = provider.store_many((0..8).map(keyed).collect()).await?;
+        let mut backup = Vec::new();
+        for id in &ids {
+            backup.push(provider.get(*id).await?.ok_or("a memory is gone")?);
+        }
+        let document = provider.documents().put(note("raced")).await?;
+        let record = RecordId::from((document.collection.clone(), document.id.clone()));
+        let erasure = Erasure::records(ids.iter().copied().map(RecordId::from).chain([record]), "why")?;
+        let restore = |number: usize| {
+            let (provider, backup, document) = (Arc::clone(&provider), backup.clone(), document.clone());
+            tokio::spawn(async move {
+                for _ in 0..number {
+                    provider.get(MemoryId::generate()).await?;
+                }
+                let report = provider.restore(backup).await?;
+                assert_eq!(report.written, 0);
+                provider.documents().restore(vec![document]).await.map(drop)
+            })
+        };
+        let store = |number: i64| {
+            let (provider, memory) = (Arc::clone(&provider), keyed(number));
+            tokio::spawn(async move { provider.store(memory).await })
+        };
+        let (restores, stores): (Vec<_>, Vec<_>) = ((0..12).map(restore).collect(), [0, 2, 4, 6].map(store).into());
+        assert_eq!(provider.erase(&erasure).await?.records.len(), 9);
+        for restore in restores {
+            restore.await??;
+        }
+        for (store, id) in stores.into_iter().zip(ids.iter().step_by(2)) {
+            assert_eq!(store.await?.unwrap_or(*id), *id, "another one was stored");
+        }
+        for id in &ids {
+            assert_eq!(provider.get(*id).await.expect_err("it was erased").kind(), ErrorKind::Erased);
+        }
+        assert_eq!(provider.store(keyed(0)).await.expect_err("it was erased").kind(), ErrorKind::Erased);
+        assert_eq!(all(&provider).await?, []);
+        assert_eq!(provider.documents().get(&document.collection, &document.id).await?, None);
+    }
+    Ok(())
+}
+
+/// Its entries have other places than those before the erasure, and no history shows that there were such.
+pub(crate) async fn a_document_goes_on_behind_its_erasure() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let rows = admin(&server.url()).await?.client().database("agent_memory").collection::<Document>("history");
+    let record = RecordId::from((note("x").collection, DocumentId::parse("x")?));
+    let of = |removed: bool| {
+        let history = History::of(record.clone());
+        if removed { history.with_removed() } else { history }
+    };
+    let (documents, mut newest) = (provider.documents(), 0);
+    for puts in [3, 1, 2] {
+        for _ in 0..puts {
+            documents.put(note("x")).await?;
+        }
+        newest += puts;
+        for removed in [false, true] {
+            assert_eq!(provider.history(&of(removed)).await?.versions.len() as i64, puts);
+        }
+        provider.erase(&Erasure::records([record.clone()], "why")?).await?;
+        assert_eq!(provider.history(&of(true)).await?.versions, []);
+        let (mut left, mut places) = (rows.find(doc! {}).sort(doc! { "_id": 1 }).await?, Vec::new());
+        while left.advance().await? {
+            let row = left.deserialize_current()?;
+            assert_eq!(row.len(), 1, "{row}");
+            places.push(row.get_document("_id")?.get_i64("place")?);
+        }
+        assert_eq!(places, [1, newest]);
+    }
+    Ok(())
+}

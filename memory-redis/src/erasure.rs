@@ -1,0 +1,385 @@
+//! Erasure: one script takes all that there is of some records and leaves their tombstones, fields of one hash.
+//!
+//! Entries of the feed tell in which space a record was, and the server can't change them. So a feed that tells of one of the records is copied
+//! first, slice by slice, without what it tells of them, and the script puts the copy in its place. Entries keep their numbers and stamps, so
+//! a watch does not notice.
+
+use std::collections::BTreeSet;
+
+use memory_core::engine::{Erasing, ErasingRecord, Found, corrupt};
+use memory_core::{
+    Actor, Collection, DocumentId, Documents, Error, IdempotencyKey, KeyedHash, Ledger, MemoryId, Outcome, Reason,
+    RecordId, Result, Tombstone,
+};
+use redis::{Pipeline, Value};
+use uuid::Uuid;
+
+use crate::connection::{Connections, command};
+use crate::feed::{self, Stamps};
+use crate::read::RedisSession;
+use crate::rows::{self, Reader, Version};
+use crate::statements::{Call, ERASURES, FEED, FEED_COPY, IDEMPOTENCY, Lua, TOMBSTONES, step_of, time};
+
+/// The form of a tombstone that this program writes.
+const FORM: u8 = 1;
+const MEMORY: u8 = b'm';
+const DOCUMENT: u8 = b'd';
+const HASH: u8 = b'k';
+/// What an idempotency key is preceded by, if there is one.
+const IS_KEYED: u8 = 1;
+/// What the script answers where something has changed since it was read.
+const CHANGED: i64 = 0;
+/// What it answers when it has erased.
+const ERASED: i64 = 1;
+/// What it answers where more has come to the feed than it takes.
+const MORE: i64 = 3;
+/// What the script that copies the feed answers at its end.
+const COPIED: i64 = 0;
+/// What it answers where there is more.
+const GOES_ON: i64 = 1;
+
+/// The next of a hash, where the cursor is of this server, and the first where not: each goes along a hash in another order, and so does one
+/// that was started again. Tells with which server to go on.
+const SCAN: &str = "
+    local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
+    local found = redis.call('HSCAN', KEYS[1], ARGV[1] == server and ARGV[2] or '0', 'COUNT', ARGV[3])
+    return {server, found[1], found[2]}";
+
+/// A copy of the feed that does not tell of some records, as far as it has come.
+#[derive(Debug)]
+pub(crate) struct FeedCopy {
+    key: Vec<u8>,
+    /// The records.
+    names: BTreeSet<Vec<u8>>,
+    /// How many erasures there had been before.
+    erasures: u64,
+}
+
+/// What a record is called among the tombstones and in the feed. No name of a collection and no id holds a zero byte.
+pub(crate) fn name(record: &RecordId) -> Vec<u8> {
+    match record {
+        RecordId::Memory(id) => [&[MEMORY], id.as_bytes().as_slice()].concat(),
+        RecordId::Document { collection, id } => format!("d{collection}\0{id}").into_bytes(),
+    }
+}
+
+/// What the hash of an idempotency key is called among the tombstones.
+pub(crate) fn hash_name(hash: KeyedHash) -> Vec<u8> {
+    [&[HASH], hash.0.as_slice()].concat()
+}
+
+/// The name of a record, and hashes behind it.
+pub(crate) fn with_places(tombstone: &Tombstone) -> Vec<u8> {
+    let mut bytes = name(&tombstone.record);
+    if matches!(tombstone.record, RecordId::Document { .. }) {
+        bytes.push(0);
+    }
+    tombstone.places.iter().for_each(|place| bytes.extend(place.0));
+    bytes
+}
+
+/// The record and the hashes that [`with_places`] has written; `None` where they can't be read.
+pub(crate) fn read_with_places(bytes: &[u8]) -> Option<(RecordId, Vec<KeyedHash>)> {
+    let (kind, rest) = bytes.split_first()?;
+    match *kind {
+        MEMORY => {
+            let (id, places) = rest.split_first_chunk()?;
+            Some((MemoryId::from_bytes(*id).into(), hashes(places)?))
+        }
+        DOCUMENT => {
+            let mut parts = rest.splitn(3, |byte| *byte == 0);
+            let (collection, id) = (str::from_utf8(parts.next()?).ok()?, str::from_utf8(parts.next()?).ok()?);
+            let record = (Collection::parse(collection).ok()?, DocumentId::parse(id).ok()?).into();
+            Some((record, hashes(parts.next()?)?))
+        }
+        _ => None,
+    }
+}
+
+/// The tombstones of some records.
+pub(crate) async fn tombstones(on: &Connections, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+    if of.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut read = Pipeline::with_capacity(1);
+    read.cmd("HMGET").arg(on.keys.of(TOMBSTONES)).arg(of.iter().map(name).collect::<Vec<_>>());
+    let found: Vec<Option<Vec<u8>>> = on.read_one(&read).await?;
+    of.iter().zip(found).filter_map(|(record, bytes)| Some(read_tombstone(record, &bytes?))).collect()
+}
+
+/// The next tombstones, in the order in which the server goes along the hash, and where it goes on. It may give one twice: after a restart or
+/// a failover, and where the slot has moved, it begins anew.
+pub(crate) async fn tombstones_behind(
+    on: &Connections,
+    behind: Option<&[u8]>,
+    most: usize,
+) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
+    let (server, cursor) = match behind {
+        None => ("", 0),
+        Some(bytes) => read_place(bytes).ok_or_else(no_page)?,
+    };
+    let mut read = Pipeline::with_capacity(1);
+    // In one script, so that the server which tells its name is the one that has the hash, also while the slot moves.
+    read.cmd("EVAL").arg(SCAN).arg(1).arg(on.keys.of(TOMBSTONES)).arg(server).arg(cursor).arg(most);
+    let (server, next, fields): (String, u64, Vec<Field>) = on.read_one(&read).await?;
+    // The others are hashes of keys, and a count.
+    let named = fields.iter().filter_map(|(name, bytes)| Some((record_of(name)?, bytes)));
+    let found = named.map(|(record, bytes)| read_tombstone(&record, bytes)).collect::<Result<_>>()?;
+    Ok((found, (next != 0).then(|| place(&server, next))))
+}
+
+/// A field of a hash, and what it has.
+type Field = (Vec<u8>, Vec<u8>);
+
+/// Where a server goes on along the tombstones.
+fn place(server: &str, cursor: u64) -> Vec<u8> {
+    format!("{server} {cursor}").into_bytes()
+}
+
+/// The server and the cursor that [`place`] has written; `None` of what it never writes.
+fn read_place(bytes: &[u8]) -> Option<(&str, u64)> {
+    let (server, cursor) = str::from_utf8(bytes).ok()?.split_once(' ')?;
+    let is_name = server.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some((server, cursor.parse().ok()?)).filter(|_| is_name)
+}
+
+fn no_page() -> Error {
+    Error::invalid("not a place that a page of tombstones gave")
+}
+
+/// The record with this name; `None` of what is none.
+fn record_of(name: &[u8]) -> Option<RecordId> {
+    match name.split_first()? {
+        (&MEMORY, id) => Some(MemoryId::from_bytes(id.try_into().ok()?).into()),
+        (&DOCUMENT, rest) => {
+            let (collection, id) = str::from_utf8(rest).ok()?.split_once('\0')?;
+            Some((Collection::parse(collection).ok()?, DocumentId::parse(id).ok()?).into())
+        }
+        _ => None,
+    }
+}
+
+/// A tombstone without its record, which is in its name: the form, the time in six bytes, the reason, the actor, and hashes.
+fn tombstone_of(Tombstone { record: _, at, reason, actor, key, places }: &Tombstone) -> Vec<u8> {
+    let mut bytes = vec![FORM];
+    bytes.extend(time(at.as_millis()));
+    rows::push_text(&mut bytes, Some(reason.as_str()));
+    rows::push_text(&mut bytes, actor.as_ref().map(Actor::as_str));
+    bytes.push(key.map_or(0, |_| IS_KEYED));
+    key.iter().chain(places).for_each(|hash| bytes.extend(hash.0));
+    bytes
+}
+
+fn read_tombstone(record: &RecordId, bytes: &[u8]) -> Result<Tombstone> {
+    let bad = || Error::corrupt("a tombstone can't be read");
+    let mut reader = Reader(bytes);
+    let [form] = reader.take()?;
+    if form != FORM {
+        return Err(bad());
+    }
+    let since_earliest = reader.take::<6>()?.iter().fold(0, |time, byte| time << 8 | u64::from(*byte));
+    let at = rows::time_since_earliest(since_earliest)?;
+    let (reason, actor) = (reader.text()?, reader.optional_text()?);
+    let [is_keyed] = reader.take()?;
+    let key = if is_keyed == IS_KEYED { Some(KeyedHash(reader.take()?)) } else { None };
+    let Reader(places) = reader;
+    Ok(Tombstone {
+        record: record.clone(),
+        at,
+        reason: Reason::parse(reason).map_err(corrupt)?,
+        actor: actor.map(Actor::parse).transpose().map_err(corrupt)?,
+        key,
+        places: hashes(places).ok_or_else(bad)?,
+    })
+}
+
+fn hashes(bytes: &[u8]) -> Option<Vec<KeyedHash>> {
+    let (hashes, []) = bytes.as_chunks() else { return None };
+    Some(hashes.iter().copied().map(KeyedHash).collect())
+}
+
+impl RedisSession {
+    /// Erases records by one script.
+    pub(crate) async fn erase_all(&self, erasings: &[Erasing<'_, Version>]) -> Result<bool> {
+        let names: BTreeSet<_> = erasings.iter().map(|erasing| name(&erasing.tombstone.record)).collect();
+        // One copy at a time. It stays here through each wait, so that one of an attempt that fails, or that nobody waits for any more, goes
+        // on where it was.
+        let mut kept = self.on.feed_copy.lock().await;
+        if kept.as_ref().is_some_and(|copy| copy.names != names) {
+            self.give_up(&mut kept).await?;
+        }
+        let mut silent = String::new();
+        loop {
+            if kept.is_none() {
+                match feed::silent_up_to(&self.on, &names, &silent).await? {
+                    Some(up_to) => silent = up_to,
+                    None => *kept = Some(FeedCopy::begin(&self.on, names.clone()).await?),
+                }
+            }
+            let is_of_use = match kept.as_ref() {
+                Some(copy) => self.copy_feed(copy).await?,
+                None => true,
+            };
+            let answer = match is_of_use {
+                true => Some(self.run(self.erasure(erasings, kept.as_ref(), &silent)).await?),
+                false => None,
+            };
+            match answer {
+                Some(ERASED) => {
+                    *kept = None;
+                    return Ok(true);
+                }
+                Some(CHANGED) => return Ok(false),
+                Some(MORE) => {}
+                // The copy lacks something, or tells of what another erasure has taken; or a record has come to the feed.
+                _ => {
+                    self.give_up(&mut kept).await?;
+                    silent.clear();
+                }
+            }
+        }
+    }
+
+    /// Gives the memory of a copy back that is of no use. It is known until the server has done so.
+    async fn give_up(&self, kept: &mut Option<FeedCopy>) -> Result<()> {
+        if let Some(copy) = &*kept {
+            let removed = self.on.write(command("UNLINK", &[&copy.key]), self.until).await;
+            // Nothing is erased so far.
+            removed.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        }
+        *kept = None;
+        Ok(())
+    }
+
+    /// Copies the feed up to its end, from where the copy is. `false` where that is of no use.
+    async fn copy_feed(&self, copy: &FeedCopy) -> Result<bool> {
+        loop {
+            let mut call = Call::new(Lua::Copy, &self.on.keys).key(copy.key.clone()).key(self.on.keys.of(TOMBSTONES));
+            call = call.arg(copy.erasures.to_string()).arg(copy.names.len().to_string());
+            for name in &copy.names {
+                call = call.arg(name.as_slice());
+            }
+            let mut slice = Pipeline::with_capacity(1);
+            slice.add_command(call.into_cmd());
+            // Nothing is erased so far.
+            let answers = self.on.write(slice, self.until).await;
+            let answers = answers.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+            match answers.first() {
+                Some(Value::Int(COPIED)) => return Ok(true),
+                Some(Value::Int(GOES_ON)) => {}
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// The script that erases, and puts a copy in the place of the feed, if there is one. Else the feed tells of none up to the entry `silent`.
+    fn erasure(&self, erasings: &[Erasing<'_, Version>], copy: Option<&FeedCopy>, silent: &str) -> Call<'_> {
+        let keys = &self.on.keys;
+        // Without a copy none is touched, so any key does that the script has.
+        let copied = copy.map_or_else(|| keys.of(FEED), |copy| copy.key.clone());
+        let erasures = copy.map_or_else(String::new, |copy| copy.erasures.to_string());
+        let mut call = Call::new(Lua::Erase, keys).key(copied).key(keys.of(TOMBSTONES)).key(keys.of(IDEMPOTENCY));
+        call = call.arg(erasings.len().to_string()).arg(erasures).arg(silent);
+        let mut stamps = Stamps::new();
+        for Erasing { found, tombstone } in erasings {
+            // Of what is not there, the row has no head.
+            let (row, head, key) = match found {
+                ErasingRecord::Absent => match &tombstone.record {
+                    RecordId::Memory(id) => (keys.row(None, id.as_bytes()), [].as_slice(), None),
+                    RecordId::Document { collection, id } => {
+                        (keys.row(Some(collection), id.as_str()), [].as_slice(), None)
+                    }
+                },
+                ErasingRecord::Memory(Found { record, version }) => {
+                    let step = step_of::<Ledger>(record);
+                    call.displace(&step, &record.space_id, record.status);
+                    call.unlist(step);
+                    (keys.row(None, record.id.as_bytes()), version.head.as_slice(), record.idempotency_key.as_ref())
+                }
+                ErasingRecord::Document(Found { record, version }) => {
+                    let (collection, step) = (&record.collection, step_of::<Documents>(record));
+                    call.displace_document(collection, &step, &record.space_id);
+                    call.unlist_document(collection, step);
+                    (keys.row(Some(collection), record.id.as_str()), version.head.as_slice(), None)
+                }
+            };
+            call = call.key(row).arg(head).arg(stamps.of_erasure(tombstone)).arg(name(&tombstone.record));
+            call = call.arg(tombstone_of(tombstone)).arg(key.map_or("", IdempotencyKey::as_str));
+            call = call.arg(tombstone.key.map(hash_name).unwrap_or_default());
+        }
+        for Erasing { tombstone, .. } in erasings {
+            call = call.key(keys.history(&tombstone.record));
+        }
+        call
+    }
+}
+
+impl FeedCopy {
+    async fn begin(on: &Connections, names: BTreeSet<Vec<u8>>) -> Result<Self> {
+        let read = command("HGET", &[&on.keys.of(TOMBSTONES), ERASURES.as_bytes()]);
+        let erasures: Option<u64> = on.read_one(&read).await?;
+        let key = on.keys.with(FEED_COPY, Uuid::now_v7().simple().to_string());
+        Ok(Self { key, names, erasures: erasures.unwrap_or_default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory_core::{HashKey, SpaceId, Timestamp};
+
+    fn tombstone(record: RecordId, actor: Option<&str>, is_keyed: bool) -> Tombstone {
+        let hash_key = HashKey::generate().expect("random numbers");
+        let space = SpaceId::parse("guild-1/ana").expect("a space");
+        Tombstone {
+            record,
+            at: Timestamp::from_millis(-5).expect("a time"),
+            reason: Reason::parse("somebody asked for it").expect("a reason"),
+            actor: actor.map(|actor| Actor::parse(actor).expect("an actor")),
+            key: is_keyed.then(|| hash_key.of_key(&IdempotencyKey::parse("k").expect("a key"))),
+            places: hash_key.of_space(&space),
+        }
+    }
+
+    fn records() -> [RecordId; 2] {
+        let document = (Collection::parse("notes").expect("valid"), DocumentId::parse("a:b").expect("valid"));
+        [MemoryId::generate().into(), document.into()]
+    }
+
+    #[test]
+    fn a_tombstone_is_read_as_it_was_written() {
+        for record in records() {
+            for (actor, is_keyed) in [(None, false), (Some("ana"), false), (None, true), (Some("ana"), true)] {
+                let tombstone = tombstone(record.clone(), actor, is_keyed);
+                let bytes = tombstone_of(&tombstone);
+                assert_eq!(read_tombstone(&record, &bytes).expect("it can be read"), tombstone);
+                // Places are of a number that the rest does not tell.
+                let begin = bytes.len() - tombstone.places.len() * KeyedHash::BYTES;
+                for end in 0..begin {
+                    assert!(read_tombstone(&record, &bytes[..end]).is_err(), "{end} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        for (server, cursor) in [("0123456789abcdef0123456789abcdef01234567", 1), ("", u64::MAX)] {
+            assert_eq!(read_place(&place(server, cursor)), Some((server, cursor)));
+        }
+        for other in ["", " ", "1", "a ", "a -1", "a 1 ", "g 1", "a 18446744073709551616", "a\u{e4} 1"] {
+            assert_eq!(read_place(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(read_place(b"a\xff 1"), None);
+    }
+
+    #[test]
+    fn an_erasure_is_told_with_the_places_of_its_record() {
+        for record in records() {
+            let tombstone = tombstone(record.clone(), None, false);
+            let told = with_places(&tombstone);
+            assert_eq!(read_with_places(&told), Some((record, tombstone.places)));
+            assert_eq!(read_with_places(&told[..told.len() - 1]), None);
+        }
+    }
+}

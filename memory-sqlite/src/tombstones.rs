@@ -1,0 +1,61 @@
+//! The tombstones: a row for each record that was erased.
+
+use memory_core::engine::corrupt;
+use memory_core::{Actor, Error, KeyedHash, Reason, RecordId, Result, Timestamp, Tombstone};
+use rusqlite::{Connection, Row, params};
+
+use crate::error::native;
+use crate::statements::{self, bytes, column, execute, first, optional_text, prepare, text};
+
+/// Keeps a tombstone, in the place of an earlier one of the same record.
+pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<()> {
+    let Tombstone { record, at, reason, actor, key, places } = tombstone;
+    let (actor, key) = (actor.as_ref().map(Actor::as_str), key.as_ref().map(|key| key.0.as_slice()));
+    let row = params![record.to_key(), at.as_millis(), reason.as_str(), actor, key, hashes_to_bytes(places)];
+    execute(connection, statements::INSERT_TOMBSTONE, row).map(drop)
+}
+
+/// The tombstones of these records.
+pub(crate) fn find(connection: &Connection, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+    let mut found = Vec::new();
+    for record in of {
+        found.extend(first(connection, statements::TOMBSTONE, [record.to_key()], read)?);
+    }
+    Ok(found)
+}
+
+/// The next ones in the order of what names their records.
+pub(crate) fn behind(connection: &Connection, record: &[u8], most: usize) -> Result<Vec<Tombstone>> {
+    let mut rows = prepare(connection, statements::TOMBSTONES)?;
+    let mut rows = rows.query(params![record, most as i64]).map_err(native)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(native)? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn read(row: &Row<'_>) -> Result<Tombstone> {
+    let record = RecordId::from_key(bytes(row, 5)?);
+    Ok(Tombstone {
+        record: record.ok_or_else(|| Error::corrupt("a tombstone is of no record"))?,
+        at: Timestamp::from_millis(column(row, 0)?).map_err(corrupt)?,
+        reason: Reason::parse(text(row, 1)?).map_err(corrupt)?,
+        actor: optional_text(row, 2)?.map(Actor::parse).transpose().map_err(corrupt)?,
+        key: column::<Option<[u8; KeyedHash::BYTES]>>(row, 3)?.map(KeyedHash),
+        places: hashes_of_bytes(bytes(row, 4)?)?,
+    })
+}
+
+/// Hashes as the bytes of a column, one behind the other.
+pub(crate) fn hashes_to_bytes(hashes: &[KeyedHash]) -> Vec<u8> {
+    hashes.iter().flat_map(|hash| hash.0).collect()
+}
+
+pub(crate) fn hashes_of_bytes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
+    let (hashes, rest) = bytes.as_chunks();
+    match rest {
+        [] => Ok(hashes.iter().copied().map(KeyedHash).collect()),
+        _ => Err(Error::corrupt("the hashes of a tombstone are cut")),
+    }
+}
