@@ -25,10 +25,10 @@ type Read<T> = dyn Fn(ContextContent) -> Result<T> + Send + Sync;
 ///
 /// In a runtime it answers `202` with the id of the memory as soon as the trigger is persisted and has its place, and does not wait
 /// for the task. A body that is no JSON, or that no task can be made of, is `400`, one that does not say
-/// `Content-Type: application/json` is `415`; what is over a limit `413`; a runtime that shuts down or a memory that can't
-/// be reached `503`. It asks for no credentials: which program may reach the listener may start tasks. Web pages may not:
-/// what a browser sends for one (it has an `Origin`) is `403`, also from a page that calls itself by the name of the
-/// listener.
+/// `Content-Type: application/json` is `415`; what is over a limit `413`; what an operator has erased before it had its place `409`; a
+/// runtime that shuts down or a memory that can't be reached `503`. It asks for no credentials: which program may reach the
+/// listener may start tasks. Web pages may not: what a browser sends for one (it has an `Origin`) is `403`, also from a page that
+/// calls itself by the name of the listener.
 pub struct HttpTrigger<T = NewTask> {
     name: String,
     path: String,
@@ -152,7 +152,11 @@ impl Refused {
 
 impl From<&Error> for Refused {
     fn from(error: &Error) -> Self {
-        Self::new(status(error.kind()), error.message())
+        match error.kind() {
+            // That it was erased is for operators. A client that tries again later would bring it back.
+            ErrorKind::Erased => Self::new(StatusCode::CONFLICT, "the task was given up, since it is there no more"),
+            kind => Self::new(status(kind), error.message()),
+        }
     }
 }
 

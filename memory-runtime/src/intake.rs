@@ -79,8 +79,9 @@ impl Intake {
                     Err(error) => tracing::error!(%id, %error, "a task can't be read, and stays as it is"),
                     Ok((before, task)) => match self.take(&memory, before, task).await {
                         Ok(handle) => handles.extend(handle),
-                        // One that somebody else has filled up, or has taken while it waited for its place, does not keep the
-                        // others from being recovered.
+                        // One that somebody else has filled up, or has taken or erased while it waited for its place, does not keep
+                        // the others from being recovered.
+                        Err(error) if error.kind() == ErrorKind::Erased => tracing::info!(%id, "a task was erased"),
                         Err(error) if is_of_one_task(&error) => {
                             tracing::error!(%id, %error, "a task can't be taken, and stays as it is");
                         }
@@ -132,8 +133,10 @@ impl Intake {
                 Worker::new(&intake.equipment, &lease, task).run().await
             };
             let result = lease.while_held(work).await;
-            if let Err(error) = &result {
-                tracing::error!(%error, "the task was left open");
+            match &result {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Erased => tracing::info!("the task was erased before its end"),
+                Err(error) => tracing::error!(%error, "the task was left open"),
             }
             drop((turn, lease));
             // Nobody may be waiting.

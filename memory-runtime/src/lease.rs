@@ -15,7 +15,8 @@ use crate::leases::Leases;
 /// A memory that this run of the program works on; [`Leases`] gives it.
 ///
 /// # Behavior
-/// - Each write of the work goes through it and names a revision: one that has lost the lease writes nothing (`Conflict`).
+/// - Each write of the work goes through it and names a revision: one that has lost the lease writes nothing (`Conflict`, or `Erased` where
+///   the memory was erased).
 /// - It is renewed while work goes on in [`Lease::while_held`].
 /// - After its last write, which [`Lease::end`] or [`Lease::give_back`] makes, it writes nothing any more.
 /// - Dropped without one, it stays until its time has run out.
@@ -63,7 +64,7 @@ impl Lease {
         self.claim.runs
     }
 
-    /// Writes a patch if the memory is still held; `Conflict` when it is not.
+    /// Writes a patch if the memory is still held; `Conflict` when it is not, and `Erased` when it was erased.
     ///
     /// A patch sets values and adds nothing, so it is repeated when somebody else has changed the memory, or when
     /// nobody knows whether it was written. Dropping the future leaves the write to its end, so that the revision stays
@@ -174,7 +175,8 @@ impl Lease {
                     // The work has made its last write, and comes to its end.
                     return std::future::pending().await;
                 }
-                if is_late || matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Closed) {
+                let is_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Erased);
+                if is_late || is_gone || matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Closed) {
                     return error;
                 }
                 tracing::warn!(id = %self.id, %error, "a lease was not renewed");

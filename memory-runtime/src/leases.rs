@@ -76,7 +76,8 @@ impl Leases {
         Lease::new(self, id, Revision::FIRST, claim)
     }
 
-    /// Takes work that nobody holds; `None` when somebody else was faster, or this run of the program holds it itself.
+    /// Takes work that nobody holds; `None` when somebody else was faster, it is there no more, or this run of the program holds it
+    /// itself.
     pub async fn take(self: &Arc<Self>, memory: &Memory, claim: Claim) -> Result<Option<Arc<Lease>>> {
         if self.holds(memory.id) {
             return Ok(None);
@@ -85,7 +86,9 @@ impl Leases {
         patch.actor = self.actor();
         match self.provider.update(memory.id, patch).await {
             Ok(updated) => Ok(Some(Lease::new(self, memory.id, updated.revision, claim))),
-            Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Erased) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

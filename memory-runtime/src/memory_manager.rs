@@ -6,8 +6,8 @@ use std::time::Duration;
 use memory_core::filter::Field;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    Clock, Cursor, DocumentStore, Filter, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery,
-    NewMemory, Order, QueryBuilder, Result, Status, Timestamp,
+    Clock, Cursor, DocumentStore, ErrorKind, Filter, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider,
+    MemoryQuery, NewMemory, Order, QueryBuilder, Result, Status, Timestamp,
 };
 
 use crate::claim::{Claim, TASK};
@@ -65,8 +65,12 @@ impl MemoryManager {
         self.provider.store(new_memory(task)?.with_metadata(task.metadata.clone()).with_status(Status::Observed)).await
     }
 
+    /// The memory with this id. To a task, one that was erased is not there.
     pub(crate) async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
-        self.provider.get(id).await
+        match self.provider.get(id).await {
+            Err(error) if error.kind() == ErrorKind::Erased => Ok(None),
+            found => found,
+        }
     }
 
     /// One page of what a query finds.

@@ -40,8 +40,8 @@ impl Runtime {
     ///
     /// When the trigger is persisted, it is not lost any more: a task that this runtime does not come to is found by
     /// [`Runtime::recover`]. `InvalidInput` for metadata with a member `task`, `TooLarge` over the limits of a memory
-    /// (the metadata have to leave 1 KiB free for the runtime), `Closed` after a shutdown; otherwise what the provider
-    /// answers.
+    /// (the metadata have to leave 1 KiB free for the runtime), `Closed` after a shutdown, `Erased` when an operator has erased it while
+    /// it waited for its place; otherwise what the provider answers.
     pub async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
         self.intake.submit(task).await
     }

@@ -97,6 +97,9 @@ impl TaskHandle {
     /// An error says that this runtime stopped working on it while it was open: `Conflict` when another runtime has
     /// taken it, else what the ledger answered. Then [`recover`](crate::Runtime::recover) finds it when its lease has
     /// run out.
+    ///
+    /// `Erased` says that an operator has erased its memory, and nothing is left to recover. The program that holds the runtime is the
+    /// operator's, and has the ledger too; to others it tells that the task is not there.
     pub async fn wait(self) -> Result<Finished> {
         self.end.await.unwrap_or_else(|_| {
             let message = "the task was stopped before its end; it can be recovered when its lease has run out";

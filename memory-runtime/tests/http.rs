@@ -2,16 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use memory_core::{ErrorKind, InMemory, MemoryId, MemoryProvider, Status, SystemClock, Trigger};
+use memory_core::{Erasure, ErrorKind, InMemory, MemoryId, MemoryProvider, MemoryQuery, Status, SystemClock, Trigger};
 use memory_runtime::{ContextContent, ContextItem, HttpTrigger, NewTask, Runtime, Space};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 mod common;
-use common::{Log, TestPlugin, at, chain, fixed};
+use common::{Event, Log, Recording, TestPlugin, at, chain, fixed, space};
 
 /// What is posted.
 #[derive(Deserialize)]
@@ -101,6 +103,42 @@ async fn what_is_posted_is_persisted_and_worked_on() {
     let memory = aside.get(id).await.expect("reads").expect("is there");
     assert_eq!((memory.status, chain(&memory).is_empty()), (Status::Completed, false));
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_client_does_not_learn_that_its_task_was_erased() {
+    let (log, over) = (Log::new(), watch::Sender::new(false));
+    let provider = InMemory::new();
+    let aside = provider.reopen(Arc::new(SystemClock), memory_core::DEFAULT_DEADLINE);
+    aside.init().await.expect("opens");
+    let (listener, address) = listener().await;
+    let trigger = HttpTrigger::new("events", listener, "/events", read).expect("a route");
+    let runtime = Runtime::builder()
+        .memory(Recording::new(Arc::new(provider), &log))
+        .plugin(TestPlugin::new("test", &log).waiting(over.subscribe()).build())
+        .planner(fixed(&[("wait", json!({}))]))
+        .queue(1)
+        .lease(Duration::from_millis(300))
+        .trigger(Arc::new(trigger))
+        .build()
+        .await
+        .expect("starts");
+    let first = br#"{"space":{"id":"chat-1"},"text":"hello"}"#;
+    assert_eq!(send(address, "POST", "/events", JSON, first).await.0, 202);
+    log.wait_for_plugin("waiting").await;
+    // It waits for the one place.
+    let second = br#"{"space":{"id":"chat-2"},"text":"hello"}"#;
+    let second = tokio::spawn(async move { send(address, "POST", "/events", JSON, second).await });
+    let is_second = |event: &Event| matches!(event, Event::Stored(memory) if memory.space_id == space("chat-2"));
+    log.wait_for(|events| events.iter().any(is_second)).await;
+    let stored = MemoryQuery::builder().exact(space("chat-2")).build().expect("valid");
+    let id = aside.query(&stored).await.expect("a page").memories[0].id;
+    let erasure = Erasure::records([id.into()], "a test").expect("valid");
+    assert_eq!(aside.erase(&erasure).await.expect("erased").records.len(), 1);
+    let (status, body) = second.await.expect("no panic");
+    assert_eq!((status, body), (409, json!({ "error": "the task was given up, since it is there no more" })));
+    over.send_replace(true);
+    runtime.shutdown().await.expect("ends");
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ struct Shared {
     /// The provider that the agent opened for itself.
     opened: Option<Arc<dyn MemoryProvider>>,
     grace: Duration,
-    /// Who was seen where, of those that were seen last: what is known of them is kept.
+    /// Who was seen where, of those that were seen last: what is known of them was kept.
     seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
     runs: TaskTracker,
     triggers: Triggers,
@@ -138,8 +138,8 @@ impl Agent {
     ///   was late is an error of unknown outcome, `Timeout` for a late one; what was said before that is stored all the same.
     /// - The question is answered also when the future is dropped, and after a kill of the process: by the next agent of this name on this
     ///   memory, once the lease of the question has run out.
-    /// - Where the agent stops, another process has taken the question, or the memory can't keep the answer for now, the answer has what
-    ///   was said until then and ends as left.
+    /// - Where the agent stops, another process has taken the question, the memory can't keep the answer for now, or an operator has erased
+    ///   the question meanwhile, the answer has what was said until then and ends as left.
     /// - `InvalidInput` for a name that is none, `TooLarge` for a text of more than 64 KiB, `Closed` after [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(&user)?.ask(user, text).await
@@ -381,16 +381,25 @@ impl Shared {
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
-    /// Keeps what is not known yet of who said something and where.
+    /// Keeps what is not known yet of who said something and where. Of who was seen, it looks only whether they were erased since.
     async fn keep(&self, origin: &Origin) -> Result<()> {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen().get(&key).is_some() {
+        let is_seen = seen().get(&key).is_some();
+        if is_seen && self.is_known(origin).await {
             return Ok(());
         }
         self.service.in_time(origin.ensure(&self.records)).await?;
         seen().put(key, ());
         Ok(())
+    }
+
+    /// Whether who was seen is known still. A look that fails keeps no message from being stored.
+    async fn is_known(&self, origin: &Origin) -> bool {
+        self.service.in_time(origin.is_known(&self.records)).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "nobody can tell whether somebody is known still");
+            true
+        })
     }
 }
 

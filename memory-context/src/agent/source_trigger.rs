@@ -22,7 +22,8 @@ use crate::flow::{End, Why};
 ///   source too.
 /// - The handle has the id of the message, and waits for the answer: its chain is what the agent said, each a `{"text":"…"}`. Its status is
 ///   `Completed` where the message was answered, `Failed` where its run failed or was late, and `Observed` where it was ignored or
-///   superseded, as by a newer message of its room. One that came before has the status that it has by now.
+///   superseded, as by a newer message of its room. One that came before has the status that it has by now. One that is there no more
+///   is `NotFound`.
 /// - Beyond [`Limits::arrivals`](super::Limits::arrivals) messages that are not answered, the next one waits before it is kept.
 /// - What is observed is kept as a message and not answered.
 ///
@@ -109,9 +110,15 @@ async fn finished(provider: &dyn MemoryProvider, id: MemoryId, answer: &Answer) 
     let status = match &answer.end {
         End::Completed => Status::Completed,
         End::Failed { .. } | End::TimedOut { .. } => Status::Failed,
-        End::Ignored(Why::Known) => provider.get(id).await?.map_or(Status::Observed, |known| known.status),
+        End::Ignored(Why::Known) => match provider.get(id).await {
+            Err(error) if error.kind() == ErrorKind::Erased => return Err(gone()),
+            known => known?.map_or(Status::Observed, |known| known.status),
+        },
         End::Ignored(_) | End::Superseded => Status::Observed,
         End::Left { .. } => {
+            if matches!(provider.get(id).await, Err(error) if error.kind() == ErrorKind::Erased) {
+                return Err(gone());
+            }
             let message = "the message was left to be answered later";
             return Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown));
         }
@@ -127,6 +134,11 @@ async fn finished(provider: &dyn MemoryProvider, id: MemoryId, answer: &Answer) 
         })
     });
     Ok(Finished::new(id, status, said.collect::<Result<_>>()?))
+}
+
+/// What a source is told of a message that was erased, which only operators learn: nobody answers it any more.
+fn gone() -> Error {
+    Error::new(ErrorKind::NotFound, "the message is there no more")
 }
 
 impl fmt::Debug for SourceTrigger {

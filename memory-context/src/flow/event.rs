@@ -64,8 +64,8 @@ pub enum End {
         /// What; never with what was said.
         reason: String,
     },
-    /// The work stopped before its end, and the message is still open: it was given back at a shutdown, somebody else has taken it, the
-    /// ledger failed to keep what was done, or the run was dropped.
+    /// The work stopped before its end. The message is still open: it was given back at a shutdown, somebody else has taken it, the
+    /// ledger failed to keep what was done, or the run was dropped. Or it is there no more.
     Left {
         /// Why; never with what was said.
         reason: String,

@@ -19,7 +19,7 @@ use crate::records::{
 /// again: its result is taken from there.
 ///
 /// # Behavior
-/// - Each write goes through the lease of the message: a run that has lost it writes nothing (`Conflict`).
+/// - Each write goes through the lease of the message: a run that has lost it, or whose message is there no more, writes nothing (`Conflict`).
 /// - To drop a future leaves its write to its end. Writes don't overtake each other.
 /// - All entries take [`MAX_BYTES`] at most; what is larger is `TooLarge`, and is not kept.
 /// - The end of the run takes the journal away: what it has left are its messages, and versions of its message where the ledger keeps a
@@ -176,6 +176,12 @@ impl Journal {
             this.lease.end(patch).await
         })
         .await
+        .map_err(lost)
+    }
+
+    /// Leaves the message to others, as begun so often.
+    pub(super) async fn give_back(&self, runs: u32) -> Result<()> {
+        self.lease.give_back(runs).await.map_err(lost)
     }
 
     /// Tells what the ledger answered to a write that may be repeated.
@@ -196,7 +202,7 @@ impl Journal {
             this.lease.write(MemoryPatch::new().set_context(context).with_status(Status::Running)).await
         })
         .await;
-        written.inspect_err(|error| self.note_failure(error))
+        written.map_err(lost).inspect_err(|error| self.note_failure(error))
     }
 
     fn put(&self, step: &str, new: EntryState) -> Result<()> {
@@ -246,6 +252,14 @@ impl State {
     }
 }
 
+/// What a run is told that has lost its message: whoever hears how it ended is no operator, and does not learn that it was erased.
+pub(super) fn lost(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::Erased => Error::conflict("the message is there no more"),
+        _ => error,
+    }
+}
+
 fn size_of(entry: &Entry) -> Result<usize> {
     serde_json::to_string(entry)
         .map(|text| text.len())
@@ -271,7 +285,7 @@ impl fmt::Debug for Journal {
 mod tests {
     use std::time::Duration;
 
-    use memory_core::{Clock, InMemory, ManualClock, MemoryProvider, Timestamp};
+    use memory_core::{Clock, Erasure, InMemory, ManualClock, MemoryProvider, Timestamp};
     use memory_runtime::{Claim, Leases};
 
     use super::*;
@@ -350,6 +364,24 @@ mod tests {
         let memory = stage.provider.get(stage.id).await.expect("answers").expect("stored");
         let context = memory.context.expect("attachments");
         assert_eq!((memory.status, context.as_str()), (Status::Completed, r#"{"attachments":[]}"#));
+    }
+
+    #[tokio::test]
+    async fn a_message_that_was_erased_is_lost() {
+        let (stage, journal) = Stage::new().await;
+        journal.begun("one").await.expect("written");
+        let erasure = Erasure::records([stage.id.into()], "a test").expect("valid");
+        assert_eq!(stage.provider.erase(&erasure).await.expect("erased").records.len(), 1);
+        for failed in [
+            journal.done("one", &1).await,
+            journal.describe(Vec::new()).await,
+            journal.give_back(0).await,
+            journal.end(Status::Completed, &[("end", "completed")]).await,
+        ] {
+            let error = failed.expect_err("nothing is there");
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Conflict, "the message is there no more"));
+        }
+        assert!(!journal.is_stuck(), "nobody goes on with it");
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ use super::answer::RespondAnswer;
 use super::attachments::read_attachments;
 use super::dialogue::{Dialogue, Said};
 use super::door::Stopping;
+use super::journal::lost;
 use super::queue::{Claim, Ticket};
 use super::respond::{Decision, Received};
 use super::run::TimeLeft;
@@ -169,7 +170,7 @@ impl MessageService {
         // Whether the vector is there in time or not: the run does not wait for it, and its answer ends it.
         let aside = self.embed(&task.open.message.content.text).then(|()| pending::<Infallible>());
         let Concluded { end, is_kept } = match select(pin!(lease.while_held(work)), pin!(aside)).await {
-            Either::Left((concluded, _)) => concluded.unwrap_or_else(left),
+            Either::Left((concluded, _)) => concluded.map_err(lost).unwrap_or_else(left),
             Either::Right((never, _)) => match never {},
         };
         // Whoever goes on with a message that is still open comes here again.
@@ -330,7 +331,7 @@ impl MessageService {
         labels.extend(reason.as_deref().map(|reason| ("reason", reason)));
         let kept = async {
             match &end {
-                End::Left { .. } => journal.lease().give_back(journal.lease().runs().saturating_sub(1)).await,
+                End::Left { .. } => journal.give_back(journal.lease().runs().saturating_sub(1)).await,
                 End::Completed => journal.end(Status::Completed, &labels).await,
                 End::Ignored(_) | End::Superseded => journal.end(Status::Observed, &labels).await,
                 End::Failed { .. } | End::TimedOut { .. } => journal.end(Status::Failed, &labels).await,
@@ -355,7 +356,7 @@ fn stand(ticket: &mut Ticket, why: Option<Why>) {
     }
 }
 
-/// What becomes of a run whose message is worked on by somebody else.
+/// What becomes of a run whose message is worked on by somebody else, or is there no more.
 fn left(error: Error) -> Concluded {
     Concluded { end: End::Left { reason: error.to_string() }, is_kept: false }
 }

@@ -267,8 +267,10 @@ impl PromptMemory {
             let (change, answer) = plan(&stored)?;
             let Some((text, origin)) = change else { return Ok(answer) };
             if let Some(of_all) = stored.of_all.take() {
-                self.copy(&of_all, key).await?;
-                stored = self.load(key).await?;
+                stored = match self.copy(&of_all, key).await? {
+                    true => self.load(key).await?,
+                    false => Stored { record: stored.record.anew(), ..Stored::default() },
+                };
                 continue;
             }
             let (expect, revision) = (stored.expect(), stored.next_revision()?);
@@ -292,11 +294,11 @@ impl PromptMemory {
     }
 
     /// Makes a copy of the document of all agents that of one, with history and revision, so that its batches stay known. One that is there
-    /// stays as it is.
-    async fn copy(&self, of_all: &DocumentId, key: &Key) -> Result<()> {
-        let Some(mut document) = self.shared.documents.get(&key.collection, of_all).await? else { return Ok(()) };
+    /// stays as it is. `false` where one was erased, in whose place no copy comes: what is put there begins anew.
+    async fn copy(&self, of_all: &DocumentId, key: &Key) -> Result<bool> {
+        let Some(mut document) = self.shared.documents.get(&key.collection, of_all).await? else { return Ok(true) };
         (document.id, document.metadata) = (key.id.clone(), key.metadata.clone());
-        self.shared.documents.restore(vec![document]).await.map(drop)
+        Ok(self.shared.documents.restore(vec![document]).await?.erased.is_empty())
     }
 
     /// The present text of a store, or the last known one and why.

@@ -123,6 +123,11 @@ impl Record {
         self
     }
 
+    /// The same text without the changes that led to it.
+    pub(super) fn anew(self) -> Self {
+        Self { text: self.text, changes: Vec::new() }
+    }
+
     /// The changes, newest first.
     pub(super) fn history(&self) -> Vec<HistoryEntry> {
         let mut after = Some(lines(&self.text));

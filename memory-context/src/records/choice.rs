@@ -149,10 +149,10 @@ impl Choices<'_> {
     /// Makes a choice of the audience's room, in the name of its entity, and ends its task. What was chosen, and by whom, is the
     /// context of the memory.
     ///
-    /// `NotFound` when no such choice waits in the room, `InvalidInput` for an option that it does not have, `Conflict` when
+    /// `NotFound` when no such choice waits in the room, or no longer, `InvalidInput` for an option that it does not have, `Conflict` when
     /// somebody else has changed the task meanwhile.
     pub async fn choose(&self, audience: &Audience, id: MemoryId, option: &str) -> Result<()> {
-        let memory = self.records.provider().get(id).await?;
+        let memory = self.records.provider().get(id).await.map_err(without_erasure)?;
         let tasks = self.tasks(audience)?;
         let open = memory.filter(|memory| tasks.matches(memory.space_id.as_str()) && memory.status.is_open());
         let memory = open.ok_or_else(|| absent("choice"))?;
@@ -162,12 +162,18 @@ impl Choices<'_> {
         }
         let context = Context::from_value(&json!({ "chosen": option, "by": audience.entity }))?;
         let patch = MemoryPatch::new().set_context(context).with_status(Status::Completed);
-        self.records.provider().update(id, patch.if_revision(memory.revision)).await.map(drop)
+        let chosen = self.records.provider().update(id, patch.if_revision(memory.revision)).await;
+        chosen.map(drop).map_err(without_erasure)
     }
 
     fn tasks(&self, audience: &Audience) -> Result<SpaceSelector> {
         SpaceSelector::under(task_space(self.records.agent(), &audience.room)?)
     }
+}
+
+/// A choice that was erased is there no more; that it was erased is for operators.
+fn without_erasure(error: Error) -> Error {
+    if error.kind() == ErrorKind::Erased { absent("choice").with_outcome(error.outcome()) } else { error }
 }
 
 /// `None` when the task is no choice.

@@ -13,7 +13,7 @@ use super::{AgentId, Audience, EntityId, Records};
 
 /// One part of an entity, such as its preferences.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct Component {
+pub(super) struct Component {
     entity: EntityId,
     kind: String,
     data: Value,

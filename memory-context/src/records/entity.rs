@@ -76,6 +76,12 @@ impl Entities<'_> {
         self.records.table().ensure(entity, self.records.now()).await
     }
 
+    /// Whether an entity is known.
+    pub(crate) async fn is_known(&self, id: &EntityId) -> Result<bool> {
+        let known: Option<Entity> = self.records.table().get(&entity_document(self.records.agent(), id)?).await?;
+        Ok(known.is_some())
+    }
+
     /// Changes an entity, and changes it again when somebody else was first; `NotFound` when it is not known. The id stays.
     pub async fn update(&self, id: &EntityId, change: impl Fn(&mut Entity)) -> Result<Entity> {
         let document = entity_document(self.records.agent(), id)?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use memory_core::{
-    Clock, DocumentStore, Ledger, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock, Timestamp,
+    Clock, DocumentStore, Ledger, MAX_LIMIT, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock,
+    Timestamp,
 };
 
 use tokio::sync::Mutex;
@@ -129,6 +130,25 @@ impl Records {
             }
         }
         Ok(found)
+    }
+
+    /// The same without a limit.
+    pub(super) async fn find_all<T>(
+        &self,
+        query: QueryBuilder<Ledger>,
+        read: impl Fn(&Memory) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = query.clone().limit(MAX_LIMIT);
+            let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
+            let page = self.provider.query(&page.build()?).await?;
+            found.extend(page.memories.iter().filter_map(&read));
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(found);
+            }
+        }
     }
 
     pub(super) fn table(&self) -> Table<'_> {

@@ -1,11 +1,11 @@
 //! What belongs to what: sets of ids, each in one document, so that a look-up costs what it finds.
 //!
 //! A link says where to look. Whether it is so, the record at its other end says. So a link is there before that record and
-//! is never taken away, and whatever comes between leaves one that is passed over.
+//! is taken away only where somebody is erased, and whatever comes between leaves one that is passed over.
 
 use std::collections::BTreeMap;
 
-use memory_core::{DocumentId, Result, SpaceId};
+use memory_core::{Collection, DocumentId, Result, SpaceId};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{agent_space, document_id};
@@ -83,5 +83,24 @@ impl Records {
             Ok(link)
         };
         self.table().change(&document, self.now(), change).await.map(drop)
+    }
+
+    /// Takes a link away, if it is there.
+    pub(super) async fn unlink(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
+        if !self.linked(kind, from).await?.iter().any(|known| known == to) {
+            return Ok(());
+        }
+        let document = link_document(self.agent(), kind, from)?;
+        let change = |link: Option<Link>| {
+            let mut link = link.unwrap_or_else(|| Link { kind, from: from.to_owned(), to: Vec::new() });
+            link.to.retain(|known| known != to);
+            Ok(link)
+        };
+        self.table().change(&document, self.now(), change).await.map(drop)
+    }
+
+    /// Where the links of this lie.
+    pub(super) fn link_record(&self, kind: Kind, from: &str) -> Result<(Collection, DocumentId)> {
+        Ok((Collection::parse(Link::COLLECTION)?, link_document(self.agent(), kind, from)?))
     }
 }

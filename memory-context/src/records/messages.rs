@@ -60,7 +60,7 @@ pub(crate) struct OpenMessage {
 }
 
 /// Who said it, among the labels of a message.
-const AUTHOR: &str = "author";
+pub(super) const AUTHOR: &str = "author";
 /// The run that a message came in, or that said it.
 const RUN: &str = "run";
 /// There where the platform says that the agent is spoken to.
@@ -94,7 +94,7 @@ impl Records {
 
 impl Messages<'_> {
     /// Appends a message to its room. One whose external id is known in the room gives the message that is there, or
-    /// `Conflict` where that says something else.
+    /// `Conflict` where that says something else, or was erased.
     pub async fn add(&self, new: NewMessage) -> Result<Message> {
         self.add_once(new).await.map(|added| added.message)
     }
@@ -124,7 +124,8 @@ impl Messages<'_> {
         loop {
             let error = match self.records.provider().store(memory.clone()).await {
                 Ok(id) => return Ok(message(id, new)),
-                Err(error) => error,
+                // No conflict, by which a run knows that it has lost its own message.
+                Err(error) => without_erasure(error, gone),
             };
             let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
             sleep(Duration::from_millis(wait)).await;
@@ -140,7 +141,8 @@ impl Messages<'_> {
         let receipt = MemoryId::generate().to_string();
         memory.metadata = memory.metadata.merge(&metadata([(RECEIPT, receipt.as_str())])?)?;
         let key = hash::of_parts([memory.space_id.as_str(), &new.content.source, external_id]);
-        let id = self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await?;
+        let stored = self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await;
+        let id = stored.map_err(|error| without_erasure(error, taken))?;
         let stored = self.stored(id).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
         // It may be the one that was there before, whose receipt is another.
         if stored.metadata.to_object().get(RECEIPT) == Some(&Json::String(receipt)) {
@@ -150,10 +152,12 @@ impl Messages<'_> {
         }
     }
 
-    /// What was stored. A replica that is read may not have it yet; `Unavailable` where it does not come soon.
+    /// What was stored. A replica that is read may not have it yet; `Unavailable` where it does not come soon, and `Conflict` where it was
+    /// erased meanwhile.
     async fn stored(&self, id: MemoryId) -> Result<Memory> {
         for wait in READ_AGAIN {
-            if let Some(stored) = self.records.provider().get(id).await? {
+            let stored = self.records.provider().get(id).await;
+            if let Some(stored) = stored.map_err(|error| without_erasure(error, taken))? {
                 return Ok(stored);
             }
             sleep(Duration::from_millis(wait)).await;
@@ -227,9 +231,17 @@ impl Messages<'_> {
 
     /// The message with this id, if it is one of the audience's room.
     pub async fn get(&self, audience: &Audience, id: MemoryId) -> Result<Option<Message>> {
+        let memory = self.in_room(audience, id).await?;
+        memory.as_ref().map(read).transpose()
+    }
+
+    /// The memory with this id, if it is one of the audience's room. One that was erased is not there.
+    async fn in_room(&self, audience: &Audience, id: MemoryId) -> Result<Option<Memory>> {
         let space = messages_space(self.records.agent(), &audience.room)?;
-        let memory = self.records.provider().get(id).await?;
-        memory.filter(|memory| memory.space_id == space).as_ref().map(read).transpose()
+        match self.records.provider().get(id).await {
+            Err(error) if error.kind() == ErrorKind::Erased => Ok(None),
+            memory => Ok(memory?.filter(|memory| memory.space_id == space)),
+        }
     }
 
     /// The newest messages of the audience's room, newest first; at most 1,000. One recall of one space, so it costs what it
@@ -313,15 +325,13 @@ impl Messages<'_> {
     /// Keeps what is known of the attachments of a message of the audience's room now, instead of what was known before.
     /// `NotFound` when it is not there, `Conflict` while a run works on it.
     pub async fn describe(&self, audience: &Audience, id: MemoryId, attachments: Vec<Attachment>) -> Result<()> {
-        let space = messages_space(self.records.agent(), &audience.room)?;
-        let memory = self.records.provider().get(id).await?.filter(|memory| memory.space_id == space);
-        let memory = memory.ok_or_else(Error::not_found)?;
+        let memory = self.in_room(audience, id).await?.ok_or_else(Error::not_found)?;
         if memory.status.is_open() && Claim::read(&memory).is_ok() {
             return Err(Error::conflict("a run works on the message"));
         }
         let described = Described { attachments, journal: Vec::new() };
         let patch = MemoryPatch::new().set_context(Context::from_value(&described)?);
-        self.records.provider().update(id, patch).await.map(drop)
+        self.update(id, patch).await
     }
 
     /// Marks a message of the audience's room that could not be said after it was stored. `NotFound` when it is not there.
@@ -329,8 +339,29 @@ impl Messages<'_> {
         if self.get(audience, id).await?.is_none() {
             return Err(Error::not_found());
         }
-        self.records.provider().update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(drop)
+        self.update(id, MemoryPatch::new().with_status(Status::Failed)).await
     }
+
+    /// Changes a message that was there; `NotFound` where it was erased meanwhile.
+    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<()> {
+        let updated = self.records.provider().update(id, patch).await;
+        updated.map(drop).map_err(|error| without_erasure(error, Error::not_found))
+    }
+}
+
+/// What is told instead of that a memory was erased, which only operators learn.
+fn without_erasure(error: Error, told: fn() -> Error) -> Error {
+    if error.kind() == ErrorKind::Erased { told().with_outcome(error.outcome()) } else { error }
+}
+
+/// What is told of a message whose external id stands for another one, in the words of the ledger.
+fn taken() -> Error {
+    Error::conflict("the idempotency key belongs to a memory with another trigger or space")
+}
+
+/// What is told of a step whose message is there no more.
+fn gone() -> Error {
+    Error::new(ErrorKind::NotFound, "what this step has said is there no more")
 }
 
 /// Whether a write that has a key, or that only sets values, may succeed when it is repeated.

@@ -3,7 +3,7 @@
 //! [`Records`] is the way in. Messages, reflections and choices are memories of the ledger; facts, entities and their components,
 //! rooms, worlds, participants, relationships and settings are documents, in collections whose names are reserved, so that no plugin
 //! reaches them.
-//! Everything belongs to one agent, and each read names an [`Audience`].
+//! Everything belongs to one agent, and each read names an [`Audience`]. [`Person`] finds what is known of somebody, for who erases it.
 
 mod audience;
 mod choice;
@@ -20,6 +20,7 @@ mod message;
 mod messages;
 mod participant;
 mod pending;
+mod person;
 mod question;
 mod reflection;
 mod relationship;
@@ -41,6 +42,7 @@ pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, 
 pub use messages::{Added, Messages};
 pub(crate) use messages::{Described, OpenMessage, Taken, WHY, may_be_repeated};
 pub use participant::{Participant, Participants, RoomState};
+pub use person::{Person, Traces};
 pub use reflection::{Reflection, Reflections};
 pub use relationship::{Relationship, Relationships};
 pub use room::{Room, Rooms};

@@ -34,7 +34,7 @@ pub enum RoomState {
 
 /// All that take part in a room, in one document: who is in it is one look.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct Members {
+pub(super) struct Members {
     room: RoomId,
     /// In the order in which they came.
     participants: Vec<Participant>,

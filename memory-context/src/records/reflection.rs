@@ -50,7 +50,8 @@ impl Records {
 }
 
 impl Reflections<'_> {
-    /// Appends what was thought after a message, at most 4 KiB of it. A message has one reflection: the first stays.
+    /// Appends what was thought after a message, at most 4 KiB of it. A message has one reflection: the first stays, and where that was erased,
+    /// none comes in its place.
     pub async fn add(&self, message: &Message, text: &str, at: Timestamp) -> Result<()> {
         let space = reflections_space(self.records.agent(), &message.content.room)?;
         let source = message.id;
@@ -58,7 +59,7 @@ impl Reflections<'_> {
         let key = hash::of_parts([space.as_str(), &source.to_string()]);
         let memory = NewMemory::new(space, Trigger::from_value(&thought)?, at).with_status(Status::Observed);
         match self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Erased) => Ok(()),
             stored => stored.map(drop),
         }
     }

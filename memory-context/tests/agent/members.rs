@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory_context::agent::Agent;
-use memory_context::core::{Clock, InMemory, SystemClock};
+use memory_context::core::filter::Field;
+use memory_context::core::{Clock, Collection, DocumentQuery, Erasure, InMemory, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::records::{Audience, ChannelType, Entity, EntityId, NewMessage, Room, RoomId};
 use memory_context::{Error, ErrorKind, Result};
@@ -78,5 +79,28 @@ async fn what_is_brought_once_more_puts_nobody_back_into_a_room() {
     assert_eq!(present(&stage.agent).await, ["ada"]);
     brought("2").await;
     assert_eq!(present(&stage.agent).await, ["ada", "bo"]);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn who_was_erased_and_comes_back_is_known_again() {
+    let stage = Stage::new().await;
+    let (records, audience) = (stage.agent.records(), Audience::new(kitchen().id, person("bo").id));
+    let brought = async |id: &str| {
+        let origin = Origin { world: None, room: kitchen(), author: person("bo") };
+        let message = NewMessage::new(origin.message("Hi"), SystemClock.now()).with_external_id(id);
+        stage.agent.observe(origin, message).await.expect("kept")
+    };
+    brought("1").await;
+    for (collection, label, named) in [("_entities", "entity", "bo"), ("_rooms", "room", "kitchen")] {
+        let query = DocumentQuery::builder(Collection::parse(collection).expect("valid")).all();
+        let query = query.filter(Field::metadata([label]).eq(named));
+        let erasure = Erasure::documents(query, "a test").expect("valid");
+        assert_eq!(stage.erases(&erasure).await, 1, "{collection}");
+        brought(collection).await;
+        assert_eq!(records.rooms().get(&audience).await.expect("read"), Some(kitchen()));
+        let known = records.entities().get(&audience, &audience.entity).await.expect("read");
+        assert_eq!(known, Some(person("bo")));
+    }
     stage.ends().await;
 }

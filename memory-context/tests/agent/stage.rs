@@ -1,6 +1,7 @@
 //! An agent with a model that the test plays.
 
 use memory_context::agent::{Agent, AgentBuilder, Answer, Tool, ToolContext, ToolResult};
+use memory_context::core::Erasure;
 use memory_context::{Error, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,6 +50,15 @@ impl Stage {
     /// Where the memory is.
     pub(crate) fn url(&self) -> String {
         url(&self.folder)
+    }
+
+    /// Erases from the memory, as an operator does beside the agent; tells how many records went.
+    pub(crate) async fn erases(&self, erasure: &Erasure) -> usize {
+        let provider = memory_runtime::open(&self.url()).expect("a memory");
+        provider.init().await.expect("opens");
+        let erased = provider.erase(erasure).await.expect("erased").records.len();
+        provider.shutdown().await.expect("closes");
+        erased
     }
 
     pub(crate) fn asks(&self, user: &str, text: &str) -> JoinHandle<Result<Answer>> {

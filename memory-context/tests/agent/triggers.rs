@@ -10,7 +10,7 @@ use memory_context::agent::{
     Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, Limits,
     MessageTrigger, SourceTrigger, TriggerContext,
 };
-use memory_context::core::{Clock, InMemory, MemoryId, Status, SystemClock};
+use memory_context::core::{Clock, Erasure, InMemory, MemoryId, Status, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::flow::{End, Event, EventKind, Notice};
 use memory_context::model::{Completion, Prompt};
@@ -277,6 +277,24 @@ async fn what_starts_tasks_of_a_runtime_brings_messages_to_an_agent() {
     rings.send(Ring::Submit("")).expect("it listens");
     let refused = within(heard.recv()).await.expect("told").expect_err("no message");
     assert_eq!((refused.kind(), refused.message()), (ErrorKind::InvalidInput, "no text"));
+    assert!(stage.agent.remove(&ContextPart::Trigger("bell".into())));
+    within(rings.closed()).await;
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_source_is_told_that_what_was_erased_is_not_there() {
+    let (rings, mut heard, mut stage) = with_a_bell(1).await;
+    rings.send(Ring::Submit("Let me in")).expect("it listens");
+    let asked = stage.model.asked().await;
+    let (records, audience) = (stage.agent.records(), Audience::new(room().id, "bo".parse().expect("valid")));
+    let message = records.messages().recent(&audience, 1).await.expect("read").remove(0).id;
+    let erasure = Erasure::records([message.into()], "a test").expect("valid");
+    assert_eq!(stage.erases(&erasure).await, 1);
+    asked.says("Who is there?");
+    let gone = within(heard.recv()).await.expect("told").expect_err("nobody answers it");
+    assert_eq!((gone.kind(), gone.message()), (ErrorKind::NotFound, "the message is there no more"));
+    assert!(records.messages().recent(&audience, 9).await.expect("read").is_empty());
     assert!(stage.agent.remove(&ContextPart::Trigger("bell".into())));
     within(rings.closed()).await;
     stage.ends().await;

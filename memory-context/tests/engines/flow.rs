@@ -1,4 +1,4 @@
-//! What an agent learns in one turn, it knows in the next.
+//! What an agent learns in one turn, it knows in the next; and what becomes of a run whose message goes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,13 +7,15 @@ use async_trait::async_trait;
 use memory_context::flow::{End, Events, Incoming, MessageService, Platform, ReflectionEvaluator};
 use memory_context::records::{Audience, EntityId, Message, MessageContent, NewMessage, RoomId};
 use memory_context::state::{Character, ComposeOptions, Composer, ContextParts, Services, Turn};
-use memory_core::{Clock, Result, SystemClock};
+use memory_core::{Clock, Erasure, Result, SystemClock};
 use memory_model::{Completion, Model, Prompt};
+use tokio::sync::Notify;
 
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
     what_a_reflection_learned_is_recalled_in_the_next_turn,
+    the_run_of_a_message_that_is_erased_ends_and_says_nothing,
 }
 
 /// Learns one fact, and asks for `FACTS` where it is asked about tea.
@@ -78,5 +80,61 @@ async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) ->
     assert!(state.text.contains("Ana drinks green tea in the morning"), "{}", state.text);
     let [fact] = &records.facts().newest(&audience, 10).await?[..] else { panic!("one fact") };
     assert_eq!((&fact.subject, &fact.author), (&audience.entity, &records.agent().entity()));
+    Ok(())
+}
+
+/// Tells when it is asked, and answers when it may.
+#[derive(Debug, Default)]
+struct Patient {
+    asked: Notify,
+    may_answer: Notify,
+}
+
+#[async_trait]
+impl Model for Patient {
+    async fn complete(&self, _: &Prompt) -> Result<Completion> {
+        self.asked.notify_one();
+        self.may_answer.notified().await;
+        Ok(r#"{"thought":"t","actions":["REPLY"],"text":"Hello"}"#.into())
+    }
+}
+
+/// Keeps what is said.
+#[derive(Debug, Default)]
+struct Listening {
+    said: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Platform for Listening {
+    async fn say(&self, message: &Message) -> Result<()> {
+        self.said.lock().expect("no panic").push(message.content.text.clone());
+        Ok(())
+    }
+}
+
+async fn the_run_of_a_message_that_is_erased_ends_and_says_nothing(stage: Stage) -> CaseResult {
+    let records = stage.records("erased");
+    let audience = Audience::new(RoomId::parse("r")?, EntityId::parse("ana")?);
+    let (model, platform) = (Arc::new(Patient::default()), Arc::new(Listening::default()));
+    let composer = Composer::builder(Services::new(records.clone(), Character::named("Eliza"))).built_in().build()?;
+    let events = Events::new(1_000, Arc::new(SystemClock));
+    let service = MessageService::new(composer, Arc::clone(&model) as _, Arc::clone(&platform) as _, events);
+    let service = Arc::new(service);
+    let content = MessageContent::new(audience.room.clone(), audience.entity.clone(), "Hello?");
+    let incoming = Incoming { message: NewMessage::new(content, SystemClock.now()), is_addressed: false };
+    let run = tokio::spawn(service.receive(incoming));
+    model.asked.notified().await;
+    let message = records.messages().recent(&audience, 1).await?.remove(0).id;
+    let erasure = Erasure::records([message.into()], "a test")?;
+    assert_eq!(stage.provider().erase(&erasure).await?.records.len(), 1);
+    model.may_answer.notify_one();
+    let end = run.await?;
+    let End::Left { reason } = &end else { panic!("{end:?}") };
+    // That it was erased is for operators.
+    assert!(reason.contains("the message is there no more") && !reason.contains("rased"), "{reason}");
+    assert!(platform.said.lock().expect("no panic").is_empty());
+    assert!(records.messages().recent(&audience, 9).await?.is_empty());
+    assert!(service.recover().await?.is_empty(), "nobody goes on with it");
     Ok(())
 }

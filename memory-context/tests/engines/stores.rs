@@ -5,8 +5,9 @@ use std::sync::Arc;
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryScope, MemoryUpdate};
 use memory_context::records::{ChannelType, EntityId, MessageContent, NewMessage, RoomId};
+use memory_core::filter::Field;
 use memory_core::plugin::{Arguments, Scope};
-use memory_core::{Collection, DocumentQuery, ErrorKind, IdempotencyKey, SpaceId, Spaces, Timestamp};
+use memory_core::{Collection, DocumentQuery, Erasure, ErrorKind, IdempotencyKey, SpaceId, Spaces, Timestamp};
 
 use crate::stage::{CaseResult, Stage, add, cases, content};
 
@@ -20,6 +21,7 @@ cases! {
     agents_have_profiles_of_their_own,
     an_agent_begins_with_the_profile_of_all_agents,
     racing_agents_lose_nothing_of_the_profile_of_all_agents,
+    a_profile_that_was_erased_begins_anew,
     an_id_that_looks_like_a_path_is_an_id,
     ids_that_join_alike_do_not_collide,
     an_id_that_is_not_valid_is_refused_before_anything_is_written,
@@ -154,6 +156,24 @@ async fn racing_agents_lose_nothing_of_the_profile_of_all_agents(stage: Stage) -
     lines.sort_unstable();
     assert_eq!(lines, ["first", "one", "two"]);
     assert_eq!(memory.read(&of_all, User).await?.as_deref(), Some("first"));
+    Ok(())
+}
+
+async fn a_profile_that_was_erased_begins_anew(stage: Stage) -> CaseResult {
+    let (memory, of_all, ada) = (stage.memory(), stage.context().with_user(stage.id("ana")), stage.id("ada"));
+    let of_ada = of_all.clone().with_agent(&ada);
+    add(&memory, &of_all, User, "likes tea").await;
+    add(&memory, &of_ada, User, "sings").await;
+    let own = DocumentQuery::builder(Collection::parse(COLLECTION)?).all();
+    let own = Erasure::documents(own.filter(Field::metadata(["agent"]).eq(ada.as_str())), "a test")?;
+    assert_eq!(stage.provider().erase(&own).await?.records.len(), 1);
+    assert_eq!(memory.read(&of_ada, User).await?.as_deref(), Some("likes tea"));
+    // No copy of what all agents know comes in the place of what was erased.
+    let report = add(&memory, &of_ada, User, "dances").await;
+    assert_eq!(report.updates[0].revision.map(|revision| revision.get()), Some(1));
+    assert_eq!(memory.read(&of_ada, User).await?.as_deref(), Some("likes tea\n\ndances"));
+    assert_eq!(memory.history(&of_ada, User).await?.len(), 1);
+    assert_eq!(memory.read(&of_all, User).await?.as_deref(), Some("likes tea"));
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::{
-    ErrorKind, JsonText, ManualClock, Memory, MemoryId, MemoryPatch, MemoryQuery, Metadata, MetadataPatch, NewMemory,
-    Order, Status,
+    Erasure, ErrorKind, JsonText, ManualClock, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata,
+    MetadataPatch, NewMemory, Order, Status,
 };
 use memory_runtime::{Actions, ContextKind, Finished, Planner, Runtime, RuntimeBuilder, Step, Task};
 use serde_json::{Value, json};
@@ -224,6 +224,46 @@ pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<En
     }
 }
 
+pub(crate) async fn a_task_that_is_erased_is_dropped(engine: Arc<Engine>) {
+    let (log, never) = (Log::new(), watch::Sender::new(false));
+    let lease = Duration::from_millis(300);
+    let runtime = builder(&engine, &log, never.subscribe()).clock(clock(0)).lease(lease).build().await.expect("starts");
+    let erased = runtime.submit(task("a", "a-1", 1)).await.expect("submitted");
+    log.wait_for_plugin("waiting").await;
+    let aside = engine.open();
+    aside.init().await.expect("opens");
+    let erasure = Erasure::records([erased.id().into()], "a test").expect("valid");
+    assert_eq!(aside.erase(&erasure).await.expect("erased").records.len(), 1);
+    let error = erased.wait().await.expect_err("nothing is left of it");
+    assert_eq!(error.kind(), ErrorKind::Erased);
+    assert_eq!(log.plugins(), ["test init", "one", "waiting"], "the work went no further");
+    runtime.shutdown().await.expect("ends");
+}
+
+pub(crate) async fn a_task_that_is_erased_while_it_waits_ends_for_who_submits_it(engine: Arc<Engine>) {
+    let (log, over) = (Log::new(), watch::Sender::new(false));
+    let runtime = builder(&engine, &log, over.subscribe()).queue(1).lease(Duration::from_millis(300));
+    let runtime = Arc::new(runtime.clock(clock(0)).build().await.expect("starts"));
+    let first = runtime.submit(task("a", "a-1", 1)).await.expect("submitted");
+    log.wait_for_plugin("waiting").await;
+    let submitting = Arc::clone(&runtime);
+    let submitting = tokio::spawn(async move { submitting.submit(task("b", "b-1", 2)).await });
+    let is_second = |event: &Event| matches!(event, Event::Stored(memory) if memory.space_id == space("b-1"));
+    log.wait_for(|events| events.iter().any(is_second)).await;
+    let aside = engine.open();
+    aside.init().await.expect("opens");
+    let stored = MemoryQuery::builder().exact(space("b-1")).build().expect("valid");
+    let second = aside.query(&stored).await.expect("a page").memories[0].id;
+    let erasure = Erasure::records([second.into()], "a test").expect("valid");
+    assert_eq!(aside.erase(&erasure).await.expect("erased").records.len(), 1);
+    let error = submitting.await.expect("no panic").expect_err("nothing is left of it");
+    assert_eq!(error.kind(), ErrorKind::Erased);
+    over.send_replace(true);
+    assert_eq!(first.wait().await.expect("ended").status, Status::Completed);
+    assert!(runtime.recover().await.expect("looks").is_empty());
+    runtime.shutdown().await.expect("ends");
+}
+
 pub(crate) async fn a_task_survives_the_loss_of_every_answer(engine: Arc<Engine>) {
     let log = Log::new();
     let plugin = TestPlugin::new("test", &log).saying().build();
@@ -238,9 +278,20 @@ pub(crate) async fn a_task_survives_the_loss_of_every_answer(engine: Arc<Engine>
 }
 
 pub(crate) async fn a_task_that_is_lost_while_it_waits_keeps_none_from_recovery(engine: Arc<Engine>) {
-    die(&engine, |builder| builder.clock(clock(0)), &["a-1", "b-1", "c-1"], 3).await;
+    let (aside, second) = recover_all_but_the_second(&engine, false).await;
+    assert_eq!(aside.get(second).await.expect("reads").expect("is there").status, Status::Failed);
+}
+
+pub(crate) async fn a_task_that_is_erased_while_it_waits_keeps_none_from_recovery(engine: Arc<Engine>) {
+    let (aside, second) = recover_all_but_the_second(&engine, true).await;
+    assert_eq!(aside.get(second).await.expect_err("it is gone").kind(), ErrorKind::Erased);
+}
+
+/// Recovers three tasks through one place. The second one is erased while it waits for that, or else ended by somebody else.
+async fn recover_all_but_the_second(engine: &Arc<Engine>, is_erased: bool) -> (Arc<dyn MemoryProvider>, MemoryId) {
+    die(engine, |builder| builder.clock(clock(0)), &["a-1", "b-1", "c-1"], 3).await;
     let (log, over) = (Log::new(), watch::Sender::new(false));
-    let runtime = builder(&engine, &log, over.subscribe()).queue(1).lease(Duration::from_millis(300));
+    let runtime = builder(engine, &log, over.subscribe()).queue(1).lease(Duration::from_millis(300));
     let runtime = Arc::new(runtime.clock(clock(EXPIRED)).build().await.expect("starts"));
     let recovering = Arc::clone(&runtime);
     let recovering = tokio::spawn(async move { recovering.recover().await.expect("recovers").len() });
@@ -256,12 +307,17 @@ pub(crate) async fn a_task_that_is_lost_while_it_waits_keeps_none_from_recovery(
     aside.init().await.expect("opens");
     let open = MemoryQuery::builder().all().order(Order::OldestFirst).build().expect("valid");
     let second = aside.query(&open).await.expect("a page").memories[1].id;
-    aside.update(second, MemoryPatch::new().with_status(Status::Failed)).await.expect("updated");
+    if is_erased {
+        let erasure = Erasure::records([second.into()], "a test").expect("valid");
+        assert_eq!(aside.erase(&erasure).await.expect("erased").records.len(), 1);
+    } else {
+        aside.update(second, MemoryPatch::new().with_status(Status::Failed)).await.expect("updated");
+    }
     log.wait_for(|events| events.iter().filter(is_claim).count() == 3).await;
     over.send_replace(true);
     assert_eq!(recovering.await.expect("no panic"), 2);
     runtime.shutdown().await.expect("ends");
-    assert_eq!(memory(&engine, second).await.status, Status::Failed);
+    (aside, second)
 }
 
 pub(crate) async fn a_task_that_never_ends_is_given_up(engine: Arc<Engine>) {
@@ -317,8 +373,12 @@ pub(crate) async fn a_chain_recalls_only_what_is_related(engine: Arc<Engine>) {
     let provider = engine.open();
     provider.init().await.expect("opens");
     let new = |id: &str| NewMemory::new(space(id), "1".parse().expect("JSON"), at(1)).with_status(Status::Observed);
-    let [own, foreign] = [new("a-1"), new("b-1")];
-    let ids = [provider.store(own).await.expect("stored"), provider.store(foreign).await.expect("stored")];
+    let mut ids = Vec::new();
+    for of_space in ["a-1", "b-1", "a-3"] {
+        ids.push(provider.store(new(of_space)).await.expect("stored"));
+    }
+    let erasure = Erasure::records([ids[2].into()], "a test").expect("valid");
+    assert_eq!(provider.erase(&erasure).await.expect("erased").records.len(), 1);
     let trigger = task("a", "a-2", 1).trigger;
     let related = json!([{
         "id": "r", "kind": "related", "pluginId": "runtime", "content": { "ids": ids }, "timestamp": 1

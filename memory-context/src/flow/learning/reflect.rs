@@ -85,6 +85,10 @@ impl Evaluator for ReflectionEvaluator {
         let prompt = services.templates().reflection.render(&state.values)?.text;
         let prompt = Prompt { messages: vec![ChatMessage::user(prompt)], ..Prompt::default() };
         let answer = ask(model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
+        // What was erased while the model thought about it is not learned.
+        if services.records().messages().get(&cx.audience(), cx.message().id).await?.is_none() {
+            return Ok(());
+        }
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");
         Ok(())
@@ -96,7 +100,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    use memory_core::{InMemory, MemoryProvider, SystemClock, Timestamp};
+    use memory_core::{Erasure, InMemory, MemoryProvider, SystemClock, Timestamp};
     use memory_model::{Completion, Model};
 
     use super::*;
@@ -197,6 +201,25 @@ mod tests {
         let facts = stage.records.facts().newest(&Stage::audience(), 10).await.expect("read");
         let facts: Vec<_> = facts.iter().map(|fact| (fact.text.as_str(), fact.subject.as_str())).collect();
         assert_eq!(facts, [("Ana likes tea", "ana")]);
+    }
+
+    #[tokio::test]
+    async fn what_was_erased_meanwhile_is_not_learned() {
+        let stage = Stage::new().await;
+        let mut messages = Vec::new();
+        for number in 1..=4 {
+            messages.push(stage.records.messages().add(Stage::said(number)).await.expect("stored"));
+        }
+        let turn = Turn::new(messages.remove(3));
+        let erasure = Erasure::records([turn.message.id.into()], "a test").expect("valid");
+        assert_eq!(stage.records.provider().erase(&erasure).await.expect("erased").records.len(), 1);
+        let state = stage.composer.compose_state(&turn, &ComposeOptions::only(REFLECTION_PROVIDERS)).await;
+        let snapshot = state.snapshot();
+        let cx = stage.composer.cx(&turn, &snapshot);
+        let evaluation = Evaluation { cx: &cx, state: &state, responses: &[], has_answered: true, voice: &Mute };
+        stage.evaluator.evaluate(&evaluation).await.expect("reflected");
+        assert_eq!(stage.model.asked.load(Ordering::SeqCst), 1);
+        assert!(stage.records.facts().newest(&Stage::audience(), 10).await.expect("read").is_empty());
     }
 
     #[tokio::test]

@@ -1,8 +1,9 @@
 //! Who said something, and where.
 
+use futures::future::try_join;
 use memory_core::Result;
 
-use crate::records::{AgentId, Entity, EntityId, MessageContent, Records, Room, World};
+use crate::records::{AgentId, Audience, Entity, EntityId, MessageContent, Records, Room, World};
 
 /// Who said something, and where, as the records have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,14 @@ impl Origin {
         Ok(())
     }
 
+    /// Whether room and author are known.
+    pub(crate) async fn is_known(&self, records: &Records) -> Result<bool> {
+        let audience = Audience::new(self.room.id.clone(), self.author.id.clone());
+        let (rooms, entities) = (records.rooms(), records.entities());
+        let (room, is_author_known) = try_join(rooms.get(&audience), entities.is_known(&self.author.id)).await?;
+        Ok(room.is_some() && is_author_known)
+    }
+
     /// What was said there.
     pub fn message(&self, text: impl Into<String>) -> MessageContent {
         let Room { id, channel_type, source, world, .. } = &self.room;
@@ -59,7 +68,7 @@ mod tests {
     use super::super::bus::BusMessage;
     use super::*;
     use crate::flow::is_own;
-    use crate::records::{Audience, ChannelType};
+    use crate::records::ChannelType;
 
     fn origin(publisher: &str) -> Origin {
         let message = BusMessage { namespace: "shop".into(), topic: "orders".into(), publisher: publisher.into() };

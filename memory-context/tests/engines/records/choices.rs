@@ -1,7 +1,7 @@
 //! What waits for somebody's choice.
 
 use memory_context::records::{AWAITING_CHOICE, Choice, ChoiceOption, NewChoice, Records};
-use memory_core::{Context, ErrorKind, Memory, MemoryId, Metadata, NewMemory, SpaceId, Status, Trigger};
+use memory_core::{Context, Erasure, ErrorKind, Memory, MemoryId, Metadata, NewMemory, SpaceId, Status, Trigger};
 use serde_json::{Value, json};
 
 use super::{at, audience, room, said};
@@ -11,6 +11,7 @@ cases! {
     a_choice_waits_in_its_room_until_it_is_made,
     an_option_that_is_not_there_is_refused,
     a_choice_is_made_once,
+    a_choice_that_was_erased_waits_no_more,
     a_tagged_task_of_the_room_is_a_choice,
     what_else_is_open_in_the_room_is_none,
     a_page_that_is_full_is_not_the_end,
@@ -79,6 +80,17 @@ async fn a_choice_is_made_once(stage: Stage) -> CaseResult {
     let errors: Vec<_> = [results.0, results.1].into_iter().filter_map(Result::err).collect();
     let [error] = &errors[..] else { panic!("{errors:?}") };
     assert!(matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound), "{error}");
+    Ok(())
+}
+
+async fn a_choice_that_was_erased_waits_no_more(stage: Stage) -> CaseResult {
+    let (records, of) = (stage.records("a"), audience("r", "ana"));
+    let choice = ask(&records, "r", "Post it?").await;
+    let erasure = Erasure::records([choice.id.into()], "a test")?;
+    assert_eq!(stage.provider().erase(&erasure).await?.records.len(), 1);
+    let error = records.choices().choose(&of, choice.id, "yes").await.expect_err("nothing is there");
+    assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "no such choice is known"));
+    assert!(records.choices().open(&of).await?.is_empty());
     Ok(())
 }
 

@@ -38,7 +38,7 @@ cases! {
 
 /// Knows a few subjects, each a direction, and looks for their words.
 #[derive(Debug)]
-struct Subjects {
+pub(super) struct Subjects {
     model: &'static str,
     width: usize,
     is_down: AtomicBool,
@@ -50,7 +50,7 @@ const SUBJECTS: [&[&str]; 4] =
     [&["tea", "drink", "beverage"], &["cat", "pet", "kitten"], &["job", "work", "harbour"], &["cold"]];
 
 impl Subjects {
-    fn new(model: &'static str) -> Arc<Self> {
+    pub(super) fn new(model: &'static str) -> Arc<Self> {
         Arc::new(Self::of_width(model, SUBJECTS.len()))
     }
 

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use memory_context::records::{
     ActionResult, ActionStatus, Attachment, Audience, ChannelType, Message, MessageContent, NewMessage, Records,
 };
-use memory_core::{ErrorKind, MemoryId, NewMemory, Result, SpaceId, Status, Timestamp, Trigger};
+use memory_core::{Erasure, ErrorKind, MemoryId, NewMemory, Result, SpaceId, Status, Timestamp, Trigger};
 
 use super::{at, audience, direct, entity, join, room, said, world};
 use crate::stage::{CaseResult, Stage, cases};
@@ -14,6 +14,7 @@ cases! {
     the_newest_of_a_room_come_first_and_no_others,
     an_id_that_looks_like_a_path_is_an_id,
     a_message_that_comes_twice_is_stored_once,
+    a_message_that_was_erased_does_not_come_back,
     of_those_who_add_the_same_message_one_adds_it,
     a_conversation_reaches_as_far_as_a_message,
     what_could_not_be_said_is_told_from_what_was,
@@ -110,6 +111,25 @@ async fn a_message_that_comes_twice_is_stored_once(stage: Stage) -> CaseResult {
     let other = records.messages().add(new("r", "bye")).await.expect_err("another text");
     assert_eq!(other.kind(), ErrorKind::Conflict);
     assert_eq!(recent(&records, &audience("r", "ana")).await, ["hi"]);
+    Ok(())
+}
+
+async fn a_message_that_was_erased_does_not_come_back(stage: Stage) -> CaseResult {
+    let (records, of_ana) = (stage.records("a"), audience("r", "ana"));
+    let new = || said("r", "ana", "hi", 1).with_external_id("42");
+    let message = records.messages().add(new()).await?;
+    records.reflections().add(&message, "a greeting", at(2)).await?;
+    let thought = records.reflections().newest(&of_ana, 1).await?.remove(0).id;
+    let erasure = Erasure::records([message.id.into(), thought.into()], "a test")?;
+    assert_eq!(stage.provider().erase(&erasure).await?.records.len(), 2);
+    let kind = |failed: Result<()>| failed.expect_err("it was erased").kind();
+    assert_eq!(kind(records.messages().add(new()).await.map(drop)), ErrorKind::Conflict);
+    records.reflections().add(&message, "a greeting", at(2)).await?;
+    assert!(records.reflections().newest(&of_ana, 1).await?.is_empty());
+    assert!(records.messages().get(&of_ana, message.id).await?.is_none());
+    assert_eq!(kind(records.messages().describe(&of_ana, message.id, vec![]).await), ErrorKind::NotFound);
+    assert_eq!(kind(records.messages().mark_undelivered(&of_ana, message.id).await), ErrorKind::NotFound);
+    assert!(recent(&records, &of_ana).await.is_empty());
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod embedding;
 mod facts;
 mod messages;
 mod people;
+mod person;
 mod rooms;
 mod worlds;
 
@@ -20,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         messages::cases(),
         rooms::cases(),
         people::cases(),
+        person::cases(),
         worlds::cases(),
         choices::cases(),
         facts::cases(),
