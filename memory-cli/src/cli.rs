@@ -12,8 +12,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, eval, export, health, history, import, migrate, prompt, query, quickstart,
-    recall, run, serve, spaces, store, watch,
+    chat, compose, copy, doctor, document, erase, eval, export, health, history, import, migrate, prompt, query,
+    quickstart, recall, run, serve, spaces, store, watch,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -102,6 +102,7 @@ async fn run_on(
         MemoryCommand::Import(args) => import::run(provider, args, output).await,
         MemoryCommand::Export(args) => export::run(provider, args, output).await,
         MemoryCommand::Copy(args) => copy::run(provider, url, args, output).await,
+        MemoryCommand::Erase(args) => erase::run(shared, url, args, output).await,
         MemoryCommand::Health => health::run(provider, output).await,
         MemoryCommand::Quickstart => quickstart::run(provider, url, output).await,
         MemoryCommand::Serve(args) => serve::run(shared, args).await,

@@ -7,8 +7,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, eval, export, history, import, migrate, prompt, query, recall, run, serve,
-    spaces, store, watch,
+    chat, compose, copy, doctor, document, erase, eval, export, history, import, migrate, prompt, query, recall, run,
+    serve, spaces, store, watch,
 };
 
 /// What the user asks for.
@@ -79,8 +79,8 @@ pub(crate) enum MemoryCommand {
     Recall(recall::RecallArgs),
     /// Tell each change of memories and documents as it comes, until Ctrl-C ends it.
     ///
-    /// A change is stored, updated, removed, left (the record is there, and does not satisfy the conditions now) or unreadable. Nothing is
-    /// lost: whoever goes on with --from and the token of the last change gets all that was committed behind it, some of it twice. With
+    /// A change is stored, updated, removed, erased, left (the record is there, and does not satisfy the conditions now) or unreadable.
+    /// Nothing is lost: whoever goes on with --from and the token of the last change gets all that was committed behind it, some of it twice. With
     /// --json, each change is one line {"token":...,"kind":...} with the memory, the document, or the id; reached and progress tell how far
     /// the watch is. Without, the option that goes on stands on standard error at the end: "next: --from ...".
     Watch(watch::WatchArgs),
@@ -129,6 +129,13 @@ pub(crate) enum MemoryCommand {
     ///
     /// With --follow, the target is kept up to date while programs go on to write to the source, and with --finish it takes its place.
     Copy(copy::CopyArgs),
+    /// Erase memories, and documents if you like, with their history and all else that is kept of them. There is no way back.
+    ///
+    /// What the selectors of query find, the memories with some ids, or what an agent knows of a person. A tombstone stays of each record,
+    /// with the reason, and no import, copy or repeated store brings it back. It goes in slices: Ctrl-C ends it between two of them, and
+    /// it goes on when it is said again. In the end it verifies that nothing is left; --certificate writes that to a file, and --json to
+    /// standard output. The exit code is 1 when something is left. Backups, exports and copies from before are not erased.
+    Erase(erase::EraseArgs),
     /// Show whether the engine works, and what an acknowledged write survives.
     Health,
     /// Load a small sample and show how recall works: start here.

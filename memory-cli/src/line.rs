@@ -1,14 +1,18 @@
-//! The format of import and export: one memory, document or version a line, in the JSON of the core.
+//! The format of import and export: one memory, document, version or tombstone a line, in the JSON of the core.
 
 use std::io::{self, Write};
 
 use memory_core::{
-    self as core, Actor, Collection, Content, Context, Document, DocumentId, IdempotencyKey, Memory, MemoryId,
-    Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger, Version,
+    self as core, Actor, Collection, Content, Context, Document, DocumentId, HashKey, IdempotencyKey, KeyedHash,
+    Memory, MemoryId, Metadata, NewMemory, Reason, RecordId, Revision, SpaceId, Status, Timestamp, Tombstone, Trigger,
+    Version,
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+
+const NO_TOMBSTONE: &str =
+    "erasedAt, reason, keyHash, places and hashKey belong to a tombstone, which says \"kind\":\"tombstone\"";
 
 /// What a line says.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub(crate) enum Record {
     Document(Document),
     /// A version of a memory or document. Those of one record stand one behind the other, the oldest first.
     Version(Version),
+    /// What stays of a record that was erased, and what makes its hashes.
+    Tombstone(Tombstone, HashKey),
 }
 
 impl Record {
@@ -36,6 +42,7 @@ impl Record {
             Self::Memory(memory) => of_memory(&memory.trigger, &memory.context, &memory.metadata),
             Self::Document(document) => document.content.as_str().len() + document.metadata.as_str().len(),
             Self::Version(version) => version.record.as_ref().map_or(0, core::Record::size),
+            Self::Tombstone(tombstone, _) => tombstone.reason.as_str().len(),
         }
     }
 }
@@ -62,7 +69,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
         None | Some("memory") => fields.into_memory(),
         Some("document") => fields.into_document(),
         Some("version") => fields.into_version(),
-        Some(_) => Err("kind is memory, document or version".into()),
+        Some("tombstone") => fields.into_tombstone(),
+        Some(_) => Err("kind is memory, document, version or tombstone".into()),
     }
 }
 
@@ -91,7 +99,61 @@ pub(crate) fn write_version(out: &mut impl Write, version: &Version) -> io::Resu
     writeln!(out, r#"{{"kind":"version","committedAt":{committed_at},"actor":{actor},"{kind}":{record}}}"#)
 }
 
-/// The fields of all kinds, not looked into yet. `null` is a value of all but `updatedAt`, `idempotencyKey`, `committedAt` and `actor`.
+/// Writes a tombstone as a line.
+pub(crate) fn write_tombstone(out: &mut impl Write, tombstone: &Tombstone, key: &HashKey) -> io::Result<()> {
+    let Tombstone { record, at, reason, actor, key: key_hash, places } = tombstone;
+    let (collection, id) = match record {
+        RecordId::Memory(id) => (None, id.to_string()),
+        RecordId::Document { collection, id } => (Some(collection.as_str()), id.to_string()),
+    };
+    let line = TombstoneLine {
+        kind: "tombstone",
+        collection,
+        id: &id,
+        erased_at: at.as_millis(),
+        reason: reason.as_str(),
+        actor: actor.as_ref().map(Actor::as_str),
+        key_hash: key_hash.map(hash_text),
+        places: places.iter().copied().map(hash_text).collect(),
+        hash_key: &key.to_text(),
+    };
+    serde_json::to_writer(&mut *out, &line)?;
+    out.write_all(b"\n")
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TombstoneLine<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collection: Option<&'a str>,
+    id: &'a str,
+    erased_at: i64,
+    reason: &'a str,
+    actor: Option<&'a str>,
+    key_hash: Option<String>,
+    places: Vec<String>,
+    hash_key: &'a str,
+}
+
+/// A hash in hexadecimal digits.
+fn hash_text(hash: KeyedHash) -> String {
+    format!("{:032x}", u128::from_be_bytes(hash.0))
+}
+
+fn parse_hash(text: &str) -> Result<KeyedHash, String> {
+    match text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => u128::from_str_radix(text, 16).map(|number| KeyedHash(number.to_be_bytes())).map_err(|_| not_a_hash()),
+        false => Err(not_a_hash()),
+    }
+}
+
+fn not_a_hash() -> String {
+    "a hash has 32 hexadecimal digits".into()
+}
+
+/// The fields of all kinds, not looked into yet. `null` is a value of all but `updatedAt`, `idempotencyKey`, `committedAt`, `actor` and
+/// `keyHash`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[derive(Default)]
@@ -130,11 +192,51 @@ struct Fields<'a> {
     memory: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "present")]
     document: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    erased_at: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    key_hash: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    places: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    hash_key: Option<&'a RawValue>,
 }
 
 impl<'a> Fields<'a> {
     fn of(raw: &'a RawValue) -> Result<Self, String> {
         serde_json::from_str(raw.get()).map_err(|error| reason(&error))
+    }
+
+    /// Refuses what only a tombstone has.
+    fn is_no_tombstone(&self) -> Result<(), String> {
+        let of_tombstones = [self.erased_at, self.reason, self.key_hash, self.places, self.hash_key];
+        match of_tombstones.iter().any(Option::is_some) {
+            true => Err(NO_TOMBSTONE.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn into_tombstone(self) -> Result<Record, String> {
+        let at = required(self.erased_at, "erasedAt", timestamp)?;
+        let reason = required(self.reason, "reason", |raw| checked(Reason::parse(string(raw)?)))?;
+        let actor = optional(self.actor, "actor", |raw| checked(Actor::parse(string(raw)?)))?;
+        let key = optional(self.key_hash, "keyHash", |raw| parse_hash(&string(raw)?))?;
+        let hashes = |raw: &str| {
+            let texts = serde_json::from_str::<Vec<String>>(raw).map_err(|_| "must be a list of strings".to_owned())?;
+            texts.iter().map(|text| parse_hash(text)).collect::<Result<Vec<_>, _>>()
+        };
+        let places = required(self.places, "places", hashes)?;
+        let hash_key = required(self.hash_key, "hashKey", |raw| checked(HashKey::parse(&string(raw)?)))?;
+        let collection = optional(self.collection, "collection", |raw| checked(Collection::parse(string(raw)?)))?;
+        let record = match collection {
+            None => required(self.id, "id", |raw| checked(MemoryId::parse(&string(raw)?)))?.into(),
+            Some(collection) => {
+                (collection, required(self.id, "id", |raw| checked(DocumentId::parse(string(raw)?)))?).into()
+            }
+        };
+        Ok(Record::Tombstone(Tombstone { record, at, reason, actor, key, places }, hash_key))
     }
 
     /// Refuses what only a version has.
@@ -169,6 +271,7 @@ impl<'a> Fields<'a> {
 
     fn into_memory(self) -> Result<Record, String> {
         self.is_no_version()?;
+        self.is_no_tombstone()?;
         if self.collection.is_some() || self.content.is_some() {
             return Err("a memory has neither collection nor content; a document says \"kind\":\"document\"".into());
         }
@@ -207,6 +310,7 @@ impl<'a> Fields<'a> {
 
     fn into_document(self) -> Result<Record, String> {
         self.is_no_version()?;
+        self.is_no_tombstone()?;
         if self.trigger.is_some() || self.context.is_some() || self.status.is_some() || self.idempotency_key.is_some() {
             return Err("a document has no trigger, context, status or idempotencyKey".into());
         }
@@ -330,6 +434,8 @@ mod tests {
             r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50,"e":"\u00e9"},"context":null,"createdAt":-1,"metadata":{},"status":"pending","revision":1}"#,
             r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b\n","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}"#,
             r#"{"kind":"version","committedAt":null,"actor":null,"memory":{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50},"createdAt":-1,"metadata":{},"status":"pending","revision":1}}"#,
+            r#"{"kind":"tombstone","id":"0190a0b0-0000-7000-8000-000000000001","erasedAt":5,"reason":"asked","actor":null,"keyHash":"000102030405060708090a0b0c0d0e0f","places":["ff0102030405060708090a0b0c0d0e0f"],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
+            r#"{"kind":"tombstone","collection":"notes","id":"x","erasedAt":5,"reason":"asked","actor":"ana","keyHash":null,"places":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
             r#"{"kind":"version","committedAt":5,"actor":"run \"7\"","document":{"id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}}"#,
         ];
         for line in lines {
@@ -338,6 +444,7 @@ mod tests {
                 Record::Memory(memory) => write_memory(&mut out, &memory),
                 Record::Document(document) => write_document(&mut out, &document),
                 Record::Version(version) => write_version(&mut out, &version),
+                Record::Tombstone(tombstone, key) => write_tombstone(&mut out, &tombstone, &key),
                 Record::New(_) => panic!("it has an id"),
             }
             .expect("memory can be written");
@@ -359,7 +466,9 @@ mod tests {
             ),
             (r#"{"spaceId":"a","trigger":1,"createdAt":1,"tags":"secret"}"#, "unknown field `tags`"),
             (r#"{"spaceId":"a","spaceId":"secret"}"#, "duplicate field `spaceId`"),
-            (r#"{"kind":"secret"}"#, "kind is memory, document or version"),
+            (r#"{"kind":"secret"}"#, "kind is memory, document, version or tombstone"),
+            (r#"{"kind":"tombstone","erasedAt":1,"reason":"a\nb"}"#, "reason: an erasure has a reason, in one line"),
+            (r#"{"kind":"document","places":["secret"]}"#, NO_TOMBSTONE),
             (r#"{"kind":"version","actor":"secret"}"#, "a version has a memory or a document"),
             (r#"{"kind":"version","memory":{"spaceId":"a","trigger":1,"createdAt":1}}"#, "memory: id is missing"),
             (

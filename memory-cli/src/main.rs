@@ -27,6 +27,7 @@ mod resident;
 mod serve;
 mod signal;
 mod telemetry;
+mod tombstones;
 mod usage;
 mod versions;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use memory_core::{History, MAX_LIMIT, MemoryProvider, Record, RecordId, RestoreReport, Version};
+use memory_core::{ErrorKind, History, MAX_LIMIT, MemoryProvider, Record, RecordId, RestoreReport, Version};
 use tempfile::SpooledTempFile;
 
 use crate::line;
@@ -68,6 +68,10 @@ impl Versions {
                 let last = given.last().cloned();
                 let report = restore_behind(target, before, std::mem::take(&mut given)).await?;
                 (before, bytes, whole.written) = (last, 0, whole.written + report.written);
+                if !report.erased.is_empty() {
+                    whole.erased = vec![0];
+                    break;
+                }
                 if !report.conflicts.is_empty() {
                     whole.conflicts = vec![0];
                     break;
@@ -90,7 +94,13 @@ pub(crate) async fn restore_behind(
     let (count, Some(last)) = (versions.len(), versions.last()) else { return Ok(RestoreReport::default()) };
     let Some(id) = last.record.as_ref().map(Record::id) else { return target.restore_versions(versions).await };
     let present = match &id {
-        RecordId::Memory(id) => target.get(*id).await?.map(Record::Memory),
+        RecordId::Memory(id) => match target.get(*id).await {
+            // What was erased does not come back.
+            Err(error) if error.kind() == ErrorKind::Erased => {
+                return Ok(RestoreReport { erased: (0..count).collect(), ..RestoreReport::default() });
+            }
+            found => found?.map(Record::Memory),
+        },
         RecordId::Document { collection, id } => target.documents().get(collection, id).await?.map(Record::Document),
     };
     if present.is_none() && before.is_some() {
@@ -116,11 +126,14 @@ pub(crate) async fn restore_behind(
         // Somebody has removed it since it was looked at, and it has come back without its beginning.
         return Ok(RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() });
     }
-    let places = report.conflicts.iter().filter_map(|place| place.checked_sub(overlap));
-    let conflicts: Vec<_> = places.map(|place| place + skipped).collect();
+    let placed = |places: &[usize]| -> Vec<usize> {
+        places.iter().filter_map(|place| place.checked_sub(overlap)).map(|place| place + skipped).collect()
+    };
+    let (conflicts, erased) = (placed(&report.conflicts), placed(&report.erased));
     // What was removed in the midst of the call is counted before them.
-    let written = report.written.min(count - conflicts.len());
-    Ok(RestoreReport { written, equal: count - written - conflicts.len(), conflicts, erased: report.erased })
+    let written = report.written.min(count - conflicts.len() - erased.len());
+    let equal = count - written - conflicts.len() - erased.len();
+    Ok(RestoreReport { written, equal, conflicts, erased })
 }
 
 /// Whether the history of a record has a version. The newest one may have a higher revision by now: a change of what is transient lifts it.

@@ -13,6 +13,7 @@ from agent_memory import (
     CLEAR,
     AsyncMemory,
     Conflict,
+    Erased,
     HistoryPage,
     InvalidInput,
     JsonText,
@@ -304,6 +305,47 @@ async def test_spaces_are_listed_level_by_level(memory: Memory, root: str, colle
     assert "<td>2</td>" in level._repr_html_() and root in [each.id.split("-")[0] for each in memory.spaces(limit=1000)[0].spaces]
     with pytest.raises(InvalidInput):
         memory.spaces(root, depth=9)
+
+
+async def test_what_is_erased_is_gone_for_good(memory: Memory, root: str, collection: str) -> None:
+    ids = [memory.store(f"{root}-{n}", {"text": f"cat {n}"}, idempotency_key=f"{root}-{n}") for n in range(3)]
+    other = memory.store(f"{root}x", {"text": "cat"})
+    memory.put_document(collection, "n", "a cat", space=f"{root}-n")
+    first = memory.erase("a test", ids=ids[:1])
+    assert ([each.id for each in first.records], first.is_complete) == (ids[:1], True)
+    with pytest.raises(Erased):
+        memory.get(ids[0])
+    with pytest.raises(Erased):
+        memory.store(f"{root}-0", {"text": "cat 0"}, idempotency_key=f"{root}-0")
+    erased: list[tuple[str | None, str]] = []
+    async with AsyncMemory.connect(memory.url, memory.token) as client:
+        while True:
+            more = await client.erase("a test", under=root, documents=True, collections=[collection], limit=1)
+            erased += [(each.collection, each.id) for each in more.records]
+            if more.is_complete:
+                break
+    assert set(erased) == {(None, ids[1]), (None, ids[2]), (collection, "n")} and len(erased) == 3
+    assert memory.query(under=root).memories == [] and memory.get_document(collection, "n") is None
+    assert memory.get(other) is not None
+    with pytest.raises(InvalidInput):
+        memory.erase("a test", all=True)
+    with pytest.raises(InvalidInput):
+        memory.erase("a test", ids=ids, under=root)
+    with pytest.raises(InvalidInput):
+        memory.erase(" ", under=root)
+    with pytest.raises(InvalidInput, match="ids is empty"):
+        memory.erase("a test", ids=[])
+    with pytest.raises(InvalidInput, match="under is empty"):
+        memory.erase("a test", under=[])
+    with pytest.raises(InvalidInput, match="status is empty"):
+        memory.erase("a test", under=root, status=[])
+    with pytest.raises(InvalidInput, match="collections is empty"):
+        memory.erase("a test", under=root, documents=True, collections=[])
+    with pytest.raises(InvalidInput, match="collections is a text"):
+        memory.erase("a test", under=root, documents=True, collections=collection)
+    with pytest.raises(InvalidInput, match="ids is a text"):
+        memory.erase("a test", ids=other)
+    assert memory.get(other) is not None
 
 
 def test_health(memory: Memory) -> None:

@@ -6,6 +6,7 @@ export type ErrorKind =
   | "InvalidInput"
   | "TooLarge"
   | "NotFound"
+  | "Erased"
   | "Conflict"
   | "LimitExceeded"
   | "Unsupported"
@@ -79,6 +80,9 @@ export class TooLargeError extends errorOf("TooLarge") {}
 /** No record has this id. */
 export class NotFoundError extends errorOf("NotFound") {}
 
+/** The memory was erased, and nobody may bring it back. */
+export class ErasedError extends errorOf("Erased") {}
+
 /** The revision is another one, the id is taken, or a key stands for another memory. */
 export class ConflictError extends errorOf("Conflict") {}
 
@@ -107,6 +111,7 @@ const CLASSES: Partial<Record<ErrorKind, ErrorClass>> = {
   InvalidInput: InvalidInputError,
   TooLarge: TooLargeError,
   NotFound: NotFoundError,
+  Erased: ErasedError,
   Conflict: ConflictError,
   LimitExceeded: LimitExceededError,
   Unauthorized: UnauthorizedError,

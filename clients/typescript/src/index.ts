@@ -3,6 +3,7 @@ export {
   AbortedError,
   ClosedError,
   ConflictError,
+  ErasedError,
   type ErrorKind,
   FeedResetError,
   InvalidInputError,

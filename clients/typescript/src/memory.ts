@@ -5,6 +5,8 @@ import type { Json } from "./json.js";
 import { type CallOptions, type ConnectOptions, Transport } from "./transport.js";
 import type {
   Change,
+  ErasedSlice,
+  Erasure,
   Health,
   HistoryPage,
   Hit,
@@ -83,7 +85,7 @@ export class Memory {
 
   /**
    * The memory with this id, or `undefined`; as it was at `asOf` if that is given. A time before the ledger had a history is an
-   * `InvalidInputError`.
+   * `InvalidInputError`, and one that was erased is an `ErasedError` for who may erase.
    */
   async get(id: string, options: ThenOptions & CallOptions = {}): Promise<StoredMemory | undefined> {
     const { asOf, ...call } = options;
@@ -156,6 +158,18 @@ export class Memory {
     return (put as { documents: PutDocument[] }).documents;
   }
 
+  /**
+   * Erases a slice of what is selected, with its history and all else that is kept of it: there is no way back. A tombstone with the reason
+   * stays of each record, and nothing brings it back. Call it again until `isComplete`. Not repeated while its outcome is unknown. The token
+   * needs `erase = true`.
+   */
+  async erase(erasure: Erasure, options: CallOptions = {}): Promise<ErasedSlice> {
+    const { query, ...rest } = erasure;
+    refuseEmpty({ ids: rest.ids, collections: rest.collections });
+    const body = { ...rest, ...(query === undefined ? {} : { query: selected(query) }) };
+    return (await this.#transport.call({ method: "POST", path: "/v1/erase", body, repeatable: false }, options)) as ErasedSlice;
+  }
+
   /** Lists the spaces right below one, or the top-level ones, with how much each holds (exact up to 1,000) and when the newest was created. */
   async spaces(options: SpacesOptions = {}): Promise<SpaceLevel[]> {
     const { signal, timeout, ...query } = options;
@@ -206,6 +220,26 @@ export function timed<R extends { readonly createdAt?: number | Date }>(record: 
   const { createdAt, ...rest } = record;
   return createdAt === undefined ? rest : { ...rest, createdAt: Number(createdAt) };
 }
+
+/** A query as a body has it: lists of what may be named several times, and times in milliseconds. */
+function selected(query: object): object {
+  refuseEmpty(query);
+  const written = (name: string, value: unknown) => {
+    if (NAMED.has(name)) return [value].flat();
+    return value instanceof Date ? value.getTime() : value;
+  };
+  const parts = Object.entries(query).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(parts.map(([name, value]) => [name, written(name, value)]));
+}
+
+/** Refuses an empty list, which to the server would be one that is left out; only to exclude none is no condition. */
+function refuseEmpty(lists: object): void {
+  for (const [name, value] of Object.entries(lists)) {
+    if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);
+  }
+}
+
+const NAMED = new Set(["space", "under", "prefix", "glob", "regex", "status", "exclude"]);
 
 function keyed(memory: NewMemory): object {
   return { ...timed(memory), idempotencyKey: memory.idempotencyKey ?? crypto.randomUUID() };

@@ -571,6 +571,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erases memories, and documents if that is asked for, with their history: a slice a call.
+         * @description A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true` that may write
+         *     the ledger, where they may read and write.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["EraseBody"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErasedBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/health": {
         parameters: {
             query?: never;
@@ -1240,10 +1301,10 @@ export interface components {
         };
         /** @description One change. Which of its members are there depends on its kind. */
         Change: {
-            /** @description The collection of a document that was removed or has left. */
+            /** @description The collection of a document that was removed or erased, or has left. */
             collection?: string | null;
             document?: components["schemas"]["Document"] | null;
-            /** @description The id of a record that was removed, has left or can't be read; of the latter only for who may read every space. */
+            /** @description The id of a record that was removed or erased, has left or can't be read; of the latter only for who may read every space. */
             id?: string | null;
             kind: components["schemas"]["ChangeName"];
             memory?: components["schemas"]["Memory"] | null;
@@ -1254,7 +1315,7 @@ export interface components {
          * @description What a change tells.
          * @enum {string}
          */
-        ChangeName: "stored" | "updated" | "removed" | "left" | "unreadable" | "progress" | "reached";
+        ChangeName: "stored" | "updated" | "removed" | "erased" | "left" | "unreadable" | "progress" | "reached";
         /** @description The collections that hold a document, as far as they may be used. */
         CollectionsBody: {
             collections: string[];
@@ -1284,6 +1345,68 @@ export interface components {
             next?: string | null;
             /** @description Documents that match as far as can be told, and can't be read. */
             unreadable: components["schemas"]["UnreadableBody"][];
+        };
+        /** @description What is to be erased, and why: `ids`, or a `query`. */
+        EraseBody: {
+            /** @description Of the documents only those of these collections; all that may be used by default, where these are at most 100. */
+            collections?: string[];
+            /** @description Whether the documents go too that the spaces, `where` and `text` of the query find. */
+            documents?: boolean;
+            /** @description The memories with these ids, at most 1,000. */
+            ids?: string[] | null;
+            /**
+             * Format: int64
+             * @description How many records of a query this call erases at most; 100 by default.
+             */
+            limit?: number | null;
+            query?: components["schemas"]["EraseQuery"] | null;
+            /** @description Why, in one line of at most 1,024 bytes, which stays with each record. It should name nobody who is to be forgotten. */
+            reason: string;
+        };
+        /** @description Which records: the parameters of `GET /v1/memories`, each with a list where it may be named several times. */
+        EraseQuery: {
+            /**
+             * Format: int64
+             * @description Memories created after this many milliseconds since 1970 UTC, exclusively.
+             */
+            after?: number | null;
+            /** @description Every space, with at least a status, a condition or words. */
+            all?: boolean;
+            /**
+             * Format: int64
+             * @description Memories created before this, exclusively.
+             */
+            before?: number | null;
+            /** @description Leaves out these memories. */
+            exclude?: string[];
+            /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+            glob?: string[];
+            /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
+            prefix?: string[];
+            /** @description Spaces in which a regular expression finds something. */
+            regex?: string[];
+            /** @description The spaces with these ids. */
+            space?: string[];
+            /** @description Memories of one of these statuses. */
+            status?: components["schemas"]["StatusName"][];
+            /** @description Words of which a record holds at least one. */
+            text?: string | null;
+            /** @description These spaces and all below them: the safe choice to keep tenants apart. */
+            under?: string[];
+            /** @description A condition, as in `metadata.user = 'ana'`. */
+            where?: string | null;
+        };
+        /** @description What one call has erased. */
+        ErasedBody: {
+            /** @description Whether nothing is left. Otherwise the same call erases what comes next. */
+            isComplete: boolean;
+            records: components["schemas"]["ErasedRecord"][];
+        };
+        /** @description What a record was called that was erased. */
+        ErasedRecord: {
+            /** @description The collection of a document; a memory has none. */
+            collection?: string | null;
+            id: string;
         };
         /** @description What a put finds in place, or else nothing is put. */
         ExpectBody: "any" | "absent" | {

@@ -226,6 +226,30 @@ export interface RemoveOptions extends CallOptions {
   readonly dryRun?: boolean;
 }
 
+/** What is erased, and why: either `ids` of memories, or what a query finds. */
+export interface Erasure {
+  /** Stays with each record, in one line: it should name nobody who is to be forgotten. */
+  readonly reason: string;
+  /** At most 1,000 memories. */
+  readonly ids?: readonly string[];
+  /** All spaces need a status, a condition or words beside them. */
+  readonly query?: Spaces & Search & LedgerConditions;
+  /** Also the documents that the spaces, `where` and `text` of the query find. */
+  readonly documents?: boolean;
+  /** Of the documents, those of these collections; all unless given. */
+  readonly collections?: readonly string[];
+  /** How many records of a query a call erases: 100 unless given, at most 1,000. */
+  readonly limit?: number;
+}
+
+/** What one call has erased. */
+export interface ErasedSlice {
+  /** A document has a collection, and a memory none. */
+  readonly records: readonly { readonly id: string; readonly collection?: string }[];
+  /** Whether nothing is left. Otherwise the same call erases what comes next. */
+  readonly isComplete: boolean;
+}
+
 /** Where a question looks, and how it is read. */
 export interface RecallOptions extends Spaces, LedgerConditions, CallOptions {
   /** Asks the documents of this collection instead of the ledger. */
@@ -313,11 +337,11 @@ export interface ChangedDocument {
 }
 
 /**
- * A document that was removed, or a record that has changed and is not among those that are watched now. The latter may be one that was
- * never told of.
+ * A document that was removed, a record that was erased, or one that has changed and is not among those that are watched now. The latter two
+ * may be ones that were never told of.
  */
 export interface GoneRecord {
-  readonly kind: "removed" | "left";
+  readonly kind: "removed" | "erased" | "left";
   readonly id: string;
   /** Of a document; a memory has none. */
   readonly collection?: string;

@@ -1,4 +1,4 @@
-import { ConflictError, InvalidInputError, LimitExceededError, MemoryError, NotFoundError, TooLargeError } from "agent-memory";
+import { ConflictError, ErasedError, InvalidInputError, LimitExceededError, MemoryError, NotFoundError, TooLargeError } from "agent-memory";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openMemory } from "./support.js";
@@ -206,6 +206,34 @@ test("spaces are listed level by level", async (t) => {
   assert.deepEqual(ids(await memory.spaces({ limit: 1, cursor: first?.next ?? "" })), [["bob"]]);
   assert.deepEqual(ids(await memory.spaces({ under: "ana", collection: "notes" })), [["ana-c"]]);
   await assert.rejects(memory.spaces({ depth: 9 }), { kind: "InvalidInput" });
+});
+
+test("what is erased is gone for good", async (t) => {
+  const memory = await openMemory(t);
+  const trigger = { text: "I adopted a cat" };
+  const id = await memory.store("ana-m1", trigger, { idempotencyKey: "m1" });
+  const rest = await memory.storeMany([{ spaceId: "ana-m2", trigger }, { spaceId: "ana-m3", trigger }, { spaceId: "anax", trigger }]);
+  await memory.documents("notes").put("n", { spaceId: "ana-n", content: "Ana has a cat" });
+  assert.deepEqual(await memory.erase({ ids: [id, MISSING], reason: "a test" }), { records: [{ id }], isComplete: true });
+  await assert.rejects(memory.get(id), ErasedError);
+  await assert.rejects(memory.store("ana-m1", trigger, { idempotencyKey: "m1" }), ErasedError);
+  const erased: string[] = [];
+  for (let isComplete = false; !isComplete;) {
+    const slice = await memory.erase({ query: { under: "ana", before: new Date() }, reason: "a test", limit: 1 });
+    erased.push(...slice.records.map((record) => record.id));
+    isComplete = slice.isComplete;
+  }
+  assert.deepEqual(erased.sort(), rest.slice(0, 2).sort());
+  const documents = await memory.erase({ query: { under: ["ana"] }, documents: true, collections: ["notes"], reason: "a test" });
+  assert.deepEqual(documents, { records: [{ collection: "notes", id: "n" }], isComplete: true });
+  assert.deepEqual((await memory.query({ all: true })).memories.map((one) => one.spaceId), ["anax"]);
+  await assert.rejects(memory.erase({ query: { all: true }, reason: "a test" }), InvalidInputError);
+  const refused = { name: "InvalidInputError", message: /is an empty list/ };
+  await assert.rejects(memory.erase({ ids: [], reason: "a test" }), refused);
+  await assert.rejects(memory.erase({ query: { under: [] }, reason: "a test" }), refused);
+  await assert.rejects(memory.erase({ query: { under: "ana", status: [] }, reason: "a test" }), refused);
+  const none = { query: { under: "ana" }, documents: true, collections: [], reason: "a test" };
+  await assert.rejects(memory.erase(none), refused);
 });
 
 test("health tells the engine", async (t) => {

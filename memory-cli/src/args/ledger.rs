@@ -2,6 +2,7 @@
 
 use clap::Args;
 use memory_core::{Filter, Ledger, MemoryId, MemoryQuery, QueryBuilder, Status, Timestamp};
+use serde_json::{Map, Value, json};
 
 use super::query::with_filter;
 use super::spaces::SpaceArgs;
@@ -42,6 +43,18 @@ impl LedgerArgs {
     /// The condition.
     pub(crate) fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
+    }
+
+    /// What is named, as JSON.
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
+        let Self { after, before, status, filter, exclude } = self;
+        let mut given = Map::new();
+        given.extend(after.map(|after| ("after".to_owned(), json!(after))));
+        given.extend(before.map(|before| ("before".to_owned(), json!(before))));
+        given.extend((!status.is_empty()).then(|| ("status".to_owned(), json!(status))));
+        given.extend(filter.as_ref().map(|filter| ("where".to_owned(), json!(filter.to_string()))));
+        given.extend((!exclude.is_empty()).then(|| ("exclude".to_owned(), json!(exclude))));
+        given
     }
 
     /// A query of these memories.

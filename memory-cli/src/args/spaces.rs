@@ -1,7 +1,8 @@
 //! Which spaces a command looks at.
 
 use clap::{ArgGroup, Args};
-use memory_core::{Kind, QueryBuilder, SpaceSelector};
+use memory_core::{Kind, QueryBuilder, SpaceSelector, Spaces};
+use serde_json::{Value, json};
 
 use super::values;
 
@@ -41,6 +42,20 @@ impl SpaceArgs {
             return query.all();
         }
         self.named().fold(query, |query, selector| query.selector(selector.clone()))
+    }
+
+    /// The spaces that are named; all when none is.
+    pub(crate) fn spaces(&self) -> Spaces {
+        match self.all || self.is_empty() {
+            true => Spaces::All,
+            false => Spaces::from(self.named().cloned().collect::<Vec<_>>()),
+        }
+    }
+
+    /// What is named, as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let named: Vec<_> = self.named().collect();
+        if named.is_empty() { json!("all") } else { json!(named) }
     }
 
     /// A group for commands that insist on one of these.

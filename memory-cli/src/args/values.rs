@@ -2,9 +2,9 @@
 
 use std::str::FromStr as _;
 
-use memory_context::records::AgentId;
+use memory_context::records::{AgentId, EntityId};
 use memory_core::{
-    Collection, Container, DocumentId, Error, Filter, IdempotencyKey, Language, MAX_LIMIT, MAX_OFFSET, MemoryId,
+    Actor, Collection, Container, DocumentId, Error, Filter, IdempotencyKey, Language, MAX_LIMIT, MAX_OFFSET, MemoryId,
     Revision, SpaceId, SpaceSelector, Status, Timestamp,
 };
 
@@ -30,7 +30,9 @@ value_parsers! {
     status: Status = Status::parse;
     filter: Filter = Filter::parse;
     memory_id: MemoryId = MemoryId::parse;
+    actor: Actor = Actor::parse;
     agent_id: AgentId = AgentId::parse;
+    entity_id: EntityId = EntityId::parse;
     document_id: DocumentId = DocumentId::parse;
     collection: Collection = Collection::parse;
     container: Container = Container::from_str;

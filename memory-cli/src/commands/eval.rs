@@ -178,7 +178,7 @@ async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::R
             Record::Version(Version { record: Some(memory_core::Record::Memory(memory)), .. }) => {
                 (memory.space_id, memory.metadata)
             }
-            Record::Document(_) | Record::Version(_) => continue,
+            Record::Document(_) | Record::Version(_) | Record::Tombstone(..) => continue,
         };
         ids.extend(text_of(&metadata, id));
         scope = Some(scope.map_or_else(|| space.to_string(), |scope| shared(&scope, space.as_str()).to_owned()));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order, Record};
+use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order, Record, RecordId};
 use tempfile::NamedTempFile;
 
 use super::copy::is_copied;
@@ -16,6 +16,7 @@ use crate::input;
 use crate::line;
 use crate::output::{self, Output, OutputFailed};
 use crate::progress::Progress;
+use crate::tombstones;
 use crate::versions::Versions;
 
 #[derive(Debug, Args)]
@@ -74,7 +75,11 @@ pub(crate) async fn run(
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     output.value(
-        &serde_json::json!({ "memories": written.memories, "documents": written.documents }),
+        &serde_json::json!({
+            "memories": written.memories,
+            "documents": written.documents,
+            "tombstones": written.tombstones,
+        }),
         format!("exported {} memories and {} documents", written.memories, written.documents),
     )?;
     Ok(exit_code(written.has_unreadable))
@@ -84,6 +89,8 @@ pub(crate) async fn run(
 struct Written {
     memories: u64,
     documents: u64,
+    /// What stays of records that were erased.
+    tombstones: u64,
     has_unreadable: bool,
 }
 
@@ -97,6 +104,20 @@ async fn write(
     let mut written = Written::default();
     // A bar on the terminal would run through lines that go there too.
     let progress = if args.output_file().is_some() { Progress::new(None, false) } else { Progress::Quiet };
+    // Of what is gone, nothing else can be asked.
+    if args.conditions.is_empty() && args.limit.is_none() {
+        let has_documents = is_everything || args.documents;
+        tombstones::visit(provider, &args.spaces.spaces(), async |some, key| {
+            for tombstone in some {
+                if has_documents || matches!(tombstone.record, RecordId::Memory(_)) {
+                    line::write_tombstone(out, &tombstone, key).map_err(&failed)?;
+                    written.tombstones += 1;
+                }
+            }
+            Ok(())
+        })
+        .await?;
+    }
     let query = args.conditions.query(&args.spaces).order(Order::OldestFirst);
     let mut cursor = None;
     loop {

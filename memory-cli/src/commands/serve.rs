@@ -105,6 +105,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         reserved: None,
         collections: Some(args.collection.clone()),
         ledger: args.ledger,
+        erases: false,
     };
     let settings = Settings {
         callers: Callers {

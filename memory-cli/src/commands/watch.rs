@@ -121,6 +121,7 @@ fn shown(kind: ChangeKind) -> Option<String> {
         ChangeKind::Stored(record) => format!("stored     {}", of_record(&record)),
         ChangeKind::Updated(record) => format!("updated    {}", of_record(&record)),
         ChangeKind::Removed(id) => format!("removed    {}", of_id(&id)),
+        ChangeKind::Erased(id) => format!("erased     {}", of_id(&id)),
         ChangeKind::Left(id) => format!("left       {}", of_id(&id)),
         ChangeKind::Unreadable(Unreadable { id, reason }) => format!("unreadable {}: {reason}", printable(&id)),
         _ => return None,

@@ -33,6 +33,17 @@ pub(crate) struct Access {
     pub(crate) collections: Option<Vec<Collection>>,
     /// What it may do to the ledger.
     pub(crate) ledger: LedgerAccess,
+    /// Whether it may erase where it may write, and know that something was erased.
+    pub(crate) erases: bool,
+}
+
+/// What a call wants with a memory that was erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// To read or change it.
+    Itself,
+    /// To store one under its idempotency key.
+    Key,
 }
 
 /// Where a caller may write.
@@ -65,6 +76,7 @@ impl Access {
             reserved: None,
             collections: None,
             ledger: LedgerAccess::Write,
+            erases: true,
         }
     }
 
@@ -134,6 +146,16 @@ impl Access {
         }
     }
 
+    /// `Unauthorized` unless it may erase.
+    pub(crate) fn check_erasure(&self) -> Result<()> {
+        if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
+    }
+
+    /// What is told of a failed call; to callers who may not erase, that of [`without_erasure`].
+    pub(crate) fn told(&self, error: Error, wanted: Wanted) -> Error {
+        if self.erases { error } else { without_erasure(error, wanted) }
+    }
+
     /// `Unauthorized` unless these metadata may be stored: see [`check_task`].
     pub(crate) fn check_metadata(&self, metadata: &Metadata) -> Result<()> {
         match self.writable {
@@ -179,7 +201,7 @@ impl Access {
         }
     }
 
-    /// The condition that documents may be written; `None` when all may.
+    /// The condition that records may be written; `None` when all may.
     pub(crate) fn write_filter(&self) -> Result<Option<Filter>> {
         let writable = match &self.writable {
             Writable::Nowhere => return Err(unauthorized("nothing may be written")),
@@ -194,6 +216,19 @@ impl Access {
     pub(crate) fn reserve(&mut self, space: &SpaceId) {
         self.reserved = Some(space.clone());
     }
+}
+
+/// What is told of a failed call to who may not know that something was erased: it is not there, and its key belongs to another memory.
+pub(crate) fn without_erasure(error: Error, wanted: Wanted) -> Error {
+    if error.kind() != ErrorKind::Erased {
+        return error;
+    }
+    let told = match wanted {
+        Wanted::Itself => Error::not_found(),
+        // The words of a conflict with a memory that is there.
+        Wanted::Key => Error::conflict("the idempotency key belongs to a memory with another trigger or space"),
+    };
+    told.with_outcome(error.outcome())
 }
 
 /// `Unauthorized` when metadata have the member that tells a runtime what to work on: with it, a caller who is confined to some
@@ -326,6 +361,8 @@ struct Entry {
     collections: Vec<String>,
     #[serde(default)]
     ledger: LedgerAccess,
+    #[serde(default)]
+    erase: bool,
 }
 
 #[derive(Deserialize)]
@@ -375,6 +412,7 @@ impl Entry {
             reserved: None,
             collections: Some(collections),
             ledger: self.ledger,
+            erases: self.erase,
         };
         Ok(Token { digest: Sha256::digest(&self.token).into(), access })
     }
@@ -397,6 +435,7 @@ mod tests {
         token = "fedcba9876543210"
         read = ["all"]
         ledger = "write"
+        erase = true
     "#;
 
     #[test]
@@ -408,6 +447,11 @@ mod tests {
         assert_eq!(bot.scope().writable().map(SpaceId::as_str), Some("guild1-bot"));
         let runtime = tokens.find("fedcba9876543210").expect("known");
         assert_eq!((&runtime.readable, &runtime.writable), (&Spaces::All, &Writable::Nowhere));
+        assert_eq!((bot.check_erasure().is_ok(), runtime.check_erasure().is_ok()), (false, true));
+        let told = |access: &Access, wanted| access.told(Error::erased(), wanted).kind();
+        assert_eq!((told(bot, Wanted::Itself), told(bot, Wanted::Key)), (ErrorKind::NotFound, ErrorKind::Conflict));
+        assert_eq!((told(runtime, Wanted::Itself), told(runtime, Wanted::Key)), (ErrorKind::Erased, ErrorKind::Erased));
+        assert_eq!(bot.told(Error::corrupt("x"), Wanted::Itself).kind(), ErrorKind::Corrupt);
         for unknown in ["", "0123456789abcde", "0123456789abcdeg", "bot"] {
             assert!(tokens.find(unknown).is_none(), "{unknown}");
         }

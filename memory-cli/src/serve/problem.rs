@@ -76,7 +76,7 @@ impl From<Error> for Problem {
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict | ErrorKind::LimitExceeded => StatusCode::CONFLICT,
-            ErrorKind::FeedReset => StatusCode::GONE,
+            ErrorKind::Erased | ErrorKind::FeedReset => StatusCode::GONE,
             // The engine refuses its own credentials under its name; without one it is this server that refuses.
             ErrorKind::Unauthorized if error.backend().is_none() => StatusCode::FORBIDDEN,
             ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,

@@ -57,6 +57,11 @@ impl Running {
         self.lines.next().unwrap_or_else(|| panic!("it ended: {:?}", self.errors.next()))
     }
 
+    /// The next line on standard error.
+    pub(crate) fn error(&self) -> String {
+        self.errors.next().expect("a line")
+    }
+
     /// The next line as JSON.
     pub(crate) fn json(&self) -> Value {
         let line = self.line();

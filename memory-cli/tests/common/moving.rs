@@ -1,6 +1,6 @@
 //! A ledger that moves to another place while a program goes on to write to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use memory_core::{
     Collection, Content, DocumentId, DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, MemoryId,
     MemoryPatch, MemoryProvider, NewMemory, Outcome, Result, Revision, SpaceId, Status, Timestamp, Trigger,
 };
+use serde_json::Value;
 
 use super::{Cli, Random, eventually, stderr, stdout};
 
@@ -191,9 +192,10 @@ pub(crate) fn check_move(cli: &Cli, from: &str, to: &str) {
     );
     let (source, target) = (export(cli, from), export(cli, to));
     assert_eq!(source, target);
+    let lines = target.iter().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let moved: HashMap<_, _> = lines.map(|record| (record["id"].to_string(), record["revision"].to_string())).collect();
     for (id, revision) in &written.memories {
-        let (id, revision) = (format!(r#""id":"{id}""#), format!(r#""revision":{revision}"#));
-        assert!(target.iter().any(|line| line.contains(&id) && line.contains(&revision)), "{id} {revision} is missing");
+        assert_eq!(moved.get(&format!("\"{id}\"")), Some(&revision.to_string()), "{id}");
     }
 
     let refused = cli.fails(1, &["--url", from, "store", "--space", "a", "--trigger", "1"]);

@@ -128,7 +128,7 @@ class Question(Spaces, OfLedger, total=False):
 
 
 class Conditions(Selection, OfLedger, total=False):
-    """Which records a watch tells of. Documents have no time, status or id among their conditions."""
+    """Which records a watch tells of, or an erasure erases. Documents have no time, status or id among their conditions."""
 
 
 class NewMemory(TypedDict, total=False):
@@ -348,6 +348,32 @@ def remove_documents(collection: str, ids: Iterable[str] | None, max: int, dry_r
     return Call("DELETE", path, _model(models.Removed), params=params, repeatable=dry_run)
 
 
+def erase(
+    reason: str,
+    ids: Iterable[str] | None,
+    documents: bool,
+    collections: Iterable[str] | None,
+    limit: int | None,
+    selection: Conditions,
+) -> Call[models.ErasedSlice]:
+    """Erases a slice. A repetition would erase the next one, and not tell what the first attempt has erased, so it is not repeated."""
+    _check_names(selection, Conditions.__annotations__)
+    if ids is not None and selection:
+        raise InvalidInput("ids and other conditions don't go together")
+    ids, collections = _some("ids", ids), _some("collections", collections)
+    body = members(
+        {
+            "ids": None if ids is None else dumps("ids", ids),
+            "query": None if ids is not None else dumps("the selection", _selected(selection)),
+            "documents": dumps("documents", documents),
+            "collections": None if collections is None else dumps("collections", collections),
+            "reason": dumps("reason", reason),
+            "limit": None if limit is None else dumps("limit", limit),
+        }
+    )
+    return Call("POST", "/v1/erase", _model(models.ErasedSlice), body=body.encode(), repeatable=False)
+
+
 def collections() -> Call[list[str]]:
     """Reads the names of the collections."""
     return Call("GET", "/v1/collections", lambda answer: _field(answer, "collections"))
@@ -460,6 +486,37 @@ def _listed(given: Mapping[str, Any]) -> Params:
             raise InvalidInput(f"{name} is empty: name one, or leave it out")
         params += [(name, _text(each)) for each in values]
     return params
+
+
+_SINGLE = frozenset({"all", "where", "text", "after", "before"})
+
+
+def _selected(selection: Conditions) -> dict[str, Any]:
+    """Conditions as a body has them: each in a list that may be named several times."""
+    selected: dict[str, Any] = {}
+    for name, value in selection.items():
+        if value is None:
+            continue
+        if name in _SINGLE:
+            selected[name] = millis_of(value) if isinstance(value, datetime) else value
+            continue
+        values = [value] if isinstance(value, str) else list(cast("Iterable[str]", value))
+        if not values and name != "exclude":
+            raise InvalidInput(f"{name} is empty: name one, or leave it out")
+        selected[name] = values
+    return selected
+
+
+def _some(name: str, values: Iterable[str] | None) -> list[str] | None:
+    """The members of a list that has some. A text alone would be a list of its characters."""
+    if values is None:
+        return None
+    if isinstance(values, str):
+        raise InvalidInput(f"{name} is a text: give a list")
+    listed = list(values)
+    if not listed:
+        raise InvalidInput(f"{name} is empty: name one, or leave it out")
+    return listed
 
 
 def _check_names(given: Mapping[str, Any], known: Collection[str]) -> None:

@@ -116,10 +116,7 @@ class AsyncMemory:
         return await self._do(calls.update(id, context, merge_metadata, replace_metadata, status, if_revision))
 
     async def get(self, id: str, *, as_of: Time | None = None) -> models.MemoryRecord | None:
-        """Reads one memory, as it was at ``as_of`` if that is given; ``None`` if there is none with this id, or was none then.
-
-        A time before the ledger had a history is :class:`InvalidInput`.
-        """
+        """Reads one memory, as :meth:`Memory.get`."""
         return await self._or_none(calls.get(id, as_of))
 
     async def history(self, id: str, *, limit: int | None = None, cursor: str | None = None) -> models.HistoryPage:
@@ -234,6 +231,19 @@ class AsyncMemory:
     async def remove_document(self, collection: str, id: str) -> bool:
         """Removes one document; tells whether it was there."""
         return bool((await self.remove_documents(collection, ids=[id], max=1)).ids)
+
+    async def erase(
+        self,
+        reason: str,
+        *,
+        ids: Iterable[str] | None = None,
+        documents: bool = False,
+        collections: Iterable[str] | None = None,
+        limit: int | None = None,
+        **selection: Unpack[Conditions],
+    ) -> models.ErasedSlice:
+        """Erases a slice of what is selected, as :meth:`Memory.erase`."""
+        return await self._do(calls.erase(reason, ids, documents, collections, limit, selection))
 
     async def spaces(
         self,

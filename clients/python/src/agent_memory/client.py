@@ -134,7 +134,8 @@ class Memory:
     def get(self, id: str, *, as_of: Time | None = None) -> models.MemoryRecord | None:
         """Reads one memory, as it was at ``as_of`` if that is given; ``None`` if there is none with this id, or was none then.
 
-        A time before the ledger had a history is :class:`InvalidInput`.
+        A time before the ledger had a history is :class:`InvalidInput`. One that was erased is :class:`Erased` for who may erase, and
+        ``None`` for others.
         """
         return self._or_none(calls.get(id, as_of))
 
@@ -268,6 +269,28 @@ class Memory:
     def remove_document(self, collection: str, id: str) -> bool:
         """Removes one document; tells whether it was there."""
         return bool(self.remove_documents(collection, ids=[id], max=1).ids)
+
+    def erase(
+        self,
+        reason: str,
+        *,
+        ids: Iterable[str] | None = None,
+        documents: bool = False,
+        collections: Iterable[str] | None = None,
+        limit: int | None = None,
+        **selection: Unpack[Conditions],
+    ) -> models.ErasedSlice:
+        """Erases a slice of what is selected, with its history and all else that is kept of it: there is no way back.
+
+        Either ``ids`` of memories, at most 1,000, or the spaces and conditions of :meth:`query`; with ``documents`` also the documents that
+        these find, of some ``collections`` or of all. ``reason`` stays of each record, as a tombstone, and nothing brings the record back.
+        A slice has ``limit`` records at most, 100 unless given: call it again until ``is_complete``. An erasure of everything is
+        :class:`InvalidInput`. The token needs ``erase = true``.
+
+            >>> while not memory.erase("Ana asked for it", under="guild1-ana").is_complete:    # doctest: +SKIP
+            ...     pass
+        """
+        return self._do(calls.erase(reason, ids, documents, collections, limit, selection))
 
     def spaces(
         self,

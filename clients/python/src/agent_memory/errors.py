@@ -59,6 +59,10 @@ class NotFound(AgentMemoryError):
     """The named record does not exist."""
 
 
+class Erased(AgentMemoryError):
+    """The memory was erased, and nobody may bring it back."""
+
+
 class Conflict(AgentMemoryError):
     """Somebody else was first: a revision, an idempotency key or an expectation does not hold."""
 

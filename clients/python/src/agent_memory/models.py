@@ -183,6 +183,22 @@ class Removed(Model):
     dry_run: bool
 
 
+class ErasedRecord(Model):
+    """What a record was called that was erased."""
+
+    id: str
+    collection: str | None = None
+    """The collection of a document; ``None`` for a memory."""
+
+
+class ErasedSlice(Model):
+    """What one call of ``erase`` has erased."""
+
+    records: list[ErasedRecord]
+    is_complete: bool
+    """Whether nothing is left. Otherwise the same call erases what comes next."""
+
+
 class Parts(Model):
     """What each property of a record brings to its score."""
 
@@ -240,12 +256,13 @@ class Change(Neighbour):
     kind: str
     """What has happened.
 
-    ``stored`` and ``updated``: the ``memory`` or ``document`` is new, or has changed. ``removed``: the document is gone. ``left``: the
-    record has changed and is not among those that are watched now; it may be one that was never told of. ``unreadable``: the record has
-    changed and can't be read. ``reached``: everything up to here was told. ``progress``: the watch has come this far, and there is more.
+    ``stored`` and ``updated``: the ``memory`` or ``document`` is new, or has changed. ``removed``: the document is gone. ``erased``:
+    nothing is left of the record. ``left``: the record has changed and is not among those that are watched now; it may be one that was
+    never told of. ``unreadable``: the record has changed and can't be read. ``reached``: everything up to here was told. ``progress``: the
+    watch has come this far, and there is more.
     """
     id: str | None = None
-    """Which record was removed, has left, or can't be read."""
+    """Which record was removed or erased, has left, or can't be read."""
     collection: str | None = None
     """The collection of the document with this ``id``; ``None`` for a memory."""
     reason: str | None = None

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
     Change, ChangeKind, Collection, Document, DocumentId, DocumentSelection, Memory, MemoryProvider, Record, RecordId,
-    Result, Unreadable,
+    RestoreReport, Result, Unreadable,
 };
 
 use super::mark::is_copied;
@@ -35,6 +35,7 @@ pub(super) struct Batch {
 struct Step {
     memories: Vec<Memory>,
     removed: BTreeMap<Collection, BTreeSet<DocumentId>>,
+    erased: BTreeSet<RecordId>,
     /// Behind the removals.
     documents: Vec<Document>,
     /// The documents among these.
@@ -48,6 +49,8 @@ pub(super) struct Taken {
     pub(super) same: Vec<RecordId>,
     /// Those that the target has otherwise, at the same revision or a later one.
     pub(super) conflicts: Vec<RecordId>,
+    /// Those that were erased in the target, and are not brought back there.
+    pub(super) erased: Vec<RecordId>,
 }
 
 impl Batch {
@@ -60,6 +63,7 @@ impl Batch {
         match change.kind {
             ChangeKind::Stored(record) | ChangeKind::Updated(record) => self.add_record(record),
             ChangeKind::Removed(id) => self.add_removal(id),
+            ChangeKind::Erased(id) => self.add_erasure(id),
             ChangeKind::Unreadable(record) => self.unreadable.push(record),
             ChangeKind::Reached => self.is_reached = true,
             // Nothing leaves a watch of everything.
@@ -97,6 +101,19 @@ impl Batch {
         }
     }
 
+    fn add_erasure(&mut self, record: RecordId) {
+        if let RecordId::Document { collection, .. } = &record
+            && !is_copied(collection)
+        {
+            return;
+        }
+        if self.last().put.contains(&record) {
+            self.steps.push(Step::default());
+        }
+        self.last().erased.insert(record);
+        self.count += 1;
+    }
+
     fn last(&mut self) -> &mut Step {
         if self.steps.is_empty() {
             self.steps.push(Step::default());
@@ -105,13 +122,13 @@ impl Batch {
         &mut self.steps[last]
     }
 
-    /// Does to the target what the batch tells of. To do it again changes nothing in the end.
-    pub(super) async fn apply(self, target: &dyn MemoryProvider) -> Result<Taken> {
+    /// Does to the target what the batch tells of, with the tombstones that the source has. To do it again changes nothing in the end.
+    pub(super) async fn apply(self, source: &dyn MemoryProvider, target: &dyn MemoryProvider) -> Result<Taken> {
         let (documents, mut taken) = (target.documents(), Taken::default());
-        for Step { memories, removed, documents: put, .. } in self.steps {
+        for Step { memories, removed, erased, documents: put, .. } in self.steps {
             if !memories.is_empty() {
                 let ids = memories.iter().map(|memory| RecordId::Memory(memory.id)).collect();
-                taken.add(ids, &target.restore_newer(memories).await?.conflicts);
+                taken.add(ids, &target.restore_newer(memories).await?);
             }
             for (collection, ids) in removed {
                 let ids: Vec<_> = ids.into_iter().collect();
@@ -121,25 +138,49 @@ impl Batch {
                 }
                 taken.same.extend(ids.into_iter().map(|id| RecordId::Document { collection: collection.clone(), id }));
             }
+            if !erased.is_empty() {
+                let report = erase(source, target, &erased).await?;
+                taken.add(erased.into_iter().collect(), &report);
+            }
             if !put.is_empty() {
                 let id = |Document { collection, id, .. }: &Document| RecordId::Document {
                     collection: collection.clone(),
                     id: id.clone(),
                 };
                 let ids = put.iter().map(id).collect();
-                taken.add(ids, &documents.restore_newer(put).await?.conflicts);
+                taken.add(ids, &documents.restore_newer(put).await?);
             }
         }
         Ok(taken)
     }
 }
 
+/// Brings the tombstones of these records to the target; the report has the places of the records.
+async fn erase(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    records: &BTreeSet<RecordId>,
+) -> Result<RestoreReport> {
+    let (mut tombstones, mut places) = (Vec::with_capacity(records.len()), Vec::with_capacity(records.len()));
+    for (place, record) in records.iter().enumerate() {
+        let tombstone = source.tombstone(record).await?;
+        places.extend(tombstone.is_some().then_some(place));
+        tombstones.extend(tombstone);
+    }
+    let Some(key) = source.hash_key().await? else { return Ok(RestoreReport::default()) };
+    let mut report = target.restore_tombstones(tombstones, &key).await?;
+    report.conflicts = report.conflicts.into_iter().filter_map(|place| places.get(place).copied()).collect();
+    Ok(report)
+}
+
 impl Taken {
-    fn add(&mut self, ids: Vec<RecordId>, conflicts: &[usize]) {
+    fn add(&mut self, ids: Vec<RecordId>, report: &RestoreReport) {
+        let erased: BTreeSet<_> = report.erased.iter().copied().collect();
         for (place, id) in ids.into_iter().enumerate() {
             // The report has them in ascending order.
-            match conflicts.binary_search(&place) {
+            match report.conflicts.binary_search(&place) {
                 Ok(_) => self.conflicts.push(id),
+                Err(_) if erased.contains(&place) => self.erased.push(id),
                 Err(_) => self.same.push(id),
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use futures::{FutureExt as _, StreamExt as _};
-use memory_core::{Changes, DocumentStore, ErrorKind, MemoryProvider, RecordId};
+use memory_core::{Changes, DocumentStore, ErrorKind, MemoryProvider, RecordId, Spaces};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
@@ -16,7 +16,7 @@ use super::strays::{replace, strays};
 use super::{Copied, SAME_PLACE, verify_all};
 use crate::progress::Progress;
 use crate::usage::Usage;
-use crate::{backfill, output};
+use crate::{backfill, output, tombstones};
 
 /// How long to wait behind a failure that may pass, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -43,6 +43,10 @@ pub(super) struct Follower<'a> {
     /// What the target has otherwise, at the same revision or a later one.
     pub(super) conflicts: BTreeSet<RecordId>,
     told_conflicts: BTreeSet<RecordId>,
+    /// What was erased in the target, while the source has it.
+    pub(super) erased: BTreeSet<RecordId>,
+    /// How many of them were told last.
+    told_erased: usize,
     /// How many of them can't be read at the source.
     pub(super) unreadable: BTreeSet<String>,
 }
@@ -104,6 +108,8 @@ impl<'a> Follower<'a> {
             told: None,
             conflicts: BTreeSet::new(),
             told_conflicts: BTreeSet::new(),
+            erased: BTreeSet::new(),
+            told_erased: 0,
             unreadable: BTreeSet::new(),
         })
     }
@@ -165,6 +171,7 @@ impl<'a> Follower<'a> {
                 self.progress.note(&format!("error: {own} documents of the target are not the source's"));
             }
             copied.conflicts = self.conflicts.len() as u64 + own as u64;
+            copied.erased = self.erased_in_target(&copied.missing).await?;
             anyhow::Ok(copied)
         };
         let copied = tokio::select! {
@@ -276,6 +283,18 @@ impl<'a> Follower<'a> {
     async fn attempt(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
         let mut changes = self.mark.watch(self.source).await?;
+        if self.mark.token.is_none() {
+            // Before anything else, so that a new target takes the key of the source. From here on the watch tells of each.
+            self.put_mark().await?;
+            let carried = tokio::select! {
+                biased;
+                () = asked.as_mut() => return Ok(End::Asked),
+                carried = tombstones::carry(self.source, self.target, &Spaces::All) => carried?,
+            };
+            if carried.conflicts > 0 {
+                self.progress.note(&tombstones::unreadable(carried.conflicts));
+            }
+        }
         loop {
             let pulled = tokio::select! {
                 biased;
@@ -315,9 +334,14 @@ impl<'a> Follower<'a> {
             self.unreadable.insert(record.id);
         }
         let (count, token) = (batch.count, batch.token.take());
-        let taken = batch.apply(self.target).await?;
+        let taken = batch.apply(self.source, self.target).await?;
         for id in taken.same {
             self.conflicts.remove(&id);
+            self.erased.remove(&id);
+        }
+        for id in taken.erased {
+            self.conflicts.remove(&id);
+            self.erased.insert(id);
         }
         self.conflicts.extend(taken.conflicts);
         self.mark.token = token.or(self.mark.token.take());
@@ -353,10 +377,25 @@ impl<'a> Follower<'a> {
             self.progress.note(&format!("error: the {name} is there and differs; it stays as it is"));
         }
         self.told_conflicts.clone_from(&self.conflicts);
+        let erased = self.erased.len();
+        if erased > 0 && std::mem::replace(&mut self.told_erased, erased) != erased {
+            self.progress.note(&erased_there(erased as u64));
+        }
         if self.told.replace(self.taken) != Some(self.taken) {
             self.progress.note(&format!("up to date: {} records taken over", self.taken));
         }
         Ok(())
+    }
+
+    /// How many records of the source were erased in the target: those that this run has met, and those of the ones that are missing there.
+    async fn erased_in_target(&self, missing: &[RecordId]) -> anyhow::Result<u64> {
+        let mut erased = self.erased.clone();
+        for id in missing {
+            if self.target.tombstone(id).await?.is_some() {
+                erased.insert(id.clone());
+            }
+        }
+        Ok(erased.len() as u64)
     }
 
     /// When the source takes writes again, unless something of it is taken over before.
@@ -367,6 +406,11 @@ impl<'a> Follower<'a> {
     async fn put_mark(&mut self) -> anyhow::Result<()> {
         Ok(self.mark.put(&*self.target.documents()).await?)
     }
+}
+
+/// Says of records that stay out of the target what ends that.
+pub(super) fn erased_there(count: u64) -> String {
+    format!("{count} records are erased in the target: erase them at the source as well")
 }
 
 /// Takes the turn of a target, whichever run had it.
@@ -435,7 +479,9 @@ async fn pull(changes: &mut Changes) -> Pulled {
 mod tests {
     use std::future::pending;
 
-    use memory_core::{Collection, Content, DocumentWrite, InMemory, NewMemory, Result, SpaceId, Timestamp, Trigger};
+    use memory_core::{
+        Collection, Content, DocumentWrite, Erasure, InMemory, NewMemory, Result, SpaceId, Timestamp, Trigger,
+    };
 
     use super::*;
 
@@ -462,6 +508,28 @@ mod tests {
         target.set_read_only(true).await?;
         // A block panics that is polled again behind its end.
         follower.follow(async {}).await
+    }
+
+    #[tokio::test]
+    async fn what_is_erased_in_the_target_alone_is_the_cause_of_a_difference() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        let memory = NewMemory::new(SpaceId::parse("a")?, Trigger::parse("2")?, Timestamp::from_millis(0)?);
+        let id = source.store(memory).await?;
+        Follower::new(&source, &target, &Progress::Quiet).await?.go_on(Until::Reached, pending()).await?;
+        let erasure = Erasure::records([id.into()], "why")?;
+        target.erase(&erasure).await?;
+        // The first run goes on behind the memory, and finds it by the comparison; the next one begins anew, and meets it.
+        for _ in 0..2 {
+            let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+            let copied = follower.finish(pending()).await?.expect("it is compared");
+            assert_eq!((copied.is_verified(), copied.erased), (false, 1));
+            assert!(!source.is_read_only().await?);
+        }
+        source.erase(&erasure).await?;
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        let copied = follower.finish(pending()).await?.expect("it is compared");
+        assert_eq!((copied.is_verified(), copied.erased), (true, 0));
+        Ok(())
     }
 
     #[tokio::test]

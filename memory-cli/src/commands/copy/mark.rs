@@ -124,7 +124,7 @@ impl Mark {
 }
 
 /// Whether what a collection holds goes along with a copy or an export, unlike marks.
-pub(in crate::commands) fn is_copied(collection: &Collection) -> bool {
+pub(crate) fn is_copied(collection: &Collection) -> bool {
     collection.as_str() != COLLECTION
 }
 

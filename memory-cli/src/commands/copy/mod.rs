@@ -8,6 +8,7 @@ mod strays;
 mod walk;
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use memory_core::{
-    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record,
+    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record, RecordId,
     RestoreReport, Selects, compare_heads,
 };
 use sha2::{Digest, Sha256};
@@ -26,11 +27,12 @@ use crate::engine;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::signal;
+use crate::tombstones;
 use crate::usage::Usage;
 use crate::versions::Versions;
-use follow::Follower;
+use follow::{Follower, erased_there};
 use mark::Mark;
-pub(super) use mark::is_copied;
+pub(crate) use mark::is_copied;
 use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
@@ -70,6 +72,8 @@ pub(crate) struct CopyArgs {
     unfence: bool,
 }
 
+/// Of how many records that the target lacks it is asked why.
+const MOST_MISSING: usize = 1_000;
 /// The refusal of a target that is the source.
 const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
 
@@ -96,11 +100,19 @@ struct Copied {
     conflicts: u64,
     /// How many can't be read in the source, and so are not in the target.
     unreadable: u64,
+    /// How many were erased in the target, and so are not brought back there.
+    erased: u64,
+    /// How many were erased in the source, which the target did not know.
+    tombstones: u64,
+    /// What of these the last transfer met, which its comparison passes over.
+    passed_over: BTreeSet<String>,
     /// The hashes of what the source has and of what the target has of it, as the lines of an export.
     source: Hash,
     target: Hash,
     /// What the first of those records is called that the target lacks or has otherwise.
     differs: Option<String>,
+    /// What of the source the target lacks, but for what is more than can be asked about.
+    missing: Vec<RecordId>,
 }
 
 /// The hash of what is written to it.
@@ -184,7 +196,7 @@ async fn open_target(to: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
 }
 
 /// Whether a URL lets a replica answer reads.
-fn reads_from_replica(url: &str) -> bool {
+pub(crate) fn reads_from_replica(url: &str) -> bool {
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
     form_urlencoded::parse(parameters.as_bytes()).any(|(name, value)| {
         name == "read_url" || name.eq_ignore_ascii_case("readPreference") && !value.eq_ignore_ascii_case("primary")
@@ -245,12 +257,17 @@ async fn move_over(
     if let Some(name) = moved.as_ref().and_then(|copied| copied.differs.as_ref()) {
         progress.note(&format!("error: {name} is the first that the target lacks or has otherwise"));
     }
+    let erased = moved.as_ref().map_or(follower.erased.len() as u64, |copied| copied.erased);
     let verdict = match &moved {
-        None => "to go on, say it again",
+        None => "to go on, say it again".to_owned(),
         Some(_) if is_verified => {
             "the target has the same hash, and the source takes no more writes: give all programs the URL of the target"
+                .to_owned()
         }
-        Some(_) => "the target differs: say it again, which compares everything first",
+        Some(_) if erased > 0 => {
+            format!("the target differs: {}, and say it again, which compares everything first", erased_there(erased))
+        }
+        Some(_) => "the target differs: say it again, which compares everything first".to_owned(),
     };
     progress.finish();
     output.value(
@@ -260,6 +277,7 @@ async fn move_over(
             "documents": moved.as_ref().map(|copied| copied.documents),
             "conflicts": conflicts,
             "unreadable": unreadable,
+            "erased": erased,
             "verified": is_verified,
             "sha256": moved.as_ref().map(|copied| copied.source.text()),
         }),
@@ -284,6 +302,10 @@ async fn copy_once(
         (true, _) => "the target has the same hash without those",
         (false, _) => "the target differs: copy again",
     };
+    let left_out = match copied.erased {
+        0 => String::new(),
+        count => format!(", {count} left out, which were erased there"),
+    };
     output.value(
         &serde_json::json!({
             "memories": copied.memories,
@@ -291,15 +313,37 @@ async fn copy_once(
             "written": copied.written,
             "conflicts": copied.conflicts,
             "unreadable": copied.unreadable,
+            "erased": copied.erased,
+            "tombstones": copied.tombstones,
             "verified": is_equal && copied.unreadable == 0,
             "sha256": copied.source.text(),
         }),
         format!(
-            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read; {verdict}",
+            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read{left_out}; {verdict}",
             copied.memories, copied.documents, copied.written, copied.conflicts, copied.unreadable
         ),
     )?;
     Ok(exit_code(!is_equal || copied.conflicts > 0 || copied.unreadable > 0))
+}
+
+/// Erases in the target what was erased in the source.
+async fn bury(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    args: &CopyArgs,
+    progress: &Progress,
+    copied: &mut Copied,
+) -> anyhow::Result<()> {
+    // Of what is gone, nothing but its spaces can be asked.
+    if args.conditions.is_empty() {
+        let carried = tombstones::carry(source, target, &args.spaces.spaces()).await?;
+        copied.tombstones += carried.written;
+        copied.conflicts += carried.conflicts;
+        if carried.conflicts > 0 {
+            progress.note(&tombstones::unreadable(carried.conflicts));
+        }
+    }
+    Ok(())
 }
 
 async fn copy(
@@ -309,6 +353,7 @@ async fn copy(
     progress: &Progress,
 ) -> anyhow::Result<Copied> {
     let mut copied = Copied::default();
+    bury(source, target, args, progress, &mut copied).await?;
     let query = args.conditions.query(&args.spaces);
     let versions = args.history.then_some((source, target));
     copied.memories = transfer::<Ledger, _>(&source, &target, versions, &query, progress, &mut copied).await?;
@@ -324,6 +369,8 @@ async fn copy(
             verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
         }
     }
+    // What was erased since it was transferred.
+    bury(source, target, args, progress, &mut copied).await?;
     Ok(copied)
 }
 
@@ -370,6 +417,7 @@ where
     H: Home<K>,
 {
     let before = copied.records();
+    copied.passed_over.clear();
     let (mut walk, mut done) = (Walk::new(query), 0);
     while let Some(unreadable) = walk.next_page(source).await? {
         output::report_unreadable("record", &unreadable);
@@ -383,8 +431,10 @@ where
         for place in &report.conflicts {
             progress.note(&format!("error: {} is there and differs; it stays as it is", names[*place]));
         }
+        copied.passed_over.extend(report.erased.iter().map(|place| names[*place].clone()));
         copied.written += report.written as u64;
         copied.conflicts += report.conflicts.len() as u64;
+        copied.erased += report.erased.len() as u64;
         done += names.len() as u64;
         progress.done(before + done, 0);
     }
@@ -402,6 +452,7 @@ async fn with_versions(
         let of_record = Versions::read(source, &record).await?.restore(target).await?;
         report.written += usize::from(of_record.written > 0);
         report.conflicts.extend((!of_record.conflicts.is_empty()).then_some(place));
+        report.erased.extend((!of_record.erased.is_empty()).then_some(place));
     }
     Ok(report)
 }
@@ -421,6 +472,9 @@ where
     let (mut from, mut to, mut verified) = (Walk::new(query), Walk::new(query), 0);
     let (mut line, mut other_line) = (Vec::<u8>::new(), Vec::<u8>::new());
     while let Some(record) = from.next(source).await? {
+        if !copied.passed_over.is_empty() && copied.passed_over.contains(&H::name(&record)) {
+            continue;
+        }
         line.clear();
         other_line.clear();
         H::write(&record, &mut line)?;
@@ -438,6 +492,9 @@ where
         copied.target.write_all(&other_line)?;
         if line != other_line {
             copied.differs.get_or_insert_with(|| H::name(&record));
+            if other_line.is_empty() && copied.missing.len() < MOST_MISSING {
+                copied.missing.push(H::record(record).id());
+            }
         }
         verified += 1;
         if verified % MAX_LIMIT as u64 == 0 {

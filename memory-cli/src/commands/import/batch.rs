@@ -1,13 +1,14 @@
 //! Records that are written together.
 
 use memory_core::{
-    Document, DocumentStore, ErrorKind, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord, RecordId,
-    Version,
+    Document, DocumentStore, ErrorKind, HashKey, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord,
+    RecordId, Tombstone, Version,
 };
 
 use crate::line::Record;
 use crate::output;
 use crate::progress::Progress;
+use crate::tombstones;
 use crate::versions::{AT_ONCE, restore_behind};
 
 /// How much goes into one batch.
@@ -20,12 +21,27 @@ pub(super) struct Batch {
     pub(super) lines: usize,
     pub(super) bytes: usize,
     pub(super) first: u64,
+    /// With what makes their hashes.
+    tombstones: Vec<(HashKey, Vec<Tombstone>)>,
     new: Numbered<NewMemory>,
     memories: Numbered<Memory>,
     documents: Numbered<Document>,
     versions: Numbered<Version>,
     /// The last version of the batch before, behind which those of the same record go on.
     before: Option<Version>,
+}
+
+/// What became of the lines of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// How many were not there before.
+    pub(super) written: u64,
+    /// How many differ from what is there.
+    pub(super) conflicts: u64,
+    /// How many are of what was erased, and stay out.
+    pub(super) erased: u64,
+    /// How many tombstones were not there before.
+    pub(super) tombstones: u64,
 }
 
 /// Records beside the numbers of their lines.
@@ -76,21 +92,36 @@ impl Batch {
             Record::Memory(memory) => self.memories.push(number, memory),
             Record::Document(document) => self.documents.push(number, document),
             Record::Version(version) => self.versions.push(number, version),
+            Record::Tombstone(tombstone, key) => match self.tombstones.last_mut() {
+                Some((last, tombstones)) if *last == key => tombstones.push(tombstone),
+                _ => self.tombstones.push((key, vec![tombstone])),
+            },
         }
     }
 
-    /// Writes the batch; tells how many lines were new and how many in conflict.
+    /// Writes the batch; tells what became of its lines.
     pub(super) async fn write(
         self,
         provider: &dyn MemoryProvider,
         documents: &dyn DocumentStore,
         progress: &Progress,
-    ) -> memory_core::Result<(u64, u64)> {
-        let (mut written, mut conflicts) = (0, 0);
+    ) -> memory_core::Result<Written> {
+        let Written { mut written, mut conflicts, mut erased, tombstones: mut buried } = Written::default();
+        // First, so that a new ledger takes their key.
+        for (key, some) in self.tombstones {
+            let report = provider.restore_tombstones(some, &key).await?;
+            buried += report.written as u64;
+            let unreadable = report.conflicts.len() as u64;
+            if unreadable > 0 {
+                conflicts += unreadable;
+                progress.note(&tombstones::unreadable(unreadable));
+            }
+        }
         if !self.new.records.is_empty() {
-            let (new, refused) = store(provider, self.new, progress).await?;
-            written += new;
-            conflicts += refused;
+            let stored = store(provider, self.new, progress).await?;
+            written += stored.written;
+            conflicts += stored.conflicts;
+            erased += stored.erased;
         }
         if !self.memories.records.is_empty() {
             let Numbered { numbers, records } = self.memories;
@@ -98,6 +129,7 @@ impl Batch {
             let report = provider.restore(records).await?;
             written += report.written as u64;
             conflicts += report.conflicts.len() as u64;
+            erased += report.erased.len() as u64;
             for place in report.conflicts {
                 progress.note(&conflict(numbers[place], &format!("the memory {}", ids[place])));
             }
@@ -108,6 +140,7 @@ impl Batch {
             let report = documents.restore(records).await?;
             written += report.written as u64;
             conflicts += report.conflicts.len() as u64;
+            erased += report.erased.len() as u64;
             for place in report.conflicts {
                 progress.note(&conflict(
                     numbers[place],
@@ -126,12 +159,13 @@ impl Batch {
             before = last;
             written += report.written as u64;
             conflicts += report.conflicts.len() as u64;
+            erased += report.erased.len() as u64;
             for place in report.conflicts {
                 progress.note(&conflict(numbers[place], &format!("a version of {}", name(&of))));
             }
             (versions, numbers) = (&versions[count..], &numbers[count..]);
         }
-        Ok((written, conflicts))
+        Ok(Written { written, conflicts, erased, tombstones: buried })
     }
 }
 
@@ -152,7 +186,7 @@ async fn store(
     provider: &dyn MemoryProvider,
     memories: Numbered<NewMemory>,
     progress: &Progress,
-) -> memory_core::Result<(u64, u64)> {
+) -> memory_core::Result<Written> {
     // Ids of this process ascend, so those above this one are new. Only the count relies on it: an import of the same lines
     // that runs at the same time may count a line too.
     let before = MemoryId::generate();
@@ -163,11 +197,11 @@ async fn store(
     };
     let Numbered { numbers, records } = memories;
     match provider.store_many(records.clone()).await {
-        Ok(ids) => return Ok((count(ids), 0)),
-        Err(error) if error.kind() == ErrorKind::Conflict => {}
+        Ok(ids) => return Ok(Written { written: count(ids), ..Written::default() }),
+        Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Erased) => {}
         Err(error) => return Err(error),
     }
-    let (mut ids, mut conflicts) = (Vec::new(), 0);
+    let (mut ids, mut conflicts, mut erased) = (Vec::new(), 0, 0);
     for (number, memory) in numbers.into_iter().zip(records) {
         match provider.store(memory).await {
             Ok(id) => ids.push(id),
@@ -175,10 +209,11 @@ async fn store(
                 conflicts += 1;
                 progress.note(&format!("error: line {number}: {}", error.message()));
             }
+            Err(error) if error.kind() == ErrorKind::Erased => erased += 1,
             Err(error) => return Err(error),
         }
     }
-    Ok((count(ids), conflicts))
+    Ok(Written { written: count(ids), conflicts, erased, tombstones: 0 })
 }
 
 fn conflict(number: u64, record: &str) -> String {

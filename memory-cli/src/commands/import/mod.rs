@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use memory_core::MemoryProvider;
 
-use self::batch::Batch;
+use self::batch::{Batch, Written};
 use self::source::Item;
 pub(crate) use self::source::Source;
 use super::exit_code;
@@ -57,15 +57,25 @@ pub(crate) async fn run(
     let result = load(provider, source, &progress).await;
     progress.finish();
     let summary = result?;
+    let left_out = match summary.erased {
+        0 => String::new(),
+        count => format!(", {count} left out, which were erased"),
+    };
+    let tombstones = match summary.tombstones {
+        0 => String::new(),
+        count => format!(", {count} tombstones"),
+    };
     output.value(
         &serde_json::json!({
             "lines": summary.lines,
             "written": summary.written,
             "unchanged": summary.unchanged(),
             "conflicts": summary.conflicts,
+            "erased": summary.erased,
+            "tombstones": summary.tombstones,
         }),
         format!(
-            "imported {} lines: {} new, {} there already, {} in conflict",
+            "imported {} lines: {} new, {} there already, {} in conflict{tombstones}{left_out}",
             summary.lines,
             summary.written,
             summary.unchanged(),
@@ -84,12 +94,16 @@ pub(crate) struct Summary {
     pub(crate) written: u64,
     /// Lines that differ from what is there.
     pub(crate) conflicts: u64,
+    /// Lines of what was erased, which is not brought back.
+    pub(crate) erased: u64,
+    /// Lines of tombstones that were not there before.
+    pub(crate) tombstones: u64,
 }
 
 impl Summary {
     /// Lines that were there already.
     fn unchanged(&self) -> u64 {
-        self.lines - self.written - self.conflicts
+        self.lines - self.written - self.conflicts - self.erased - self.tombstones
     }
 }
 
@@ -117,13 +131,15 @@ pub(crate) async fn load(
         read_bytes += batch.bytes as u64;
         let (size, first) = (batch.lines as u64, batch.first);
         last = batch.last_version();
-        let (written, conflicts) = batch
+        let Written { written, conflicts, erased, tombstones } = batch
             .write(provider, &*documents, progress)
             .await
             .with_context(|| stopped(&summary, &format!("the batch that begins at line {first} failed")))?;
         summary.lines += size;
         summary.written += written;
         summary.conflicts += conflicts;
+        summary.erased += erased;
+        summary.tombstones += tombstones;
         progress.done(summary.lines, read_bytes);
     }
 }

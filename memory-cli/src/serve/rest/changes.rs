@@ -20,11 +20,11 @@ pub(crate) struct ChangeBody {
     /// The document as it is now, where it was stored or updated.
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<DocumentBody>,
-    /// The collection of a document that was removed or has left.
+    /// The collection of a document that was removed or erased, or has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     collection: Option<Collection>,
-    /// The id of a record that was removed, has left or can't be read; of the latter only for who may read every space.
+    /// The id of a record that was removed or erased, has left or can't be read; of the latter only for who may read every space.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// Why a record can't be read.
@@ -42,6 +42,8 @@ pub(crate) enum ChangeName {
     Updated,
     /// A document is gone.
     Removed,
+    /// A record was erased, and nothing is left of it.
+    Erased,
     /// A record has changed and does not satisfy the conditions now.
     Left,
     /// A record has changed and can't be read.
@@ -93,6 +95,7 @@ impl ChangeName {
             Self::Stored => "stored",
             Self::Updated => "updated",
             Self::Removed => "removed",
+            Self::Erased => "erased",
             Self::Left => "left",
             Self::Unreadable => "unreadable",
             Self::Progress => "progress",
@@ -108,6 +111,7 @@ impl ChangeBody {
             ChangeKind::Stored(record) => Self { kind: ChangeName::Stored, ..record.into() },
             ChangeKind::Updated(record) => Self { kind: ChangeName::Updated, ..record.into() },
             ChangeKind::Removed(id) => Self { kind: ChangeName::Removed, ..id.into() },
+            ChangeKind::Erased(id) => Self { kind: ChangeName::Erased, ..id.into() },
             ChangeKind::Left(id) => Self { kind: ChangeName::Left, ..id.into() },
             ChangeKind::Unreadable(Unreadable { id, reason }) => {
                 let id = shows_ids.then_some(id);

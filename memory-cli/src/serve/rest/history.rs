@@ -9,9 +9,10 @@ use memory_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::memories::readable;
 use super::params::DocumentPath;
 use super::wire::{DocumentBody, MemoryBody, next};
-use crate::serve::access::Access;
+use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
@@ -106,9 +107,9 @@ pub(super) async fn of_memory(
     Parameters((versions,)): Parameters<(VersionParams,)>,
 ) -> Result<Json<HistoryBody>, Problem> {
     // The space of a memory never changes.
-    let memory = server.provider.get(id).await?.filter(|memory| access.may_read(memory));
-    memory.ok_or_else(|| Problem::not_found("memory"))?;
-    let page = server.provider.history(&versions.apply(History::of(id))?).await?;
+    readable(&server, &access, id).await?;
+    let page = server.provider.history(&versions.apply(History::of(id))?).await;
+    let page = page.map_err(|error| access.told(error, Wanted::Itself))?;
     Ok(Json(HistoryBody::from(page)))
 }
 
@@ -156,9 +157,10 @@ pub(super) async fn of_document(
 
 impl ThenParams {
     /// A memory as it was, if the caller asks for that; nothing else where it doesn't.
-    pub(super) async fn memory(&self, server: &Server, memory: Memory) -> Result<Memory, Problem> {
+    pub(super) async fn memory(&self, server: &Server, access: &Access, memory: Memory) -> Result<Memory, Problem> {
         let Some(time) = self.time()? else { return Ok(memory) };
-        match server.provider.get_as_of(&memory.id.into(), time).await? {
+        let then = server.provider.get_as_of(&memory.id.into(), time).await;
+        match then.map_err(|error| access.told(error, Wanted::Itself))? {
             Some(Record::Memory(memory)) => Ok(memory),
             Some(Record::Document(_)) | None => Err(Problem::not_found("memory")),
         }

@@ -11,7 +11,7 @@ use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
 use super::wire::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
 };
-use crate::serve::access::{Access, Writable, check_change};
+use crate::serve::access::{Access, Wanted, Writable, check_change};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
@@ -41,7 +41,7 @@ pub(super) async fn store(
     access.check_ledger_write()?;
     access.check_write(&body.space_id)?;
     access.check_metadata(&body.metadata)?;
-    let id = server.provider.store(body.into_memory()).await?;
+    let id = server.provider.store(body.into_memory()).await.map_err(|error| access.told(error, Wanted::Key))?;
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn store_many(
         access.check_metadata(&memory.metadata)?;
     }
     let memories = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
-    let ids = server.provider.store_many(memories).await?;
+    let ids = server.provider.store_many(memories).await.map_err(|error| access.told(error, Wanted::Key))?;
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn get(
     InPath(id): InPath<MemoryId>,
     Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let memory = then.memory(&server, readable(&server, &access, id).await?).await?;
+    let memory = then.memory(&server, &access, readable(&server, &access, id).await?).await?;
     Ok(([entity_tag(memory.revision)], Json(MemoryBody::from(memory))))
 }
 
@@ -148,15 +148,15 @@ pub(super) async fn update(
         check_change(&memory, &patch)?;
     }
     let updated = server.provider.update(id, patch).await;
-    let updated = updated.map_err(|error| Problem::of_change(error, tag.is_some()))?;
+    let updated = updated.map_err(|error| Problem::of_change(access.told(error, Wanted::Itself), tag.is_some()))?;
     let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
     Ok(([entity_tag(updated.revision)], Json(body)))
 }
 
 /// The memory, if the caller may know of it.
-async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
-    let memory = server.provider.get(id).await?.filter(|memory| access.may_read(memory));
-    memory.ok_or_else(|| Problem::not_found("memory"))
+pub(super) async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
+    let memory = server.provider.get(id).await.map_err(|error| access.told(error, Wanted::Itself))?;
+    memory.filter(|memory| access.may_read(memory)).ok_or_else(|| Problem::not_found("memory"))
 }
 
 /// Two parts of a request that say different things.

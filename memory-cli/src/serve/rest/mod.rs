@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 mod documents;
+mod erase;
 pub(crate) mod history;
 pub(crate) mod hits;
 mod memories;
@@ -49,6 +50,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(documents::put, documents::get, documents::remove_one))
         .routes(routes!(history::of_document))
         .routes(routes!(documents::collections))
+        .routes(routes!(erase::erase))
         .routes(routes!(health))
         .routes(routes!(metrics))
         .split_for_parts();
@@ -114,6 +116,7 @@ mod tests {
         for name in [
             "Memory",
             "Document",
+            "EraseBody",
             "Change",
             "SpaceBody",
             "MemoryPatch",

@@ -26,15 +26,15 @@ const DEFAULT_HITS: usize = 10;
 #[into_params(parameter_in = Query)]
 pub(crate) struct SpaceParams {
     /// The space with this id.
-    space: Vec<String>,
+    pub(super) space: Vec<String>,
     /// This space and all below it: the safe choice to keep tenants apart.
-    under: Vec<String>,
+    pub(super) under: Vec<String>,
     /// Spaces that start with these bytes; `guild1` also finds `guild12`.
-    prefix: Vec<String>,
+    pub(super) prefix: Vec<String>,
     /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
-    glob: Vec<String>,
+    pub(super) glob: Vec<String>,
     /// Spaces in which a regular expression finds something.
-    regex: Vec<String>,
+    pub(super) regex: Vec<String>,
     /// Every space.
     pub(crate) all: bool,
 }

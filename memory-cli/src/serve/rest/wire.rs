@@ -478,6 +478,11 @@ fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> R
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
+/// An object, or none.
+pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|Object(value)| value))
+}
+
 struct Object<T>(T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
@@ -501,7 +506,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OfObject<T> {
 }
 
 /// A time; JSON Schema takes 1.0 for an integer.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let millis = whole(deserializer)?.map(|number| Timestamp::from_millis(number as i64));
     millis.transpose().map_err(D::Error::custom)
 }
@@ -515,6 +520,12 @@ fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Revisio
 /// A revision that is there.
 fn some_revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Revision, D::Error> {
     revision(deserializer)?.ok_or_else(|| D::Error::custom("a revision must be a number"))
+}
+
+/// How many; 1.0 as well.
+pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    // What is less than none becomes none, which is refused too.
+    Ok(whole(deserializer)?.map(|number| number as usize))
 }
 
 /// A whole number that a float holds exactly, as all times and revisions are.

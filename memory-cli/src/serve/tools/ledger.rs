@@ -10,7 +10,7 @@ use memory_core::{
 };
 use serde_json::{Value, json};
 
-use crate::serve::access::{check_change, check_task};
+use crate::serve::access::{Wanted, check_change, check_task, without_erasure};
 
 /// One of the verbs that write the ledger.
 #[derive(Debug)]
@@ -130,7 +130,8 @@ async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArg
     memory.status = status(&mut given)?.unwrap_or_default();
     let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
     memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
-    let id = provider.store(memory).await?;
+    // To a model, what was erased is not there.
+    let id = provider.store(memory).await.map_err(|error| without_erasure(error, Wanted::Key))?;
     AnswerJson::from_value(&json!({ "id": id }))
 }
 
@@ -160,12 +161,21 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
     patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
     // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
-    let memory = provider.get(id).await?;
+    let memory = provider.get(id).await.map_err(of_id)?;
     let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
-    let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
+    let memory = memory.ok_or_else(|| of_id(Error::not_found()))?;
     scope.space_to_write(Some(memory.space_id.as_str()))?;
     check_change(&memory, &patch)?;
-    AnswerJson::from_value(&provider.update(id, patch).await?)
+    AnswerJson::from_value(&provider.update(id, patch).await.map_err(of_id)?)
+}
+
+/// What is told of a call that names a memory by its id. To a model, what was erased is not there.
+fn of_id(error: Error) -> Error {
+    let error = without_erasure(error, Wanted::Itself);
+    match error.kind() {
+        ErrorKind::NotFound => error.with_message("id: no memory has it"),
+        _ => error,
+    }
 }
 
 fn metadata(given: &mut NamedArguments, name: &str) -> Result<Option<Metadata>> {

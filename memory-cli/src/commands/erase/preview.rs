@@ -1,0 +1,116 @@
+//! What would be erased.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use memory_core::{MAX_LIMIT, MemoryProvider, RecordId};
+use serde_json::json;
+
+use super::selection::{Found, Part, Selection};
+use super::verify::{count_absent, is_kept};
+use super::{exit_code, name, note_absent};
+use crate::args;
+use crate::output::{self, Output};
+
+/// Lists it, and erases nothing.
+pub(super) async fn run(
+    provider: &dyn MemoryProvider,
+    selection: &Selection<'_>,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let Found { parts, lists, shared } = selection.find().await?;
+    let mut preview =
+        Preview { output, shared, told: BTreeSet::new(), memories: 0, documents: 0, has_unreadable: false };
+    for part in &parts {
+        preview.show(provider, part).await?;
+    }
+    let Preview { output, memories, documents, has_unreadable, .. } = preview;
+    for list in &lists {
+        output.value(
+            &json!({ "list": of(list), "dryRun": true }),
+            format!("would take the person out of {}", name(list)),
+        )?;
+    }
+    note_absent(count_absent(provider, &selection.named()).await?);
+    if !output.is_json() {
+        output.line(format!("would erase {memories} memories and {documents} documents"))?;
+    }
+    Ok(exit_code(has_unreadable))
+}
+
+/// What was told so far.
+struct Preview<'a> {
+    output: &'a mut Output,
+    /// What other agents read too.
+    shared: BTreeSet<RecordId>,
+    /// Two parts may find the same.
+    told: BTreeSet<RecordId>,
+    memories: usize,
+    documents: usize,
+    has_unreadable: bool,
+}
+
+impl Preview<'_> {
+    async fn show(&mut self, provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result<()> {
+        let mut cursor = None;
+        loop {
+            match part {
+                Part::Memories(query) => {
+                    let query =
+                        cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
+                    let page = provider.query(&args::build(query)?).await?;
+                    page.memories.into_iter().try_for_each(|memory| self.tell(memory.id.into()))?;
+                    self.has_unreadable |= output::report_unreadable("memory", &page.unreadable);
+                    cursor = page.next;
+                }
+                Part::Documents(query) => {
+                    let query =
+                        cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
+                    let page = provider.documents().query(&args::build(query)?).await?;
+                    let mut ids = page.documents.into_iter().map(|document| (document.collection, document.id).into());
+                    ids.try_for_each(|id| self.tell(id))?;
+                    self.has_unreadable |= output::report_unreadable("document", &page.unreadable);
+                    cursor = page.next;
+                }
+                Part::Records(records) => {
+                    for record in records {
+                        if is_kept(provider, record).await? {
+                            self.tell(record.clone())?;
+                        }
+                    }
+                }
+            }
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&mut self, record: RecordId) -> anyhow::Result<()> {
+        if self.told.contains(&record) {
+            return Ok(());
+        }
+        match &record {
+            RecordId::Memory(_) => self.memories += 1,
+            RecordId::Document { .. } => self.documents += 1,
+        }
+        let mut value = of(&record);
+        value["dryRun"] = json!(true);
+        let is_shared = self.shared.contains(&record);
+        if is_shared {
+            value["shared"] = json!(true);
+        }
+        let note = if is_shared { ", which all agents share" } else { "" };
+        self.output.value(&value, format!("would erase {}{note}", name(&record)))?;
+        self.told.insert(record);
+        Ok(())
+    }
+}
+
+/// The name of a record as JSON.
+fn of(record: &RecordId) -> serde_json::Value {
+    match record {
+        RecordId::Memory(id) => json!({ "id": id }),
+        RecordId::Document { collection, id } => json!({ "collection": collection, "id": id }),
+    }
+}

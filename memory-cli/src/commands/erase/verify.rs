@@ -1,0 +1,194 @@
+//! Looks whether what was erased is gone.
+
+use memory_core::{ErrorKind, History, MAX_LIMIT, MemoryProvider, RecordId};
+
+use super::certificate::Certificate;
+use super::eraser::End;
+use super::selection::{Part, Selection};
+use crate::args;
+use crate::output;
+use crate::progress::Progress;
+
+/// What was found behind an erasure.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    /// Whether nothing is left of what was selected that an erasure takes.
+    pub(super) is_done: bool,
+    /// Whether a signal has ended it, so that nothing is known.
+    pub(super) is_stopped: bool,
+    /// How many of the records that were named are neither there nor erased.
+    pub(super) absent: usize,
+    /// What is true, as sentences.
+    pub(super) held: Vec<String>,
+    /// What should be and is not.
+    pub(super) failed: Vec<String>,
+}
+
+/// After how many records it is told how far it is.
+const TELLING: u64 = 100;
+
+/// Asks for the same again, and for the parts that were found before, unless it is known that more is left, and then for each record that was
+/// erased.
+pub(super) async fn run(
+    provider: &dyn MemoryProvider,
+    selection: &Selection<'_>,
+    before: &[Part],
+    certificate: &Certificate,
+    end: End,
+    progress: &Progress,
+) -> anyhow::Result<Verdict> {
+    let mut verdict = Verdict::default();
+    if end != End::Asked {
+        let found = selection.find().await?;
+        let mut left = if found.lists.is_empty() { Left::Nothing } else { Left::Records };
+        // What tells where a person was is erased too, so that only the parts from before name those places.
+        let before = if selection.is_of_person() { before } else { &[] };
+        for part in found.parts.iter().chain(before) {
+            left = left.max(part_left(provider, part).await?);
+        }
+        verdict.is_done = left != Left::Records;
+        match left {
+            Left::Nothing => verdict.held.push("the same selection finds nothing".to_owned()),
+            Left::Unreadable => verdict.failed.push("what can't be read is not erased".to_owned()),
+            Left::Records if end == End::Complete => {
+                let failed = "the same selection finds records that came or changed meanwhile: say it again";
+                verdict.failed.push(failed.to_owned());
+            }
+            Left::Records => {}
+        }
+    }
+    let (mut without_tombstone, mut shown, mut done) = (0, 0, 0);
+    for id in &certificate.memories {
+        without_tombstone += usize::from(provider.tombstone(&(*id).into()).await?.is_none());
+        shown += usize::from(!matches!(provider.get(*id).await, Err(error) if error.kind() == ErrorKind::Erased));
+        done += 1;
+        if done % TELLING == 0 {
+            progress.verified(done);
+        }
+    }
+    let memories = certificate.memories.len();
+    verdict.judge(shown, memories > 0, format!("each of the {memories} memories answers that it was erased"));
+    shown = 0;
+    let documents = provider.documents();
+    for name in &certificate.documents {
+        let tombstone = provider.tombstone(&(name.collection.clone(), name.id.clone()).into()).await?;
+        without_tombstone += usize::from(tombstone.is_none());
+        // One that was put since is another one.
+        let found = documents.get(&name.collection, &name.id).await?;
+        let is_old = found.is_some_and(|found| tombstone.is_none_or(|tombstone| tombstone.keeps_out(&found)));
+        shown += usize::from(is_old);
+        done += 1;
+        if done % TELLING == 0 {
+            progress.verified(done);
+        }
+    }
+    verdict.absent = count_absent(provider, &selection.named()).await?;
+    let documents = certificate.documents.len();
+    verdict.judge(shown, documents > 0, format!("none of the {documents} documents is there"));
+    verdict.judge(without_tombstone, done > 0, format!("a tombstone is there of each of the {done} records"));
+    Ok(verdict)
+}
+
+impl Verdict {
+    /// That of a verification that a signal has ended.
+    pub(super) fn stopped() -> Self {
+        Self { is_stopped: true, ..Self::default() }
+    }
+
+    /// A sentence that holds of all records, unless it does not of some.
+    fn judge(&mut self, exceptions: usize, is_about_something: bool, sentence: String) {
+        if exceptions > 0 {
+            self.failed.push(format!("this does not hold of {exceptions}: {sentence}"));
+        } else if is_about_something {
+            self.held.push(sentence);
+        }
+    }
+}
+
+/// What a part finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Left {
+    Nothing,
+    /// What can't be read, which no erasure takes.
+    Unreadable,
+    Records,
+}
+
+async fn part_left(provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result<Left> {
+    let (mut cursor, mut left) = (None, Left::Nothing);
+    loop {
+        let (is_empty, unreadable, next) = match part {
+            Part::Memories(query) => {
+                let query = cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
+                let page = provider.query(&args::build(query)?).await?;
+                let has_unreadable = output::report_unreadable("memory", &page.unreadable);
+                (page.memories.is_empty(), has_unreadable, page.next)
+            }
+            Part::Documents(query) => {
+                let query = cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
+                let page = provider.documents().query(&args::build(query)?).await?;
+                let has_unreadable = output::report_unreadable("document", &page.unreadable);
+                (page.documents.is_empty(), has_unreadable, page.next)
+            }
+            Part::Records(records) => {
+                for record in records {
+                    if is_kept(provider, record).await? {
+                        return Ok(Left::Records);
+                    }
+                }
+                return Ok(Left::Nothing);
+            }
+        };
+        if unreadable {
+            left = Left::Unreadable;
+        }
+        if !is_empty {
+            return Ok(Left::Records);
+        }
+        cursor = next;
+        if cursor.is_none() {
+            return Ok(left);
+        }
+    }
+}
+
+/// How many of these records are neither there nor erased: their names may be wrong.
+pub(super) async fn count_absent(provider: &dyn MemoryProvider, named: &[RecordId]) -> memory_core::Result<usize> {
+    let mut absent = 0;
+    for record in named {
+        absent += usize::from(provider.tombstone(record).await?.is_none() && !is_kept(provider, record).await?);
+    }
+    Ok(absent)
+}
+
+/// Whether something of a record is kept: itself, or the history of a document that was removed.
+pub(super) async fn is_kept(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
+    if is_there(provider, record).await? {
+        return Ok(true);
+    }
+    if let RecordId::Memory(_) = record {
+        return Ok(false);
+    }
+    let history = History::of(record.clone()).with_removed().limit(1)?;
+    let found = provider.history(&history).await.map(|page| !page.versions.is_empty());
+    found.or_else(|error| match error.kind() {
+        ErrorKind::Erased | ErrorKind::Unsupported => Ok(false),
+        ErrorKind::Corrupt => Ok(true),
+        _ => Err(error),
+    })
+}
+
+/// Whether a record is there and was not erased. One that can't be read is.
+pub(super) async fn is_there(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
+    let found = match record {
+        RecordId::Memory(id) => provider.get(*id).await.map(|found| found.is_some()),
+        RecordId::Document { collection, id } => {
+            provider.documents().get(collection, id).await.map(|found| found.is_some())
+        }
+    };
+    found.or_else(|error| match error.kind() {
+        ErrorKind::Erased => Ok(false),
+        ErrorKind::Corrupt => Ok(true),
+        _ => Err(error),
+    })
+}

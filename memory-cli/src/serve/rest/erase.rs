@@ -1,0 +1,309 @@
+//! Erasure, for operators.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use memory_core::{
+    Collection, DocumentQuery, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery, QueryBuilder,
+    RecordId, Spaces, Timestamp,
+};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::params::SpaceParams;
+use super::wire::{StatusName, count, object, time};
+use crate::commands::copy::is_copied;
+use crate::serve::access::Access;
+use crate::serve::extract::Body;
+use crate::serve::problem::Problem;
+use crate::serve::state::Server;
+
+/// The most collections that are looked at without being named, since each call begins at the first one.
+const MAX_COLLECTIONS: usize = 100;
+
+/// What is to be erased, and why: `ids`, or a `query`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct EraseBody {
+    /// The memories with these ids, at most 1,000.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 1000)]
+    ids: Option<Vec<MemoryId>>,
+    /// What this finds.
+    #[serde(default, deserialize_with = "object")]
+    query: Option<EraseQuery>,
+    /// Whether the documents go too that the spaces, `where` and `text` of the query find.
+    #[serde(default)]
+    documents: bool,
+    /// Of the documents only those of these collections; all that may be used by default, where these are at most 100.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(value_type = Vec<String>, min_items = 1)]
+    collections: Vec<Collection>,
+    /// Why, in one line of at most 1,024 bytes, which stays with each record. It should name nobody who is to be forgotten.
+    #[schema(min_length = 1, max_length = 1024)]
+    reason: String,
+    /// How many records of a query this call erases at most; 100 by default.
+    #[serde(default, deserialize_with = "count")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Which records: the parameters of `GET /v1/memories`, each with a list where it may be named several times.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EraseQuery {
+    /// The spaces with these ids.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
+    space: Vec<String>,
+    /// These spaces and all below them: the safe choice to keep tenants apart.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
+    under: Vec<String>,
+    /// Spaces that start with these bytes; `guild1` also finds `guild12`.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
+    prefix: Vec<String>,
+    /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
+    glob: Vec<String>,
+    /// Spaces in which a regular expression finds something.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
+    regex: Vec<String>,
+    /// Every space, with at least a status, a condition or words.
+    #[serde(default)]
+    all: bool,
+    /// A condition, as in `metadata.user = 'ana'`.
+    #[serde(default)]
+    r#where: Option<String>,
+    /// Words of which a record holds at least one.
+    #[serde(default)]
+    text: Option<String>,
+    /// Memories created after this many milliseconds since 1970 UTC, exclusively.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    after: Option<Timestamp>,
+    /// Memories created before this, exclusively.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    before: Option<Timestamp>,
+    /// Memories of one of these statuses.
+    #[serde(default, deserialize_with = "named")]
+    #[schema(min_items = 1)]
+    status: Vec<StatusName>,
+    /// Leaves out these memories.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    exclude: Vec<MemoryId>,
+}
+
+/// What one call has erased.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ErasedBody {
+    records: Vec<ErasedRecord>,
+    /// Whether nothing is left. Otherwise the same call erases what comes next.
+    is_complete: bool,
+}
+
+/// What a record was called that was erased.
+#[derive(Debug, Serialize, ToSchema)]
+struct ErasedRecord {
+    /// The collection of a document; a memory has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    collection: Option<Collection>,
+    id: String,
+}
+
+/// Erases memories, and documents if that is asked for, with their history: a slice a call.
+///
+/// A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true` that may write
+/// the ledger, where they may read and write.
+#[utoipa::path(
+    post,
+    path = "/v1/erase",
+    operation_id = "erase",
+    tag = "erasure",
+    request_body = EraseBody,
+    responses((status = 200, body = ErasedBody), Problem)
+)]
+pub(super) async fn erase(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Body(body): Body<EraseBody>,
+) -> Result<Json<ErasedBody>, Problem> {
+    access.check_erasure()?;
+    // There are memories in whatever is asked.
+    access.check_ledger_write()?;
+    let begun = Instant::now();
+    let EraseBody { ids, query, documents, collections, reason, limit } = body;
+    let collections = match (documents, collections.is_empty()) {
+        (false, false) => return Err(Error::invalid("collections hold documents, which documents asks for").into()),
+        (false, true) => Vec::new(),
+        (true, is_every) => usable(&server, &access, (!is_every).then_some(collections)).await?,
+    };
+    let erasures = match (ids, query) {
+        (Some(ids), None) if !documents && limit.is_none() => of_ids(&server, &access, ids, &reason).await?,
+        (Some(_), None) => {
+            return Err(Error::invalid("ids go in one call, and are of memories: leave out documents and limit").into());
+        }
+        (None, Some(query)) if documents && query.is_of_memories() => {
+            return Err(Error::invalid("documents have neither a status nor a condition on their time or id").into());
+        }
+        (None, Some(query)) => {
+            let mut erasures = query.erasures(&server, &access, collections, &reason).await?;
+            if let Some(limit) = limit {
+                erasures = erasures.into_iter().map(|one| one.limit(limit)).collect::<memory_core::Result<_>>()?;
+            }
+            erasures
+        }
+        _ => return Err(Error::invalid("an erasure has ids or a query").into()),
+    };
+    let count = erasures.len();
+    for (place, erasure) in erasures.into_iter().enumerate() {
+        // What is begun later could erase a slice of which nobody hears, since the request has ended before.
+        if begun.elapsed() > server.limits.time / 2 {
+            return Err(too_slow().into());
+        }
+        let erasure = access.actor().into_iter().fold(erasure, Erasure::by);
+        let erased = server.provider.erase(&erasure).await?;
+        // One slice a call, since it is one step: what finds nothing takes none.
+        if !erased.records.is_empty() || !erased.is_complete {
+            let is_complete = erased.is_complete && place + 1 == count;
+            let records = erased.records.into_iter().map(ErasedRecord::from).collect();
+            return Ok(Json(ErasedBody { records, is_complete }));
+        }
+    }
+    Ok(Json(ErasedBody { records: Vec::new(), is_complete: true }))
+}
+
+/// The collections of which documents are erased.
+async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>) -> Result<Vec<Collection>, Problem> {
+    if let Some(named) = named {
+        named.iter().try_for_each(|collection| check_named(access, collection))?;
+        return Ok(named.into_iter().collect::<BTreeSet<_>>().into_iter().collect());
+    }
+    let mut collections = server.documents.collections().await?;
+    collections.retain(|collection| is_copied(collection) && access.check_collection(collection).is_ok());
+    if collections.len() > MAX_COLLECTIONS {
+        let message = format!("there are more than {MAX_COLLECTIONS} collections: name some of them in collections");
+        return Err(Error::invalid(message).into());
+    }
+    Ok(collections)
+}
+
+/// `Unauthorized` unless this collection may be used, and `InvalidInput` where it is no collection of callers.
+fn check_named(access: &Access, collection: &Collection) -> memory_core::Result<()> {
+    access.check_collection(collection)?;
+    if !is_copied(collection) {
+        return Err(Error::invalid(format!("the collection {collection} is internal, and nothing of it is erased")));
+    }
+    Ok(())
+}
+
+/// Why a call ends that has erased nothing so far.
+fn too_slow() -> Error {
+    let message = "to look for it took too long, and nothing was erased: name fewer collections or ids";
+    Error::new(ErrorKind::Timeout, message).retryable()
+}
+
+/// A list that names something: an empty one would select what one that is left out does.
+fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let names = Vec::<T>::deserialize(deserializer)?;
+    if names.is_empty() {
+        return Err(D::Error::custom(Error::invalid("a list is empty: name something in it, or leave it out")));
+    }
+    Ok(names)
+}
+
+/// The erasure of those of these memories that the caller may read and write; the others are passed over as if they were not there.
+async fn of_ids(server: &Server, access: &Access, ids: Vec<MemoryId>, reason: &str) -> Result<Vec<Erasure>, Problem> {
+    // Checks how many there are before each is looked at.
+    let all = Erasure::records(ids.iter().copied().map(RecordId::from), reason)?;
+    if access.write_filter()?.is_none() && access.readable == Spaces::All {
+        return Ok(vec![all]);
+    }
+    let mut writable = Vec::new();
+    for id in ids {
+        match server.provider.get(id).await {
+            // The space of a memory never changes, so what is found now holds for the erasure.
+            Ok(Some(memory)) if access.may_read(&memory) && access.check_write(&memory.space_id).is_ok() => {
+                writable.push(RecordId::from(id));
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Erased | ErrorKind::Corrupt) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if writable.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Erasure::records(writable, reason)?])
+}
+
+impl EraseQuery {
+    /// Whether it asks for what memories alone have.
+    fn is_of_memories(&self) -> bool {
+        let has_times = self.after.is_some() || self.before.is_some();
+        has_times || !self.status.is_empty() || !self.exclude.is_empty()
+    }
+
+    /// The erasures of what it finds where the caller may read and write: of the memories, and of the documents of each of these collections.
+    async fn erasures(
+        self,
+        server: &Server,
+        access: &Access,
+        collections: Vec<Collection>,
+        reason: &str,
+    ) -> Result<Vec<Erasure>, Problem> {
+        let Self { space, under, prefix, glob, regex, all, r#where, text, after, before, status, exclude } = self;
+        let spaces = SpaceParams { space, under, prefix, glob, regex, all };
+        let (memories, _patterns) = spaces.apply(MemoryQuery::builder(), &server.limits).await?;
+        let memories = access.confine(memories);
+        let memories = after.into_iter().fold(memories, QueryBuilder::created_after);
+        let memories = before.into_iter().fold(memories, QueryBuilder::created_before);
+        let memories = status.into_iter().fold(memories, |query, status| query.status(status.into()));
+        let memories: QueryBuilder<Ledger> = exclude.into_iter().fold(memories, QueryBuilder::exclude);
+        let predicate = r#where.as_deref().map(Filter::parse).transpose()?;
+        // Asked before the caller is confined, whose filter would make an erasure of everything look like one of something.
+        let unconfined = with(memories.clone(), predicate.as_ref(), text.as_deref());
+        Erasure::memories(unconfined, reason)?;
+        let filter = predicate.into_iter().chain(access.write_filter()?).reduce(Filter::and);
+        let spaces = memories.clone().build()?.spaces().clone();
+        let mut erasures = vec![Erasure::memories(with(memories, filter.as_ref(), text.as_deref()), reason)?];
+        for collection in collections {
+            let query = access.confine(in_spaces(DocumentQuery::builder(collection), &spaces));
+            erasures.push(Erasure::documents(with(query, filter.as_ref(), text.as_deref()), reason)?);
+        }
+        Ok(erasures)
+    }
+}
+
+/// What satisfies a condition and holds words, if there are such.
+fn with<K: Kind>(query: QueryBuilder<K>, filter: Option<&Filter>, text: Option<&str>) -> QueryBuilder<K> {
+    let query = filter.cloned().into_iter().fold(query, QueryBuilder::filter);
+    text.into_iter().fold(query, QueryBuilder::text)
+}
+
+/// What lies in these spaces, whose patterns are compiled once for all collections.
+fn in_spaces<K: Kind>(query: QueryBuilder<K>, spaces: &Spaces) -> QueryBuilder<K> {
+    match spaces {
+        Spaces::All => query.all(),
+        Spaces::Any(selectors) => selectors.iter().cloned().fold(query, QueryBuilder::selector),
+    }
+}
+
+impl From<RecordId> for ErasedRecord {
+    fn from(record: RecordId) -> Self {
+        match record {
+            RecordId::Memory(id) => Self { collection: None, id: id.to_string() },
+            RecordId::Document { collection, id } => Self { collection: Some(collection), id: id.to_string() },
+        }
+    }
+}
