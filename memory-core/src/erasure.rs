@@ -186,7 +186,7 @@ impl Reason {
         Ok(Self(text.to_owned()))
     }
 
-    /// The text.
+    /// The reason as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -274,6 +274,7 @@ impl HashKey {
     /// The hashes of a space: as the space that it is, and as what lies below itself and each of its ancestors, without and with the boundary
     /// behind it.
     pub fn of_space(&self, space: &SpaceId) -> Vec<KeyedHash> {
+        // An ancestor ends before a boundary, which is one byte of the space: so one byte more is in it, and ends a character.
         let with_boundary = |path: &str| &space.as_str()[..path.len() + 1];
         let ancestors = space.ancestors().flat_map(|path| [path, with_boundary(path)]);
         let places = ancestors.chain([space.as_str()]).map(|path| self.hash(Kind::Place, path));
