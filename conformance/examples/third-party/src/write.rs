@@ -1,5 +1,7 @@
 //! What a session writes: one transaction for each step.
 
+use std::collections::HashSet;
+
 use memory_core::engine::{Append, Appended, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Memory, MemoryId, Result};
 use redb::{ReadableTable, WriteTransaction};
@@ -11,7 +13,7 @@ impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         self.step(|write| {
             let owners = append.memories.iter().filter_map(|memory| owner(write, memory).transpose());
-            let appended = append.outcomes(&owners.collect::<Result<_>>()?);
+            let appended = append.outcomes(&owners.collect::<Result<_>>()?, &HashSet::new());
             let mut each = append.memories.iter().zip(&appended).filter(|(_, each)| **each == Appended::Written);
             each.try_for_each(|(memory, _)| insert(write, memory)).map(|()| appended)
         })
