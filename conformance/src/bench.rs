@@ -449,6 +449,7 @@ fn document(collection: &str, path: &str, number: usize, place: usize) -> Docume
         created_at: Timestamp::from_millis(place as i64).expect("a time"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 

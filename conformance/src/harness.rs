@@ -53,7 +53,8 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// Whether the engine can erase. Where it can't, the suite expects that it says so (E1), and the other cases on erasures are ignored.
+    /// Whether the engine can erase. Where it can't, the suite expects that it says so (E1, X1), and the other cases on erasures and on expiry are
+    /// ignored.
     fn can_erase(&self) -> bool {
         true
     }

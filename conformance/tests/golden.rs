@@ -42,7 +42,10 @@ fn time_bounds_are_exclusive_as_the_table_says() {
             query = query.created_before(time(before));
         }
         let query = query.build().expect("a valid query");
-        let head = memory_core::Head { id: &[0; 16], space: "a", created_at: time(line.created_at), status: None };
+        let (updated_at, status, expires_at) = (None, None, None);
+        let created_at = time(line.created_at);
+        let head =
+            memory_core::Head { id: &[0; 16], space: "a", created_at, updated_at, status, expires_at, is_over: false };
         let verdict = PageBuilder::new(&query, &key).expect("no cursor").examine(&head);
         if (verdict == Verdict::Take) != line.matches {
             failures.push(format!("{line:?}"));

@@ -63,6 +63,7 @@ fn memory((id, space, trigger, context, created_at, updated_at, metadata): Memor
         status,
         revision: Revision::default(),
         idempotency_key: None,
+        expires_at: None,
     }))
 }
 
@@ -76,6 +77,7 @@ fn document((id, space, content, created_at): DocumentRow) -> Result<Record> {
         created_at: Timestamp::from_millis(created_at)?,
         updated_at: None,
         revision: Revision::default(),
+        expires_at: None,
     }))
 }
 

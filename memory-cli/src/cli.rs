@@ -13,7 +13,7 @@ use crate::commands::bench;
 use crate::commands::conformance;
 use crate::commands::{
     chat, compose, copy, doctor, document, erase, eval, export, health, history, import, migrate, prompt, query,
-    quickstart, recall, run, serve, spaces, store, watch,
+    quickstart, recall, retention, run, serve, spaces, store, sweep, watch,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -103,6 +103,8 @@ async fn run_on(
         MemoryCommand::Export(args) => export::run(provider, args, output).await,
         MemoryCommand::Copy(args) => copy::run(provider, url, args, output).await,
         MemoryCommand::Erase(args) => erase::run(shared, url, args, output).await,
+        MemoryCommand::Sweep => sweep::run(provider, output).await,
+        MemoryCommand::Retention(args) => retention::run(provider, args, output).await,
         MemoryCommand::Health => health::run(provider, output).await,
         MemoryCommand::Quickstart => quickstart::run(provider, url, output).await,
         MemoryCommand::Serve(args) => serve::run(shared, args).await,

@@ -7,8 +7,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, erase, eval, export, history, import, migrate, prompt, query, recall, run,
-    serve, spaces, store, watch,
+    chat, compose, copy, doctor, document, erase, eval, export, history, import, migrate, prompt, query, recall,
+    retention, run, serve, spaces, store, watch,
 };
 
 /// What the user asks for.
@@ -57,7 +57,7 @@ pub(crate) enum Command {
 pub(crate) enum MemoryCommand {
     /// Append a memory to the ledger and print its id.
     Store(store::StoreArgs),
-    /// Change the context, the metadata or the status of a memory.
+    /// Change the context, the metadata, the status or the expiry of a memory.
     Update(store::UpdateArgs),
     /// Show one memory, as it is or as it was.
     Get(store::GetArgs),
@@ -136,6 +136,17 @@ pub(crate) enum MemoryCommand {
     /// it goes on when it is said again. In the end it verifies that nothing is left; --certificate writes that to a file, and --json to
     /// standard output. The exit code is 1 when something is left. Backups, exports and copies from before are not erased.
     Erase(erase::EraseArgs),
+    /// Erase what has expired, and take away the tombstones of what has expired whose time is over.
+    ///
+    /// A record that has expired is in no answer, whether it was swept or not, so nobody has to run this for that; serve does it by itself.
+    /// It goes in slices: Ctrl-C ends it between two of them, which makes the exit code 1.
+    Sweep,
+    /// Show how long records are kept, or change that: rules by spaces, the longest of which holds.
+    ///
+    /// A rule keeps a memory for a time from when it was stored, and a document from when it was last put. It holds at once, also for
+    /// what is there already, which is then in no answer any more, and is erased by a sweep: there is no way back. With --json, each rule is
+    /// one line {"under":...,"keep":...}, in milliseconds. All rules are read, changed and written, so change them from one place.
+    Retention(retention::RetentionArgs),
     /// Show whether the engine works, and what an acknowledged write survives.
     Health,
     /// Load a small sample and show how recall works: start here.

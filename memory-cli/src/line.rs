@@ -152,8 +152,8 @@ fn not_a_hash() -> String {
     "a hash has 32 hexadecimal digits".into()
 }
 
-/// The fields of all kinds, not looked into yet. `null` is a value of all but `updatedAt`, `idempotencyKey`, `committedAt`, `actor` and
-/// `keyHash`.
+/// The fields of all kinds, not looked into yet. `null` is a value of all but `updatedAt`, `expiresAt`, `idempotencyKey`, `committedAt`,
+/// `actor` and `keyHash`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[derive(Default)]
@@ -168,6 +168,8 @@ struct Fields<'a> {
     created_at: Option<&'a RawValue>,
     #[serde(borrow)]
     updated_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    expires_at: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "present")]
     metadata: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "present")]
@@ -283,6 +285,7 @@ impl<'a> Fields<'a> {
         let metadata = optional(self.metadata, "metadata", |raw| checked(Metadata::parse(raw)))?.unwrap_or_default();
         let status = optional(self.status, "status", |raw| checked(Status::parse(&string(raw)?)))?.unwrap_or_default();
         let revision = optional(self.revision, "revision", revision)?;
+        let expires_at = optional(self.expires_at, "expiresAt", timestamp)?;
         let key = optional(self.idempotency_key, "idempotencyKey", |raw| checked(IdempotencyKey::parse(string(raw)?)))?;
 
         if let Some(id) = optional(self.id, "id", |raw| checked(MemoryId::parse(&string(raw)?)))? {
@@ -297,6 +300,7 @@ impl<'a> Fields<'a> {
                 status,
                 revision: revision.unwrap_or_default(),
                 idempotency_key: key,
+                expires_at,
             }));
         }
         if updated_at.is_some() || revision.is_some() {
@@ -304,6 +308,7 @@ impl<'a> Fields<'a> {
         }
         let mut memory = NewMemory::new(space_id, trigger, created_at).with_metadata(metadata).with_status(status);
         memory.context = context;
+        memory.expires_at = expires_at;
         let key = key.map_or_else(|| checked(IdempotencyKey::parse(key_of(&memory))), Ok)?;
         Ok(Record::New(memory.with_idempotency_key(key)))
     }
@@ -321,6 +326,7 @@ impl<'a> Fields<'a> {
         let updated_at = optional(self.updated_at, "updatedAt", timestamp)?;
         let metadata = optional(self.metadata, "metadata", |raw| checked(Metadata::parse(raw)))?.unwrap_or_default();
         let revision = optional(self.revision, "revision", revision)?.unwrap_or_default();
+        let expires_at = optional(self.expires_at, "expiresAt", timestamp)?;
         let id = optional(self.id, "id", |raw| checked(DocumentId::parse(string(raw)?)))?;
         let made = || {
             let time = created_at.to_string();
@@ -328,11 +334,22 @@ impl<'a> Fields<'a> {
             checked(DocumentId::parse(hash(parts)))
         };
         let id = id.map_or_else(made, Ok)?;
-        Ok(Record::Document(Document { id, collection, space_id, content, metadata, created_at, updated_at, revision }))
+        Ok(Record::Document(Document {
+            id,
+            collection,
+            space_id,
+            content,
+            metadata,
+            created_at,
+            updated_at,
+            revision,
+            expires_at,
+        }))
     }
 }
 
-/// The idempotency key of a memory's content. The formula must stay: it is what makes a later import find this one.
+/// The idempotency key of a memory's content. The formula must stay: it is what makes a later import find this one. When it expires is no part
+/// of its content.
 fn key_of(memory: &NewMemory) -> String {
     // Contexts are JSON, and the empty text is none: an absent context differs from every other.
     let context = memory.context.as_ref().map_or("", Context::as_str);
@@ -426,6 +443,7 @@ mod tests {
             assert_ne!(key(&NEW.replace(from, to)), key(NEW), "{to}");
         }
         assert_eq!(key(&NEW.replace("{\"s", "{\"idempotencyKey\":\"mine\",\"s")), "mine");
+        assert_eq!(key(&NEW.replace("{\"s", "{\"expiresAt\":9,\"s")), key(NEW));
     }
 
     #[test]
@@ -433,6 +451,9 @@ mod tests {
         let lines = [
             r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50,"e":"\u00e9"},"context":null,"createdAt":-1,"metadata":{},"status":"pending","revision":1}"#,
             r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b\n","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}"#,
+            r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":1,"createdAt":-1,"metadata":{},"status":"pending","revision":1,"expiresAt":7}"#,
+            r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{},"createdAt":0,"revision":1,"expiresAt":7}"#,
+            r#"{"kind":"version","committedAt":5,"actor":null,"document":{"id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{},"createdAt":0,"revision":1,"expiresAt":7}}"#,
             r#"{"kind":"version","committedAt":null,"actor":null,"memory":{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50},"createdAt":-1,"metadata":{},"status":"pending","revision":1}}"#,
             r#"{"kind":"tombstone","id":"0190a0b0-0000-7000-8000-000000000001","erasedAt":5,"reason":"asked","actor":null,"keyHash":"000102030405060708090a0b0c0d0e0f","places":["ff0102030405060708090a0b0c0d0e0f"],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
             r#"{"kind":"tombstone","collection":"notes","id":"x","erasedAt":5,"reason":"asked","actor":"ana","keyHash":null,"places":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
@@ -463,6 +484,10 @@ mod tests {
             (
                 r#"{"spaceId":"a","trigger":1,"createdAt":"secret"}"#,
                 "createdAt: must be a whole number of milliseconds",
+            ),
+            (
+                r#"{"spaceId":"a","trigger":1,"createdAt":1,"expiresAt":"secret"}"#,
+                "expiresAt: must be a whole number of milliseconds",
             ),
             (r#"{"spaceId":"a","trigger":1,"createdAt":1,"tags":"secret"}"#, "unknown field `tags`"),
             (r#"{"spaceId":"a","spaceId":"secret"}"#, "duplicate field `spaceId`"),

@@ -26,6 +26,7 @@ mod progress;
 mod resident;
 mod serve;
 mod signal;
+mod sweeper;
 mod telemetry;
 mod tombstones;
 mod usage;

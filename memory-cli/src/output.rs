@@ -58,15 +58,17 @@ impl Output {
         if self.json {
             return memories.iter().try_for_each(|memory| self.json(memory));
         }
-        let mut table = table(&["id", "created", "space", "status", "trigger"]);
+        let expire = memories.iter().any(|memory| memory.expires_at.is_some());
+        let mut table = table(&with_expiry(expire, "expires", ["id", "created", "space", "status", "trigger"]));
         for memory in memories {
-            table.add_row([
+            let columns = [
                 memory.id.to_string(),
                 date(memory.created_at),
                 memory.space_id.to_string(),
                 memory.status.to_string(),
                 preview(memory.trigger.as_str()),
-            ]);
+            ];
+            table.add_row(with_expiry(expire, memory.expires_at.map(date).unwrap_or_default(), columns));
         }
         self.table_or(&table, "no memories found")
     }
@@ -76,15 +78,17 @@ impl Output {
         if self.json {
             return documents.iter().try_for_each(|document| self.json(document));
         }
-        let mut table = table(&["id", "created", "space", "revision", "content"]);
+        let expire = documents.iter().any(|document| document.expires_at.is_some());
+        let mut table = table(&with_expiry(expire, "expires", ["id", "created", "space", "revision", "content"]));
         for document in documents {
-            table.add_row([
+            let columns = [
                 printable(document.id.as_str()),
                 date(document.created_at),
                 document.space_id.to_string(),
                 document.revision.to_string(),
                 preview(document.content.as_str()),
-            ]);
+            ];
+            table.add_row(with_expiry(expire, document.expires_at.map(date).unwrap_or_default(), columns));
         }
         self.table_or(&table, "no documents found")
     }
@@ -100,6 +104,7 @@ impl Output {
             ("created", date(memory.created_at)),
         ];
         rows.extend(memory.updated_at.map(|time| ("updated", date(time))));
+        rows.extend(memory.expires_at.map(|time| ("expires", date(time))));
         rows.extend([("status", memory.status.to_string()), ("revision", memory.revision.to_string())]);
         rows.extend(memory.idempotency_key.as_ref().map(|key| ("key", key.to_string())));
         rows.extend([("metadata", memory.metadata.as_str().into()), ("trigger", memory.trigger.as_str().into())]);
@@ -119,6 +124,7 @@ impl Output {
             ("created", date(document.created_at)),
         ];
         rows.extend(document.updated_at.map(|time| ("updated", date(time))));
+        rows.extend(document.expires_at.map(|time| ("expires", date(time))));
         rows.extend([
             ("revision", document.revision.to_string()),
             ("metadata", document.metadata.as_str().into()),
@@ -249,6 +255,15 @@ pub(crate) fn table(header: &[&str]) -> Table {
         table.set_constraints([ColumnConstraint::ContentWidth]);
     }
     table
+}
+
+/// The columns of a record, with the time of its expiry behind that of its creation where any record of the table expires.
+fn with_expiry<T>(expire: bool, expiry: T, columns: [T; 5]) -> Vec<T> {
+    let mut columns = Vec::from(columns);
+    if expire {
+        columns.insert(2, expiry);
+    }
+    columns
 }
 
 /// The beginning of a payload.

@@ -37,6 +37,9 @@ pub struct Document {
     /// How often it was put.
     #[serde(default)]
     pub revision: Revision,
+    /// From when on no call shows it (X1); never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Document {
@@ -136,6 +139,8 @@ pub struct DocumentWrite {
     pub expect: Expect,
     /// Who puts it, for the history (H1).
     pub actor: Option<Actor>,
+    /// From when on no call shows it (X1), whatever was in place; never by default.
+    pub expires_at: Option<Timestamp>,
     within: Option<SpaceSelector>,
     outside: Option<SpaceSelector>,
 }
@@ -144,8 +149,9 @@ impl DocumentWrite {
     /// A put without metadata, under an id that the provider makes.
     pub fn new(collection: Collection, space_id: SpaceId, content: Content, created_at: Timestamp) -> Self {
         let (metadata, expect, actor) = (Metadata::default(), Expect::Any, None);
-        let (within, outside) = (None, None);
-        Self { collection, id: None, space_id, content, metadata, created_at, expect, actor, within, outside }
+        let (expires_at, within, outside) = (None, None, None);
+        let id = None;
+        Self { collection, id, space_id, content, metadata, created_at, expect, actor, expires_at, within, outside }
     }
 
     /// Under this id.
@@ -171,6 +177,13 @@ impl DocumentWrite {
     #[must_use]
     pub fn by(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
+        self
+    }
+
+    /// That expires then (X1).
+    #[must_use]
+    pub fn expires_at(mut self, time: Timestamp) -> Self {
+        self.expires_at = Some(time);
         self
     }
 
@@ -233,6 +246,7 @@ impl DocumentWrite {
             created_at: current.map_or(self.created_at, |document| document.created_at),
             updated_at: current.map(|_| now),
             revision: current.map_or(Ok(Revision::FIRST), |document| document.revision.next())?,
+            expires_at: self.expires_at,
         })
     }
 }

@@ -151,7 +151,11 @@ impl Erasure {
     }
 
     fn new(of: Erased, reason: impl AsRef<str>) -> Result<Self> {
-        Ok(Self { of, reason: Reason::parse(reason)?, actor: None, limit: DEFAULT_ERASED, among: None })
+        let reason = Reason::parse(reason)?;
+        if reason.0 == Reason::EXPIRED {
+            return Err(Error::invalid("this is the reason of what has expired by itself: an erasure has another one"));
+        }
+        Ok(Self { of, reason, actor: None, limit: DEFAULT_ERASED, among: None })
     }
 }
 
@@ -171,6 +175,9 @@ fn everything() -> Error {
 }
 
 impl Reason {
+    /// Why what has expired is gone. No erasure has this reason (X4).
+    const EXPIRED: &str = "expired";
+
     /// Checks a reason: `InvalidInput` for an empty one and for control characters, `TooLarge` beyond 1,024 bytes.
     pub fn parse(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
@@ -193,10 +200,26 @@ impl Reason {
 }
 
 impl Tombstone {
+    /// One of a record that has expired then, without hashes (X4).
+    pub fn of_expiry(record: RecordId, at: Timestamp) -> Self {
+        Self { record, at, reason: Reason(Reason::EXPIRED.to_owned()), actor: None, key: None, places: Vec::new() }
+    }
+
+    /// Whether it stays of a record that has expired, and of none that was erased (X4).
+    pub fn is_of_expiry(&self) -> bool {
+        self.reason.0 == Reason::EXPIRED
+    }
+
     /// In the place of an earlier one of the same record: it keeps out what that one does, and is told of where that one is.
     pub(crate) fn behind(self, earlier: &Self) -> Self {
         let (at, key) = (self.at.max(earlier.at), self.key.or(earlier.key));
-        Self { at, key, ..self.with_places(earlier.places.iter().copied(), MAX_PLACES) }
+        // What was erased stays so, also when what came after it under its name has expired (X4).
+        let why = if self.is_of_expiry() { earlier } else { &self };
+        let (reason, actor) = (why.reason.clone(), why.actor.clone());
+        // Who was told that something has expired is not told of what came after it under its name.
+        let is_another = earlier.is_of_expiry() && !self.places.is_empty();
+        let places = if is_another { &[] } else { earlier.places.as_slice() };
+        Self { at, key, reason, actor, ..self.with_places(places.iter().copied(), MAX_PLACES) }
     }
 
     /// With the hashes of a memory.
@@ -207,7 +230,8 @@ impl Tombstone {
 
     /// With those of a document, which it keeps out however far behind its clock is (E3).
     pub(crate) fn of_document(self, document: &Document, hash_key: &HashKey) -> Self {
-        let at = self.at.max(document.created_at);
+        // What has expired stands in the way of no put (X4).
+        let at = if self.is_of_expiry() { self.at } else { self.at.max(document.created_at) };
         Self { at, ..self.with_places(hash_key.of_space(&document.space_id), MAX_PLACES) }
     }
 

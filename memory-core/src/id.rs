@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Error, Result};
+use crate::{Error, Result, Timestamp};
 
 /// The id of a memory: a UUID, of version 7 and ascending within a process when a provider made it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,6 +25,14 @@ impl MemoryId {
             Ok(uuid) if id.len() == 36 => Ok(Self(uuid)),
             _ => Err(Error::invalid("a memory id is a UUID of 36 characters")),
         }
+    }
+
+    /// When it was made, by the clock of the machine that made it; `None` unless it is of version 7.
+    pub fn made_at(&self) -> Option<Timestamp> {
+        let made_at = self.0.get_timestamp().filter(|_| self.0.get_version_num() == 7)?;
+        let (seconds, nanos) = made_at.to_unix();
+        let millis = i64::try_from(seconds).ok()?.checked_mul(1_000)?.checked_add(i64::from(nanos) / 1_000_000)?;
+        Timestamp::from_millis(millis).ok()
     }
 
     /// An id from its 16 bytes.

@@ -64,6 +64,7 @@ struct Data {
     secret: Option<String>,
     is_read_only: bool,
     hash_key: Option<String>,
+    retention: Option<String>,
     tombstones: BTreeMap<RecordId, Tombstone>,
     /// The newest entries, and how many came before them.
     feed: VecDeque<Noted>,
@@ -171,6 +172,15 @@ impl Engine for InMemoryEngine {
 
     async fn hash_key(&self, proposed: &str) -> Result<String> {
         Ok(self.data.lock().hash_key.get_or_insert_with(|| proposed.to_owned()).clone())
+    }
+
+    async fn retention(&self) -> Result<Option<String>> {
+        Ok(self.data.lock().retention.clone())
+    }
+
+    async fn set_retention(&self, rules: &str) -> Result<()> {
+        self.data.lock_to_write()?.retention = Some(rules.to_owned());
+        Ok(())
     }
 
     async fn close(&self) -> Result<()> {
@@ -314,6 +324,29 @@ impl Reader for InMemorySession {
         Ok((page, next))
     }
 
+    async fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> Result<Vec<(Timestamp, RecordId)>> {
+        let data = self.lock();
+        let memories = data.memories.values().map(|memory| (memory.expires_at, memory.id.into()));
+        let documents = data.documents.keys().flat_map(|collection| data.of(collection));
+        let documents =
+            documents.map(|document| (document.expires_at, (document.collection.clone(), document.id.clone()).into()));
+        let place = |at: Timestamp, record: &RecordId| (at, record.to_key());
+        let behind = behind.map(|(at, record)| place(*at, record));
+        let timed =
+            memories.chain(documents).filter_map(|(at, record): (Option<Timestamp>, RecordId)| Some((at?, record)));
+        let over =
+            timed.filter(|(at, record)| *at <= by && behind.as_ref().is_none_or(|behind| place(*at, record) > *behind));
+        let mut over: Vec<_> = over.collect();
+        over.sort_by_key(|(at, record)| place(*at, record));
+        over.truncate(most);
+        Ok(over)
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         Ok(self.lock().stored_at.get(&id).copied())
     }
@@ -437,6 +470,16 @@ impl Writer for InMemorySession {
             self.note(&mut data, FeedWrite::Erasure { record: record.clone(), places: tombstone.places.clone() });
         }
         Ok(is_unchanged)
+    }
+
+    async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
+        let mut data = self.lock_to_write()?;
+        for tombstone in tombstones {
+            if data.tombstones.get(&tombstone.record) == Some(tombstone) {
+                data.tombstones.remove(&tombstone.record);
+            }
+        }
+        Ok(())
     }
 }
 

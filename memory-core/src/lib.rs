@@ -6,6 +6,7 @@ mod document;
 pub mod engine;
 mod erasure;
 mod error;
+mod expiry;
 pub mod filter;
 mod health;
 mod history;
@@ -32,6 +33,7 @@ pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect, 
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use erasure::{ErasedSlice, Erasure, HashKey, KeyedHash, MAX_ERASED, Reason, Tombstone, TombstonePage};
 pub use error::{Error, ErrorKind, Outcome, Result};
+pub use expiry::{MAX_RETENTION, Retention, Sweep, Swept};
 pub use filter::Filter;
 pub use health::{Backfill, Blocks, Durability, Health, HeldBack, Inspection};
 pub use history::{Actor, History, HistoryPage, HistorySettings, TransientKeys, Version};
@@ -39,7 +41,8 @@ pub use id::{Collection, DocumentId, IdempotencyKey, MemoryId};
 pub use in_memory::InMemory;
 pub use json::{Context, JsonText, Trigger};
 pub use memory::{
-    ContextPatch, Memory, MemoryPatch, MetadataPatch, NewMemory, Revision, Status, Updated, check_repetition,
+    ContextPatch, ExpiryPatch, Memory, MemoryPatch, MetadataPatch, NewMemory, Revision, Status, Updated,
+    check_repetition,
 };
 pub use metadata::{Json, JsonObject, Metadata, Number};
 pub use page::{

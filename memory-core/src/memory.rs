@@ -39,6 +39,9 @@ pub struct Memory {
     /// Unique in the namespace, kept for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
+    /// From when on no call shows it (X1); never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Memory {
@@ -67,6 +70,8 @@ pub struct NewMemory {
     pub status: Status,
     /// Makes a repetition find the first store (W3).
     pub idempotency_key: Option<IdempotencyKey>,
+    /// From when on no call shows it (X1); never by default.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl NewMemory {
@@ -80,6 +85,7 @@ impl NewMemory {
             metadata: Metadata::default(),
             status: Status::default(),
             idempotency_key: None,
+            expires_at: None,
         }
     }
 
@@ -111,6 +117,13 @@ impl NewMemory {
         self
     }
 
+    /// That expires then (X1).
+    #[must_use]
+    pub fn expires_at(mut self, time: Timestamp) -> Self {
+        self.expires_at = Some(time);
+        self
+    }
+
     /// The row that this becomes under its id. For engines.
     pub fn into_memory(self, id: MemoryId) -> Memory {
         Memory {
@@ -124,6 +137,7 @@ impl NewMemory {
             status: self.status,
             revision: Revision::FIRST,
             idempotency_key: self.idempotency_key,
+            expires_at: self.expires_at,
         }
     }
 }
@@ -278,6 +292,9 @@ pub struct MemoryPatch {
     /// The new status.
     #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    /// What happens to the time of its expiry.
+    #[serde(skip_serializing_if = "ExpiryPatch::is_keep")]
+    pub expires_at: ExpiryPatch,
     /// The revision that the memory must have, else `Conflict` (W8).
     #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<Revision>,
@@ -310,6 +327,33 @@ pub enum MetadataPatch {
     Replace(Metadata),
     /// Merges these into them (RFC 7396).
     Merge(Metadata),
+}
+
+/// What a patch does to the time when the memory expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ExpiryPatch {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// It does not expire any more.
+    Clear,
+    /// It expires then.
+    Set(Timestamp),
+}
+
+impl ExpiryPatch {
+    fn is_keep(&self) -> bool {
+        matches!(self, Self::Keep)
+    }
+
+    /// The time that it sets, if it does.
+    pub fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Set(time) => Some(*time),
+            Self::Keep | Self::Clear => None,
+        }
+    }
 }
 
 impl ContextPatch {
@@ -365,6 +409,20 @@ impl MemoryPatch {
         self
     }
 
+    /// Lets it expire then (X1).
+    #[must_use]
+    pub fn set_expiry(mut self, time: Timestamp) -> Self {
+        self.expires_at = ExpiryPatch::Set(time);
+        self
+    }
+
+    /// Lets it expire no more.
+    #[must_use]
+    pub fn clear_expiry(mut self) -> Self {
+        self.expires_at = ExpiryPatch::Clear;
+        self
+    }
+
     /// Demands a revision.
     #[must_use]
     pub fn if_revision(mut self, revision: Revision) -> Self {
@@ -381,7 +439,7 @@ impl MemoryPatch {
 
     /// Whether the patch names no field; such a patch changes nothing, though it still checks the revision.
     pub fn is_empty(&self) -> bool {
-        self.context.is_keep() && self.metadata.is_keep() && self.status.is_none()
+        self.context.is_keep() && self.metadata.is_keep() && self.status.is_none() && self.expires_at.is_keep()
     }
 
     /// The memory after this patch, or `None` when there is nothing to write. For engines: this is what an update means.
@@ -406,6 +464,11 @@ impl MemoryPatch {
             MetadataPatch::Merge(patch) => patched.metadata = memory.metadata.merge(patch)?,
         }
         patched.status = self.status.unwrap_or(memory.status);
+        match self.expires_at {
+            ExpiryPatch::Keep => {}
+            ExpiryPatch::Clear => patched.expires_at = None,
+            ExpiryPatch::Set(time) => patched.expires_at = Some(time),
+        }
         patched.revision = memory.revision.next()?;
         patched.updated_at = Some(now);
         Ok(Some(patched))

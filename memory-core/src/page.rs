@@ -56,9 +56,15 @@ pub struct Head<'a> {
     pub space: &'a str,
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it was last changed, if it was.
+    pub updated_at: Option<Timestamp>,
     /// Its status; `None` when it has none, as documents, or when it can't be read. No condition on the status has such a
     /// candidate.
     pub status: Option<Status>,
+    /// When it expires, as it says itself.
+    pub expires_at: Option<Timestamp>,
+    /// Whether its time is over, so that no call shows it (X1). An engine gives `false`, and [`Provider`](crate::engine::Provider) decides.
+    pub is_over: bool,
 }
 
 /// What to do with a candidate.
@@ -224,7 +230,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
 
     /// Whether the query wants what the head tells.
     pub(crate) fn admits(&self, head: &Head<'_>) -> bool {
-        self.query.of.admits(head) && self.query.covers(head.space)
+        !head.is_over && self.query.of.admits(head) && self.query.covers(head.space)
     }
 
     fn pass(&mut self, created_at: Timestamp, id: &[u8]) {
@@ -417,7 +423,10 @@ impl Memory {
             id: self.id.as_bytes(),
             space: self.space_id.as_str(),
             created_at: self.created_at,
+            updated_at: self.updated_at,
             status: Some(self.status),
+            expires_at: self.expires_at,
+            is_over: false,
         }
     }
 }
@@ -429,7 +438,10 @@ impl Document {
             id: self.id.as_str().as_bytes(),
             space: self.space_id.as_str(),
             created_at: self.created_at,
+            updated_at: self.updated_at,
             status: None,
+            expires_at: self.expires_at,
+            is_over: false,
         }
     }
 }
@@ -455,7 +467,15 @@ mod tests {
 
     #[test]
     fn a_status_that_cannot_be_read_satisfies_no_condition() {
-        let head = Head { id: &[0; 16], space: "a", created_at: Timestamp::MIN, status: None };
+        let head = Head {
+            id: &[0; 16],
+            space: "a",
+            created_at: Timestamp::MIN,
+            updated_at: None,
+            status: None,
+            expires_at: None,
+            is_over: false,
+        };
         let key = CursorKey::generate().expect("a key");
         let any = MemoryQuery::builder().all().build().expect("valid");
         assert_eq!(PageBuilder::new(&any, &key).expect("no cursor").examine(&head), Verdict::Take);

@@ -11,7 +11,8 @@ use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentWrite, ErasedSlice, Erasure, Error, HashKey, Health, History, HistoryPage, Memory,
     MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result,
-    SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch, check_repetition,
+    Retention, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch,
+    check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -181,6 +182,24 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - Documents that were put behind the erasure stay, and no tombstone comes for them.
     /// - A call that failed may have brought some. To repeat it changes nothing.
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport>;
+
+    /// Erases what has expired, and takes away tombstones whose time is over: the next slice of a round, which begins with [`Sweep::all`] or
+    /// [`Sweep::due`] (X4). For operators, and for who serves the memory. Nobody has to call it for a record to be over.
+    ///
+    /// # Behavior
+    /// - A slice is of at most 100 records, or of a page of tombstones, and ends behind 64 MiB.
+    /// - What can't be read is passed over.
+    /// - An engine that can't erase answers `Unsupported`.
+    async fn sweep(&self, from: &Sweep) -> Result<Swept>;
+
+    /// The rules by which records are kept, in the order of their paths (X3). For operators.
+    async fn retention(&self) -> Result<Vec<Retention>>;
+
+    /// Puts these rules in the place of those that are there (X3): at most 1,000, else `TooLarge`, each for a path of its own, else
+    /// `InvalidInput`. For operators. An engine that can't erase answers `Unsupported`.
+    ///
+    /// From when it returns no call of this handle shows what they have over, and no call of another one a second later.
+    async fn set_retention(&self, rules: Vec<Retention>) -> Result<()>;
 
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;

@@ -11,7 +11,7 @@ use crate::filter::RecordSource;
 use crate::query::{Documents, Kind, Ledger};
 use crate::{
     Collection, Document, DocumentId, DocumentQuery, Error, Memory, MemoryId, MemoryQuery, Order, QueryBuilder, Result,
-    Revision, Unreadable,
+    Revision, Timestamp, Unreadable,
 };
 
 /// How many watches of one provider there are at most, until their streams are dropped (C7).
@@ -284,6 +284,14 @@ impl From<(Collection, DocumentId)> for RecordId {
 }
 
 impl Record {
+    /// When it expires, as it says itself.
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Memory(memory) => memory.expires_at,
+            Self::Document(document) => document.expires_at,
+        }
+    }
+
     /// Its revision.
     pub fn revision(&self) -> Revision {
         match self {

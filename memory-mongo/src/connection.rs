@@ -227,7 +227,12 @@ impl Connections {
 
     /// A session on the primary for what is no call of a user: set-up, migrations and health.
     pub(crate) fn session(self: &Arc<Self>) -> MongoSession {
-        MongoSession::new(self, &self.primary, Instant::now() + self.deadline.min(LONGEST))
+        MongoSession::new(self, &self.primary, self.until())
+    }
+
+    /// When work that begins now has to end.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.deadline.min(LONGEST)
     }
 
     /// Ends the connections. What is still under way may come to its end before: of a transaction that is cut off, the server

@@ -10,7 +10,7 @@ use mongodb::bson::doc;
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession};
 use crate::error::{NOT_VALID, code, is_temporary, native};
-use crate::{feed, schema};
+use crate::{expiry, feed, schema};
 
 /// Agent memory in a database of a MongoDB replica set.
 ///
@@ -86,6 +86,18 @@ impl Engine for MongoEngine {
     async fn hash_key(&self, proposed: &str) -> Result<String> {
         let (session, proposed) = (self.connections.session(), proposed.to_owned());
         self.connections.run(async move { schema::hash_key(&session, &proposed).await }).await
+    }
+
+    async fn retention(&self) -> Result<Option<String>> {
+        let session = self.connections.session();
+        self.connections.run(async move { expiry::retention(&session).await }).await
+    }
+
+    async fn set_retention(&self, rules: &str) -> Result<()> {
+        let (until, rules) = (self.connections.until(), Arc::new(rules.to_owned()));
+        // As each write, which is refused where the namespace is read-only.
+        self.run(Access::Write, until, rules, |session, rules: &String| Box::pin(expiry::set_retention(session, rules)))
+            .await
     }
 
     async fn close(&self) -> Result<()> {

@@ -86,14 +86,15 @@ pub(crate) fn record_of(id: &Bson) -> Option<RecordId> {
     }
 }
 
-fn id(record: &RecordId) -> Bson {
+/// The `_id` of the tombstone of a record, and of its row.
+pub(crate) fn id(record: &RecordId) -> Bson {
     match record {
         RecordId::Memory(id) => uuid(id.as_bytes()).into(),
         RecordId::Document { collection, id } => document_key(collection, id).into(),
     }
 }
 
-fn read(row: &RawDocument) -> Result<Tombstone> {
+pub(crate) fn read(row: &RawDocument) -> Result<Tombstone> {
     Ok(Tombstone {
         record: record_of(&bson(row, "_id")?).ok_or_else(|| impossible("_id"))?,
         at: Timestamp::from_millis(number(row, "at")?).map_err(corrupt)?,

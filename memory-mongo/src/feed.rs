@@ -226,8 +226,8 @@ impl Events {
             return Ok(erasure.map(Noted::Other));
         }
         if of == "memories" {
-            // No call removes one, and what leaves the revision as it is changes nothing that a record tells. Where a memory is erased,
-            // the tombstone tells it.
+            // No call removes one but the row of one that is erased, with its tombstone. What leaves the revision as it is changes nothing
+            // that a record tells. Where a memory is erased, the tombstone tells it.
             let is_written = kind != "delete" && revision.is_some_and(|revision| revision > 0);
             let id = event.get("key").and_then(memory_id_of).filter(|_| is_written);
             return Ok(id.map(|id| Noted::Memory { id, space: string("space") }));

@@ -6,6 +6,7 @@ mod election;
 mod engine;
 mod erasure;
 mod error;
+mod expiry;
 mod feed;
 mod history;
 mod read;

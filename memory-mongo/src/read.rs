@@ -19,7 +19,7 @@ use crate::connection::{MongoSession, Rows};
 use crate::error::native;
 use crate::row::{Stored, StoredRow, found, is_erased, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
-use crate::{erasure, feed, history};
+use crate::{erasure, expiry, feed, history};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
@@ -147,6 +147,15 @@ impl Reader for MongoSession {
         erasure::tombstones_behind(self, behind, most).await
     }
 
+    async fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> Result<Vec<(Timestamp, RecordId)>> {
+        expiry::expired(self, by, behind, most).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let find = self.reads.memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
         let row = find.projection(doc! { "storedAt": 1 }).max_time(self.left()?).await.map_err(native)?;
@@ -181,12 +190,7 @@ pub(crate) async fn each_in<T: Send>(
     transaction: &mut ClientSession,
     read: impl Fn(&RawDocument) -> Result<T> + Send,
 ) -> Result<Vec<T>> {
-    let find = on.find(doc! { "_id": { "$in": ids } }).max_time(session.left()?);
-    let (mut rows, mut found) = (find.session(&mut *transaction).await.map_err(native)?, Vec::new());
-    while rows.advance(transaction).await.map_err(native)? {
-        found.push(read(rows.current())?);
-    }
-    Ok(found)
+    all_in(session, on.find(doc! { "_id": { "$in": ids } }), transaction, read).await
 }
 
 /// Reads all rows that are found.
@@ -197,6 +201,21 @@ pub(crate) async fn all<T: Send>(
 ) -> Result<Vec<T>> {
     let (mut rows, mut all) = (find.max_time(session.left()?).await.map_err(native)?, Vec::new());
     while rows.advance().await.map_err(native)? {
+        all.push(read(rows.current())?);
+    }
+    Ok(all)
+}
+
+/// The same as a transaction sees them.
+pub(crate) async fn all_in<T: Send>(
+    session: &MongoSession,
+    find: Find<'_, RawDocumentBuf>,
+    transaction: &mut ClientSession,
+    read: impl Fn(&RawDocument) -> Result<T> + Send,
+) -> Result<Vec<T>> {
+    let find = find.max_time(session.left()?).session(&mut *transaction);
+    let (mut rows, mut all) = (find.await.map_err(native)?, Vec::new());
+    while rows.advance(transaction).await.map_err(native)? {
         all.push(read(rows.current())?);
     }
     Ok(all)
@@ -215,7 +234,7 @@ async fn offer_next<K: Stored>(
     let limit = walk.count.clamp(1, MOST);
     let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
     let find = index.into_iter().fold(find, Find::hint);
-    let heads = || doc! { "createdAt": 1, "spaceId": 1, "status": 1 };
+    let heads = || doc! { "createdAt": 1, "updatedAt": 1, "spaceId": 1, "status": 1, "expiresAt": 1 };
     let find = walk.is_for_heads.then(heads).into_iter().fold(find, Find::projection);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     for _ in 1..limit {

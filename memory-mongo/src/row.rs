@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use memory_core::engine::{Found, Mark, Row, StoredDocument, StoredMemory, corrupt, shown_id};
 use memory_core::{
-    Context, Document, Documents, Error, Head, IdempotencyKey, KeyedHash, Ledger, Memory, MemoryId, Result, Revision,
-    Selects, SpaceId, Status, Timestamp, path_hash,
+    Collection, Context, Document, DocumentId, Documents, Error, Head, IdempotencyKey, KeyedHash, Ledger, Memory,
+    MemoryId, Result, Revision, Selects, SpaceId, Status, Timestamp, path_hash,
 };
 use migrations::WRITER;
 use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
@@ -73,6 +73,7 @@ pub(crate) fn memory_row(memory: &Memory, at: Option<Timestamp>) -> RawDocumentB
     append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
     append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
     append(&mut row, cstr!("storedAt"), at.map(Timestamp::as_millis));
+    append(&mut row, cstr!("expiresAt"), memory.expires_at.map(Timestamp::as_millis));
     row
 }
 
@@ -117,7 +118,16 @@ pub(crate) fn document_row(document: &Document, entry: i64) -> RawDocumentBuf {
         "content": document.content.as_str(),
     };
     append(&mut row, cstr!("updatedAt"), document.updated_at.map(Timestamp::as_millis));
+    append(&mut row, cstr!("expiresAt"), document.expires_at.map(Timestamp::as_millis));
+    let key = document.expires_at.map(|_| expiry_key(&document.collection, &document.id));
+    append(&mut row, cstr!("expiryKey"), key.as_deref());
     row
+}
+
+/// What orders the documents that expire at one time, as their keys in the core do ([`memory_core::RecordId::to_key`]). Their `_id`s do not: in
+/// these `a` comes before `a-b`, and in the keys, where a `/` is behind each collection, `a-b/` before `a/`.
+pub(crate) fn expiry_key(collection: &Collection, id: &DocumentId) -> String {
+    format!("{collection}/{id}")
 }
 
 /// The row that takes the place of another one. The feed has from it where the document was before, if it has moved.
@@ -161,6 +171,7 @@ impl Stored for Ledger {
             metadata: text(row, "metadata")?,
             trigger: text(row, "trigger")?,
             context: optional(row, "context", text)?,
+            expires_at: optional(row, "expiresAt", number)?,
         };
         stored.read()
     }
@@ -188,6 +199,7 @@ impl Stored for Documents {
             space_id: head.space,
             metadata: text(row, "metadata")?,
             content: text(row, "content")?,
+            expires_at: optional(row, "expiresAt", number)?,
         };
         stored.read()
     }
@@ -200,7 +212,10 @@ impl<K: Stored> Row<K> for StoredRow<'_> {
         let created_at = Timestamp::from_millis(number(self.0, "createdAt")?).map_err(corrupt)?;
         // One that can't be read must not keep the rest from being judged.
         let status = self.0.get("status").ok().flatten().and_then(|status| Status::parse(status.as_str()?).ok());
-        Ok(Head { id: K::id(self.0)?, created_at, space: text(self.0, "spaceId")?, status })
+        let time = |name: &str| self.0.get_i64(name).ok().and_then(|millis| Timestamp::from_millis(millis).ok());
+        let (updated_at, expires_at) = (time("updatedAt"), time("expiresAt"));
+        let (id, space) = (K::id(self.0)?, text(self.0, "spaceId")?);
+        Ok(Head { id, space, created_at, updated_at, status, expires_at, is_over: false })
     }
 
     fn read(&self, head: &Head<'_>) -> Result<K::Record> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::{SHORT_BACKFILL, corrupt};
-use memory_core::{Backfill, Error, ErrorKind, HeldBack, Inspection, Result, Revision, SpaceId, Timestamp};
-use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, HeldBack, Inspection, Result, Revision, SpaceId, Timestamp};
+use migrations::{Applied, EXPIRY, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 
@@ -42,6 +42,8 @@ const SLICE_ROWS: i64 = 500;
 const SLICE_BYTES: usize = 8 << 20;
 /// How long a slice waits for the index when all documents have places; the next one goes on waiting.
 const WAIT: Duration = Duration::from_millis(200);
+/// The part of its time for which `init` waits for the indexes of what expires.
+const PATIENCE: u32 = 3;
 /// So many records left are more than a call goes over that needs them.
 const MANY: u64 = SHORT_BACKFILL + 1;
 
@@ -113,32 +115,36 @@ fn taken() -> impl Iterator<Item = &'static Step> {
     migrations::mongo().iter().filter(|step| step.is_taken())
 }
 
-/// What a backfill does to all rows of some collections. The step has the same name.
+/// What a backfill does to some collections. The step has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sweep {
     /// It gives places to the documents that have none.
     Paths,
     /// It takes away the words that older programs have left.
     NoWords,
+    /// It waits for the indexes of what expires. The server reads all rows for them, beside running programs, and finds hardly any of these: that
+    /// takes longer than `init` may, and needs no slices.
+    Expiry,
 }
 
 impl Sweep {
     fn by(name: &str) -> Option<Self> {
-        [Self::Paths, Self::NoWords].into_iter().find(|sweep| sweep.name() == name)
+        [Self::Paths, Self::NoWords, Self::Expiry].into_iter().find(|sweep| sweep.name() == name)
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Paths => PATHS,
             Self::NoWords => NO_WORDS,
+            Self::Expiry => EXPIRY,
         }
     }
 
-    /// The collections, in the order in which it goes over them.
+    /// The collections, in the order in which it goes over them, if it does.
     fn collections(self, of: &Collections) -> Vec<&Rows> {
         match self {
             Self::Paths => vec![&of.documents],
-            Self::NoWords => vec![&of.memories, &of.documents],
+            Self::NoWords | Self::Expiry => vec![&of.memories, &of.documents],
         }
     }
 
@@ -147,6 +153,7 @@ impl Sweep {
         let (field, has_it) = match self {
             Self::Paths => (PATHS, false),
             Self::NoWords => ("words", true),
+            Self::Expiry => return Ok(None),
         };
         // By a row whose revision can't be read the server can't tell who has written it.
         let revision = number(row, "revision").and_then(|number| Revision::new(number as u64));
@@ -162,13 +169,14 @@ impl Sweep {
                 let space = text(row, "spaceId").and_then(SpaceId::parse);
                 set.insert(field, space.map(|space| document_paths(&space)).unwrap_or_default());
             }
-            Self::NoWords => drop(unset.insert(field, "")),
+            Self::NoWords | Self::Expiry => drop(unset.insert(field, "")),
         }
         let found = doc! { "_id": bson(row, "_id")?, field: { "$exists": has_it } };
         Ok(Some(doc! { "q": found, "u": { "$set": set, "$unset": unset } }))
     }
 
-    /// Whether a step that is begun is complete: where there are no rows, none needs an update behind the rule of the step.
+    /// Whether a step that is begun is complete: where there are no rows, none needs an update behind the rule of the step, and an index takes no
+    /// time.
     async fn is_over(self, session: &MongoSession) -> Result<bool> {
         if self == Self::Paths {
             // The index was made when there were none.
@@ -179,7 +187,11 @@ impl Sweep {
         }
         for rows in self.collections(&session.on.latest) {
             if rows.find_one(doc! {}).await.map_err(native)?.is_some() {
-                return Ok(false);
+                return match self {
+                    // Of a small ledger they are there at once.
+                    Self::Expiry => index(session, self, session.left()? / PATIENCE).await,
+                    _ => Ok(false),
+                };
             }
         }
         Ok(true)
@@ -206,8 +218,11 @@ impl Standing {
         Ok(Some(Self { sweep, within, mark: bson(entry, "mark")?, done }))
     }
 
-    /// The collections that are left to go over, the first of them from behind the mark.
+    /// The collections that are left to go over, the first of them from behind the mark; none where the server does that by itself.
     fn left<'c>(&self, of: &'c Collections) -> Vec<&'c Rows> {
+        if self.sweep == Sweep::Expiry {
+            return Vec::new();
+        }
         let mut collections = self.sweep.collections(of);
         let at = collections.iter().position(|rows| Some(rows.name()) == self.within.as_deref());
         collections.split_off(at.unwrap_or_default())
@@ -240,7 +255,7 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
         }
         let mut total = done + left;
         // The index of many rows takes its time, also when all of them have what it is of.
-        if left >= MANY || total >= MANY && on.indexing.try_lock().is_err() {
+        if sweep == Sweep::Expiry || left >= MANY || total >= MANY && on.indexing.try_lock().is_err() {
             let mut estimate = 0;
             for rows in sweep.collections(&on.primary) {
                 estimate += rows.estimated_document_count().await.map_err(native)?;
@@ -250,6 +265,8 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
         pending.push(match sweep {
             Sweep::Paths => Backfill::of_places(done, total),
             Sweep::NoWords => Backfill::of_no_words(done, total),
+            // How far the server is, it tells nobody.
+            Sweep::Expiry => Backfill::new("the index of what expires", done, total, Blocks::Nothing),
         });
     }
     Ok(pending)
@@ -260,7 +277,10 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
 pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let Some(standing) = incomplete(session).await?.into_iter().next() else { return Ok(()) };
     let left = standing.left(&session.on.latest);
-    let slice = go_over(session, standing.sweep, left[0], &standing.mark).await?;
+    let slice = match left.first() {
+        Some(rows) => go_over(session, standing.sweep, rows, &standing.mark).await?,
+        None => Slice { count: 0, reached: None },
+    };
     let now = match (slice.reached, left.get(1)) {
         (Some(reached), _) => {
             if standing.mark == Bson::MinKey {
@@ -595,7 +615,7 @@ fn held_back(hello: &Document) -> Option<HeldBack> {
     Some(HeldBack::new(by, Some(Duration::from_millis(lag))))
 }
 
-/// Makes the index on what a backfill fills in, if there is one, or waits for whoever does. Tells whether it is there after this time, and
+/// Makes the indexes of the step of a backfill, if it has some, or waits for whoever does. Tells whether it is there after this time, and
 /// goes on with it.
 async fn index(session: &MongoSession, sweep: Sweep, wait: Duration) -> Result<bool> {
     let on = &session.on;

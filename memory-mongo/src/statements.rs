@@ -16,7 +16,7 @@ pub(crate) fn same_memory(memory: &Memory) -> Document {
 }
 
 /// What finds a document while it is the one that was read: whatever is written since, or put after a removal, has another entry. Where no
-/// history is kept, a document that is put after a removal may have the same, and its texts tell it from the one that was read.
+/// history is kept, a document that is put after a removal may have the same, and its texts and its expiry tell it from the one that was read.
 pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_history: bool) -> Document {
     let Found { record, version } = found;
     let mut same = doc! {
@@ -31,6 +31,8 @@ pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_histo
         same.insert("spaceId", record.space_id.as_str());
         same.insert("metadata", record.metadata.as_str());
         same.insert("content", record.content.as_str());
+        // What was put again without its time is not what has expired.
+        same.insert("expiresAt", record.expires_at.map(Timestamp::as_millis));
     }
     same
 }
@@ -57,6 +59,12 @@ pub(crate) fn changes(before: &Memory, after: &Memory) -> Document {
     }
     if after.metadata != before.metadata {
         set.insert("metadata", after.metadata.as_str());
+    }
+    if after.expires_at != before.expires_at {
+        match after.expires_at {
+            Some(time) => drop(set.insert("expiresAt", time.as_millis())),
+            None => drop(unset.insert("expiresAt", "")),
+        }
     }
     if after.status != before.status {
         set.insert("status", after.status.as_str());

@@ -4,19 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
-use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, RecordId, Result, Timestamp};
+use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, Tombstone};
 use mongodb::ClientSession;
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write, of_code, refusals};
-use crate::history;
 use crate::read::{all, each};
 use crate::row::{
     ERASED, document_row, hash, is_erased, key_mark, key_of, key_row, mark_row, memory_id, memory_row, next_row, text,
     uuid,
 };
 use crate::statements::{changes, document_key, removed, same_document, same_memory};
+use crate::{expiry, history};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
 pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
@@ -105,6 +105,10 @@ impl Writer for MongoSession {
         let mut transaction = self.begin().await?;
         let is_done = self.erase_each(erasings, &mut transaction).await;
         self.end(transaction, is_done).await
+    }
+
+    async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
+        expiry::forget(self, tombstones).await
     }
 }
 

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use conformance::CaseResult;
 use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
+use memory_core::engine::{Access, Engine, Reader};
 use memory_core::{
     Backfill, Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Erasure, Error, ErrorKind, History, IdempotencyKey, ManualClock, Memory, MemoryId, MemoryPatch, MemoryProvider,
     MemoryQuery, Metadata, NewMemory, Outcome, Record, RecordId, Revision, SpaceId, Status, Timestamp, Trigger,
 };
-use memory_mongo::{MongoConfig, MongoMemory};
-use migrations::{ERASURE, FEED, HISTORY, NO_WORDS, PATHS};
+use memory_mongo::{MongoConfig, MongoEngine, MongoMemory};
+use migrations::{ERASURE, EXPIRY, FEED, HISTORY, NO_WORDS, PATHS};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
@@ -27,7 +29,8 @@ const MEMORIES: &str = "MEMORY_TEST_MEMORIES";
 /// What the programs that take slices are called.
 const BACKFILL: &str = "backfill";
 /// The steps behind version 1, as they are taken; those behind version 2 begin with the third.
-const BEHIND_1: [(u32, &str); 6] = [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE)];
+const BEHIND_1: [(u32, &str); 7] =
+    [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE), (7, EXPIRY)];
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -55,6 +58,8 @@ fn main() -> ExitCode {
         async_trial("mongo::one_build_of_the_index_serves_all_slices", one_build_of_the_index_serves_all_slices),
         async_trial("mongo::a_slice_of_large_rows_is_short", a_slice_of_large_rows_is_short),
         async_trial("mongo::a_row_that_is_damaged_is_passed_over", a_row_that_is_damaged_is_passed_over),
+        async_trial("mongo::an_older_ledger_lists_what_expires", an_older_ledger_lists_what_expires),
+        async_trial("mongo::the_list_of_a_large_ledger_comes_later", the_list_of_a_large_ledger_comes_later),
         async_trial("mongo::older_documents_get_their_places", older_documents_get_their_places),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -114,12 +119,12 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
-    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE)] {
+    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE), (7, EXPIRY)] {
         let entry = entries.find_one(doc! { "_id": version }).await?.ok_or("no entry")?;
         assert_eq!(entry.get_str("name")?, name);
         assert!(entry.get_str("checksum").is_ok());
     }
-    assert_eq!(provider.check_health().await?.schema_version, 6);
+    assert_eq!(provider.check_health().await?.schema_version, 7);
     Ok(())
 }
 
@@ -129,7 +134,7 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let document = provider.documents().put(write("a")).await?;
     let database = database(&server.url()).await?;
-    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 8]"))?;
+    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 9]"))?;
     for step in steps {
         database.run_command(step).await?;
     }
@@ -311,7 +316,7 @@ async fn words_go_in_slices_beside_running_programs() -> CaseResult {
         let row = doc! { "_id": name, "revision": 1_i64, "written": 256 + 3, "words": [] };
         assert_eq!(refusal(rows.insert_one(row).await), NOT_VALID, "{name}");
     }
-    let start = std::time::Instant::now();
+    let start = Instant::now();
 
     // A program that was opened before stores and updates meanwhile, from the last row to the first.
     let patch = |number: usize| match number % 2 {
@@ -639,6 +644,98 @@ async fn older_documents_get_their_places() -> CaseResult {
     Ok(())
 }
 
+/// Also while a program of version 7 goes on, which writes no time: what it updates keeps the one it has, and what it puts has none.
+async fn an_older_ledger_lists_what_expires() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
+    config.clock = Arc::new(ManualClock::new(at(0)));
+    let older = open(config.clone()).await?;
+    let old = older.store(event("a", 1)).await?;
+    older.documents().put(write("a")).await?;
+    into_version_6(&database).await?;
+    assert_eq!(memory_mongo::plan(&config).await?.applied, [(7, EXPIRY)]);
+    let missing = memory_mongo::inspect(&config).await?.missing;
+    assert_eq!(missing, ["memories.expiry", "documents.expiry", "tombstones.key"]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(7, EXPIRY)]);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+
+    let provider = open(config.clone()).await?;
+    assert_eq!(provider.backfill().await?, None);
+    let memory = provider.get(old).await?.ok_or("a memory is gone")?;
+    assert_eq!(memory.expires_at, None);
+    provider.update(old, MemoryPatch::new().set_expiry(at(20))).await?;
+    for space in ["a", "b"] {
+        provider.documents().put(write(space).expires_at(at(30))).await?;
+    }
+    let engine = MongoEngine::open(&config).await?;
+    let all = [(at(20), RecordId::from(old)), (at(30), of(write("a"))), (at(30), of(write("b")))];
+    assert_eq!(expired(&engine).await?, all);
+
+    // Exactly what that program sends.
+    let memories = database.collection::<Document>("memories");
+    let set = doc! { "revision": 3_i64, "written": 3 * 256 + 7_i64, "context": "\"older\"" };
+    let update = doc! { "$set": set, "$unset": { "words": "" } };
+    assert_eq!(memories.update_one(doc! { "revision": 2_i64 }, update).await?.matched_count, 1);
+    let documents = database.collection::<Document>("documents");
+    let found = doc! { "_id.id": "a" };
+    let mut row = documents.find_one(found.clone()).await?.ok_or("a document is gone")?;
+    row.remove("expiresAt");
+    row.remove("expiryKey");
+    row.insert("revision", 3_i64);
+    row.insert("written", 3 * 256 + 7_i64);
+    assert_eq!(documents.replace_one(found, &row).await?.matched_count, 1);
+    assert_eq!(provider.get(old).await?.ok_or("a memory is gone")?.expires_at, Some(at(20)));
+    assert_eq!(expired(&engine).await?, [(at(20), RecordId::from(old)), (at(30), of(write("b")))]);
+    engine.close().await?;
+    Ok(())
+}
+
+/// While the server builds the indexes, `init` waits for a while only, and nobody else does.
+async fn the_list_of_a_large_ledger_comes_later() -> CaseResult {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
+    config.clock = Arc::new(ManualClock::new(at(0)));
+    open(config.clone()).await?.store(event("a", 1)).await?;
+    into_version_6(&database).await?;
+    let admin = database.client().database("admin");
+    let hang = |mode: &str| doc! { "configureFailPoint": "hangAfterSettingUpIndexBuild", "mode": mode };
+    admin.run_command(hang("alwaysOn")).await?;
+
+    config.deadline = Duration::from_secs(6);
+    let provider = open(config.clone()).await?;
+    let pending = provider.backfill().await?.ok_or("the index is there")?;
+    assert_eq!((pending.name, pending.blocks), ("the index of what expires", Blocks::Nothing));
+    let id = provider.store(event("a", 2).expires_at(at(20))).await?;
+    assert_eq!(provider.get(id).await?.ok_or("a memory is gone")?.expires_at, Some(at(20)));
+    let engine = MongoEngine::open(&config).await?;
+    let early = expired(&engine).await.expect_err("there is no list yet");
+    assert_eq!((early.kind(), early.is_retryable()), (ErrorKind::Unavailable, true), "{early:?}");
+
+    admin.run_command(hang("off")).await?;
+    to_the_end(&provider).await?;
+    assert_eq!(expired(&engine).await?, [(at(20), RecordId::from(id))]);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    engine.close().await?;
+    Ok(())
+}
+
+/// All that expires, as the engine has it.
+async fn expired(engine: &MongoEngine) -> Result<Vec<(Timestamp, RecordId)>, Error> {
+    let until = Instant::now() + Duration::from_secs(60);
+    let expired = engine.run(Access::ReadLatest, until, Arc::new(Timestamp::MAX), |reader, by: &Timestamp| {
+        Box::pin(reader.expired(*by, None, 100))
+    });
+    expired.await
+}
+
+/// Makes the ledger what a program of version 7 has left, whose schema is that of version 6.
+async fn into_version_6(database: &Database) -> mongodb::error::Result<()> {
+    without_expiry(database).await?;
+    database.collection::<Document>("tombstones").drop_index("key").await?;
+    let entries = database.collection::<Document>("schema_migrations");
+    entries.delete_many(doc! { "version": 7_i64 }).await.map(drop)
+}
+
 /// Makes the ledger what a program of version 1 has left.
 async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
     for name in ["memories", "documents"] {
@@ -648,6 +745,7 @@ async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
     }
     without_history(database).await?;
     without_erasure(database).await?;
+    without_expiry(database).await?;
     let entries = database.collection::<Document>("schema_migrations");
     entries.delete_many(doc! { "version": { "$gte": 2 } }).await?;
     entries.update_many(doc! {}, doc! { "$unset": { "version": "" } }).await.map(drop)
@@ -670,6 +768,7 @@ async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
     }
     without_history(database).await?;
     without_erasure(database).await?;
+    without_expiry(database).await?;
     bring_back(database).await?;
     let words = migrations::mongo().iter().find(|step| step.name == "words").ok_or("no step")?;
     let mut entry = doc! { "_id": "words", "version": 2_i64, "name": "words", "checksum": words.checksum() };
@@ -700,6 +799,20 @@ async fn without_erasure(database: &Database) -> mongodb::error::Result<()> {
     database.collection::<Document>("idempotency_keys").delete_many(marks).await?;
     let bookkeeping = database.collection::<Document>("schema_migrations");
     bookkeeping.delete_many(doc! { "_id": "hashKey" }).await.map(drop)
+}
+
+/// The same for the step of expiry, which has rows of its own in no collection, and in erasure's one an index.
+async fn without_expiry(database: &Database) -> mongodb::error::Result<()> {
+    for name in ["memories", "documents"] {
+        let rows = database.collection::<Document>(name);
+        if rows.list_index_names().await?.contains(&"expiry".to_owned()) {
+            rows.drop_index("expiry").await?;
+        }
+        let fields = doc! { "$unset": { "expiresAt": "", "expiryKey": "" } };
+        rows.update_many(doc! {}, fields).bypass_document_validation(true).await?;
+    }
+    let bookkeeping = database.collection::<Document>("schema_migrations");
+    bookkeeping.delete_many(doc! { "_id": "retention" }).await.map(drop)
 }
 
 /// Gives the ledger the rules and the indexes that version 2 has where it indexes words.
@@ -817,6 +930,7 @@ fn document(number: usize) -> memory_core::Document {
         created_at: at((number % 100) as i64),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 

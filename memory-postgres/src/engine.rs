@@ -98,6 +98,20 @@ impl Engine for PostgresEngine {
         kept.first().map_or_else(|| Ok(String::new()), |row| column(row, 0))
     }
 
+    /// The rules count for every handle at once, so a replica is not asked.
+    async fn retention(&self) -> Result<Option<String>> {
+        let mut session = self.connections.session(Access::ReadLatest, None).await?;
+        let kept = session.rows(session.statement(|on| &on.retention)).await?;
+        session.end().await?;
+        kept.first().map(|row| column(row, 0)).transpose()
+    }
+
+    async fn set_retention(&self, rules: &str) -> Result<()> {
+        let mut session = self.connections.session(Access::Write, None).await?;
+        session.write(session.statement(|on| &on.keep_retention).bind(rules.to_owned())).await?;
+        session.end().await
+    }
+
     async fn close(&self) -> Result<()> {
         self.connections.close().await;
         Ok(())

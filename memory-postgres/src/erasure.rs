@@ -165,7 +165,10 @@ async fn erase_once(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         }
     }
     let schema = &session.on().schema;
-    let lock = |is_wanted: bool, table: &str| match is_wanted {
+    // What has expired is in nobody's way: a store that meets its key while it goes may write, as it may some time later (X4). So a put in its
+    // place keeps nobody else waiting, and the versions tell what has changed.
+    let is_exclusive = erasings.iter().any(|erasing| !erasing.tombstone.is_of_expiry());
+    let lock = |is_wanted: bool, table: &str| match is_wanted && is_exclusive {
         true => format!("; LOCK TABLE {schema}.{table} IN SHARE ROW EXCLUSIVE MODE"),
         false => String::new(),
     };

@@ -5,6 +5,7 @@ mod connection;
 mod engine;
 mod erasure;
 mod error;
+mod expiry;
 mod feed;
 mod history;
 mod pool;

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::connection::{Session, Statement};
 use crate::erasure;
 use crate::error::native;
+use crate::expiry;
 use crate::feed;
 use crate::history;
 use crate::slices::Slice;
@@ -29,7 +30,7 @@ const MOST_HEADS: usize = 2_048;
 /// How many bytes of payloads are read and looked at together, at least one payload.
 const GROUP: usize = 4 << 20;
 /// The column of the payload in a slice.
-const PAYLOAD: usize = 7;
+const PAYLOAD: usize = 8;
 /// Before and behind every place of (createdAt, id), whose times are some 10^13 ms at most.
 const BEGINNING: (i64, Uuid) = (i64::MIN, Uuid::nil());
 const END: (i64, Uuid) = (i64::MAX, Uuid::nil());
@@ -92,7 +93,7 @@ impl Reader for Session {
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
         let ids: Vec<_> = ids.iter().map(DocumentId::as_str).collect();
         let statement = self.statement(|on| &on.documents_by_ids).bind(collection.as_str()).bind(ids);
-        let found = |row: &PgRow| Ok(Found { record: document_of(row)?, version: column(row, 8)? });
+        let found = |row: &PgRow| Ok(Found { record: document_of(row)?, version: column(row, 9)? });
         Ok(self.rows(statement).await?.iter().map(found).collect())
     }
 
@@ -150,6 +151,15 @@ impl Reader for Session {
         most: usize,
     ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
         erasure::tombstones_behind(self, behind, most).await
+    }
+
+    async fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> Result<Vec<(Timestamp, RecordId)>> {
+        expiry::expired(self, by, behind, most).await
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
@@ -340,12 +350,13 @@ impl Row<Ledger> for Fetched<'_> {
             created_at: head.created_at.as_millis(),
             space_id: head.space,
             status: head.status.map_or("", Status::as_str),
-            revision: column(self.0, 4)?,
-            updated_at: column(self.0, 5)?,
-            metadata: column(self.0, 6)?,
+            updated_at: column(self.0, 4)?,
+            expires_at: column(self.0, 5)?,
+            revision: column(self.0, 6)?,
+            metadata: column(self.0, 7)?,
             trigger: column(self.0, PAYLOAD)?,
-            context: column(self.0, 8)?,
-            idempotency_key: column(self.0, 9)?,
+            context: column(self.0, 9)?,
+            idempotency_key: column(self.0, 10)?,
         };
         stored.read()
     }
@@ -358,7 +369,19 @@ impl Row<Ledger> for Fetched<'_> {
 impl Row<Documents> for Fetched<'_> {
     fn head(&self) -> Result<Head<'_>> {
         let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
-        Ok(Head { id: bytes(self.0, 0)?, created_at, space: column(self.0, 2)?, status: None })
+        let time = |index| {
+            let millis = column::<Option<i64>>(self.0, index)?;
+            millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
+        };
+        Ok(Head {
+            id: bytes(self.0, 0)?,
+            space: column(self.0, 2)?,
+            created_at,
+            updated_at: time(4)?,
+            status: None,
+            expires_at: time(5)?,
+            is_over: false,
+        })
     }
 
     fn read(&self, _: &Head<'_>) -> Result<Document> {
@@ -391,9 +414,10 @@ fn document_of(row: &PgRow) -> Result<Document> {
         created_at: column(row, 1)?,
         space_id: column(row, 2)?,
         collection: column(row, 3)?,
-        revision: column(row, 4)?,
-        updated_at: column(row, 5)?,
-        metadata: column(row, 6)?,
+        updated_at: column(row, 4)?,
+        expires_at: column(row, 5)?,
+        revision: column(row, 6)?,
+        metadata: column(row, 7)?,
         content: column(row, PAYLOAD)?,
     };
     stored.read()

@@ -33,7 +33,7 @@ impl Slice {
 /// What a memory of a slice is read from, without a payload of more than 64 KiB, which is read later, and in the end the size of that.
 macro_rules! memory_slice_columns {
     () => {
-        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
+        "m.id, m.created_at, m.space_id, m.status, m.updated_at, m.expires_at, m.revision, m.metadata,
             CASE WHEN octet_length(m.trigger) + coalesce(octet_length(m.context), 0) <= 65536 THEN m.trigger END,
             CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key,
             octet_length(m.trigger) + coalesce(octet_length(m.context), 0)"
@@ -123,7 +123,7 @@ impl Slices {
 
     /// The same of the heads alone.
     pub(crate) fn of_heads(order: &'static str, schema: &str) -> Self {
-        Self::reading("m.id, m.created_at, m.space_id, m.status", order, schema)
+        Self::reading("m.id, m.created_at, m.space_id, m.status, m.updated_at, m.expires_at", order, schema)
     }
 
     fn reading(columns: &'static str, order: &'static str, schema: &str) -> Self {

@@ -59,7 +59,7 @@ macro_rules! statements {
 /// What a document of a slice is read from, without a content of more than 64 KiB, which is read later, and in the end the size of that.
 macro_rules! document_slice_columns {
     () => {
-        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
+        "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at, m.revision, m.metadata, \
          CASE WHEN octet_length(m.content) <= 65536 THEN m.content END, octet_length(m.content)"
     };
 }
@@ -134,21 +134,21 @@ macro_rules! insert_memories {
             "
         WITH given AS MATERIALIZED (
             SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
-                paths::bigint[] AS paths",
+                paths::bigint[] AS paths, expires_at",
             $column,
             "
             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                $8::text[], $9::text[], $10::text[], $11::text[]",
+                $8::text[], $9::text[], $10::text[], $11::text[], $13::bigint[]",
             $values,
             ") AS given (id, created_at, updated_at, revision, status,
-                space_id, idempotency_key, metadata, trigger, context, paths",
+                space_id, idempotency_key, metadata, trigger, context, paths, expires_at",
             $column,
             ")),
         stored AS (
             INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-                trigger, context, stored_at{path_columns})
+                trigger, context, stored_at, expires_at{path_columns})
             SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
-                $12::bigint{path_values}
+                $12::bigint, expires_at{path_values}
             FROM given",
             $condition,
             "
@@ -244,6 +244,9 @@ statements! {
     hash_key: "SELECT key FROM {schema}.tombstone_key";
     /// Likewise.
     keep_hash_key: "INSERT INTO {schema}.tombstone_key (id, key) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING key";
+    retention: "SELECT rules FROM {schema}.retention WHERE id = 1";
+    keep_retention: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.retention (id, rules) VALUES (1, $1)
+        ON CONFLICT (id) DO UPDATE SET rules = excluded.rules");
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
@@ -271,11 +274,11 @@ statements! {
 
     insert_memories: insert_memories!("", "", "");
     insert_memories_unless_erased: insert_memories!(
-        ", key_hash", ", $13::bytea[]", unless_erased!("given.id", "given.key_hash"));
+        ", key_hash", ", $14::bytea[]", unless_erased!("given.id", "given.key_hash"));
     update_memory: "
         WITH updated AS (
             UPDATE {schema}.memories
-            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = $7
+            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = $7, expires_at = $11
             WHERE id = $1 AND revision = $2 RETURNING id, revision),
         kept AS (
             INSERT INTO {schema}.memory_history (id, revision, at, actor, before)
@@ -283,7 +286,8 @@ statements! {
         INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM updated";
     memory_history: newest_entries!("memory_history", "FALSE", "id = $4");
     stored_at: "SELECT stored_at FROM {schema}.memories WHERE id = $1";
-    memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
+    memories_by_ids: "SELECT id, created_at, space_id, status, updated_at, expires_at, revision, metadata, trigger, context,
+            idempotency_key
         FROM {schema}.memories WHERE id = ANY($1)";
     spaces_of_memories: "SELECT id, space_id FROM {schema}.memories WHERE id = ANY($1)";
     /// What has these ids or keys, and what stays of what had.
@@ -355,6 +359,26 @@ statements! {
         INSERT INTO {schema}.changes (xid, collection, id, space_id, places)
         SELECT ", behind!(), ", collection, id, '', places
         FROM unnest($1::text[], $2::text[], $3::bytea[]) AS given (collection, id, places)");
+    /// Those that are what was read.
+    forget_memories: concat!("WITH ", if_writer!(), "
+        DELETE FROM {schema}.memory_tombstones t
+        USING unnest($1::uuid[], $2::bigint[], $3::text[]) AS given (id, at, reason)
+        WHERE t.id = ANY($1) AND t.id = given.id AND t.at = given.at AND t.reason = given.reason");
+    /// Likewise.
+    forget_documents: concat!("WITH ", if_writer!(), "
+        DELETE FROM {schema}.document_tombstones t
+        USING unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS given (collection, id, at, reason)
+        WHERE t.", of_documents!("document_tombstones"), " AND t.collection = given.collection AND t.id = given.id
+            AND t.at = given.at AND t.reason = given.reason");
+    /// The next $4 of what has expired by $1, behind a place in both lists, of which each is read from its index.
+    expired: "
+        SELECT expires_at, key FROM (
+            (SELECT expires_at, key FROM {schema}.ledger_expiry
+            WHERE expires_at <= $1 AND (expires_at, key) > ($2::bigint, $3::bytea) ORDER BY expires_at, key LIMIT $4)
+            UNION ALL
+            (SELECT expires_at, key FROM {schema}.document_expiry
+            WHERE expires_at <= $1 AND (expires_at, key) > ($2::bigint, $3::bytea) ORDER BY expires_at, key LIMIT $4)) listed
+        ORDER BY expires_at, key LIMIT $4";
     /// The next space from $3 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
     siblings: "
         WITH RECURSIVE step (space_id, sibling, number) AS (
@@ -424,18 +448,18 @@ statements! {
     insert_document: concat!("
         WITH put AS (
             INSERT INTO {schema}.documents
-                (collection, id, created_at, updated_at, revision, space_id, metadata, content)
-            SELECT $1, $2, $3, $4, $5, $6, $7, $8 WHERE", unless_kept_out!("$1", "$2", "$12"), "
+                (collection, id, created_at, updated_at, revision, space_id, metadata, content, expires_at)
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $13 WHERE", unless_kept_out!("$1", "$2", "$12"), "
             ON CONFLICT DO NOTHING RETURNING collection, id, revision)",
         keep_entry!());
     insert_documents: concat!("
         WITH put AS (
             INSERT INTO {schema}.documents
-                (collection, id, created_at, updated_at, revision, space_id, metadata, content)
-            SELECT collection, id, created_at, updated_at, revision, space_id, metadata, content
+                (collection, id, created_at, updated_at, revision, space_id, metadata, content, expires_at)
+            SELECT collection, id, created_at, updated_at, revision, space_id, metadata, content, expires_at
             FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                $8::text[], $12::bigint[])
-                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, restored)
+                $8::text[], $12::bigint[], $13::bigint[])
+                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, restored, expires_at)
             WHERE", unless_kept_out!("given.collection", "given.id", "given.restored"), "
             ON CONFLICT DO NOTHING RETURNING id)",
         keep_entries!());
@@ -443,8 +467,9 @@ statements! {
     update_documents: concat!("
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                $8::text[], $12::bigint[], $13::bigint[])
-                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, restored, writer)),
+                $8::text[], $12::bigint[], $13::bigint[], $14::bigint[])
+                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, restored, expires_at,
+                    writer)),
         found AS (
             SELECT d.collection, d.id FROM {schema}.documents d
             JOIN given ON d.collection = given.collection AND d.id = given.id AND d.created_at = given.created_at
@@ -454,15 +479,15 @@ statements! {
         put AS (
             UPDATE {schema}.documents d
             SET updated_at = given.updated_at, revision = given.revision, space_id = given.space_id,
-                metadata = given.metadata, content = given.content
+                metadata = given.metadata, content = given.content, expires_at = given.expires_at
             FROM given JOIN found ON found.collection = given.collection AND found.id = given.id
             WHERE d.collection = given.collection AND d.id = given.id RETURNING d.id)",
         keep_entries!());
     update_document: concat!("
         WITH put AS (
             UPDATE {schema}.documents
-            SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8
-            WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $13 AND",
+            SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, expires_at = $13
+            WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $14 AND",
             unless_kept_out!("$1", "$2", "$12"), "
             RETURNING collection, id, revision)",
         keep_entry!());
@@ -470,7 +495,7 @@ statements! {
     /// The last is the transaction that wrote it: a document that was removed and put again can have the same revision, and is
     /// another one.
     documents_by_ids: "
-        SELECT id, created_at, space_id, collection, revision, updated_at, metadata, content, xmin::text::bigint
+        SELECT id, created_at, space_id, collection, updated_at, expires_at, revision, metadata, content, xmin::text::bigint
         FROM {schema}.documents WHERE collection = $1 AND id = ANY($2::text[])";
     /// All of the documents, with an entry for each, or none.
     delete_documents: "
@@ -498,7 +523,8 @@ statements! {
                 ORDER BY collection LIMIT 1) next
             WHERE number < $2)
         SELECT collection FROM step";
-    document_heads_in: &documents_in_places("<", "DESC").replace(document_slice_columns!(), "m.id, m.created_at, m.space_id");
+    document_heads_in: &documents_in_places("<", "DESC").replace(document_slice_columns!(),
+        "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at");
     newest_documents: &documents_by_time("<", "DESC");
     oldest_documents: &documents_by_time(">", "ASC");
     newest_documents_in: &documents_in_places("<", "DESC");
@@ -522,12 +548,12 @@ fn insert_memory(ancestors: usize, and: &str) -> String {
     let text = "
         WITH stored AS (
             INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-                trigger, context, stored_at{columns})
-            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11{values}{and} ON CONFLICT DO NOTHING RETURNING id)
+                trigger, context, stored_at, expires_at{columns})
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12{values}{and} ON CONFLICT DO NOTHING RETURNING id)
         INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM stored";
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
-    let text = text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 11 + depth)));
-    text.replace("{and}", and).replace("{key_hash}", &format!("${}", 12 + ancestors))
+    let text = text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 12 + depth)));
+    text.replace("{and}", and).replace("{key_hash}", &format!("${}", 13 + ancestors))
 }
 
 /// The next documents of a collection behind a place of (createdAt, id).

@@ -3,11 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
-use memory_core::{Collection, Context, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash};
+use memory_core::{
+    Collection, Context, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, Tombstone, path_hash,
+};
 use sqlx::query::Query;
 
 use crate::connection::{Session, Statement};
 use crate::erasure::{self, hash};
+use crate::expiry;
 use crate::history::{bind_entries, bind_entry};
 use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
@@ -63,7 +66,8 @@ impl Writer for Session {
             .bind(after.updated_at.map(Timestamp::as_millis))
             .bind(after.metadata.as_str())
             .bind(i64::from(after.revision));
-        Ok(self.write(bind_entry(update, entry)).await? > 0)
+        let update = bind_entry(update, entry).bind(after.expires_at.map(Timestamp::as_millis));
+        Ok(self.write(update).await? > 0)
     }
 
     async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
@@ -93,6 +97,10 @@ impl Writer for Session {
     async fn erase(&mut self, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
         erasure::erase(self, erasings).await
     }
+
+    async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
+        expiry::forget(self, tombstones).await
+    }
 }
 
 impl Session {
@@ -111,7 +119,7 @@ impl Session {
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
             .bind(after.content.as_str());
-        let put = bind_entry(put, entry.as_ref()).bind(guarded_at);
+        let put = bind_entry(put, entry.as_ref()).bind(guarded_at).bind(after.expires_at.map(Timestamp::as_millis));
         let put = before.iter().map(|before| before.version).fold(put, Query::bind);
         Ok(self.write(put).await? == 1)
     }
@@ -141,7 +149,9 @@ impl Session {
                 .bind(all(&documents, |document| document.space_id.as_str()))
                 .bind(all(&documents, |document| document.metadata.as_str()))
                 .bind(all(&documents, |document| document.content.as_str()));
-            let put = bind_entries(put, &entries).bind(all(&puts, guarded_at));
+            let put = bind_entries(put, &entries)
+                .bind(all(&puts, guarded_at))
+                .bind(all(&documents, |document| document.expires_at.map(Timestamp::as_millis)));
             let put = if versions.is_empty() { put } else { put.bind(versions) };
             if self.write(put).await? != documents.len() as u64 {
                 return Ok(false);
@@ -219,7 +229,8 @@ impl Session {
             .bind(all(memories, |memory| memory.trigger.as_str()))
             .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
             .bind(all(memories, paths_as_text))
-            .bind(append.at.map(Timestamp::as_millis));
+            .bind(append.at.map(Timestamp::as_millis))
+            .bind(all(memories, |memory| memory.expires_at.map(Timestamp::as_millis)));
         let insert = match may_be_erased {
             true => insert.bind(all(memories, |memory| key_hash(append, memory))),
             false => insert,
@@ -246,7 +257,8 @@ impl Session {
             .bind(memory.metadata.as_str())
             .bind(memory.trigger.as_str())
             .bind(memory.context.as_ref().map(Context::as_str))
-            .bind(append.at.map(Timestamp::as_millis));
+            .bind(append.at.map(Timestamp::as_millis))
+            .bind(memory.expires_at.map(Timestamp::as_millis));
         let insert: Statement = paths.into_iter().fold(insert, Query::bind);
         let insert = if may_be_erased { insert.bind(key_hash(append, memory)) } else { insert };
         Ok(self.write(insert).await? > 0)

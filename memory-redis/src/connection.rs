@@ -22,7 +22,7 @@ const RECALLS: usize = 32;
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A page of rows of at least this many bytes is not read at once.
-const LONG: usize = 1 << 16;
+pub(crate) const LONG: usize = 1 << 16;
 
 /// The connections of an open provider.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, command};
+use crate::connection::{Connections, LONG, command};
 use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
-use crate::statements::{HASH_KEY, NO_HISTORY, SCHEMA, SECRET, SINCE};
+use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECRET, SINCE};
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -74,6 +74,22 @@ impl Engine for RedisEngine {
 
     async fn hash_key(&self, proposed: &str) -> Result<String> {
         self.agreed(HASH_KEY, proposed).await
+    }
+
+    async fn retention(&self) -> Result<Option<String>> {
+        self.connections.read_one(&command("GET", &[&self.connections.keys.of(RETENTION)])).await
+    }
+
+    async fn set_retention(&self, rules: &str) -> Result<()> {
+        let keys = &self.connections.keys;
+        let pieces = rules.as_bytes().chunks(LONG - 1);
+        let mut call = Call::new(Lua::Retain, keys).key(keys.of(RETENTION)).arg(pieces.len().to_string());
+        for piece in pieces {
+            call = call.arg(piece);
+        }
+        let mut script = Pipeline::with_capacity(1);
+        script.add_command(call.into_cmd());
+        self.connections.write(script, Instant::now()).await.map(drop)
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {

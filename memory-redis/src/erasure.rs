@@ -33,6 +33,8 @@ const CHANGED: i64 = 0;
 const ERASED: i64 = 1;
 /// What it answers where more has come to the feed than it takes.
 const MORE: i64 = 3;
+/// What stands for the entry up to which the feed tells of none, where it may tell of them.
+const FEED_STAYS: &str = "*";
 /// What the script that copies the feed answers at its end.
 const COPIED: i64 = 0;
 /// What it answers where there is more.
@@ -201,6 +203,11 @@ fn hashes(bytes: &[u8]) -> Option<Vec<KeyedHash>> {
 impl RedisSession {
     /// Erases records by one script.
     pub(crate) async fn erase_all(&self, erasings: &[Erasing<'_, Version>]) -> Result<bool> {
+        // Of what has expired the feed may tell in which space it was, until it has grown by as much as it keeps: to copy it would cost each
+        // sweep as much as the feed has, and each put in the place of what has expired.
+        if erasings.iter().all(|erasing| erasing.tombstone.is_of_expiry()) {
+            return Ok(self.run(self.erasure(erasings, None, FEED_STAYS)).await? == ERASED);
+        }
         let names: BTreeSet<_> = erasings.iter().map(|erasing| name(&erasing.tombstone.record)).collect();
         // One copy at a time. It stays here through each wait, so that one of an attempt that fails, or that nobody waits for any more, goes
         // on where it was.
@@ -238,6 +245,20 @@ impl RedisSession {
                 }
             }
         }
+    }
+
+    /// Takes those of these tombstones away that are still as they were read, by one script.
+    pub(crate) async fn forget_all(&self, tombstones: &[Tombstone]) -> Result<()> {
+        if tombstones.is_empty() {
+            return Ok(());
+        }
+        let keys = &self.on.keys;
+        let mut call = Call::new(Lua::Forget, keys).key(keys.of(TOMBSTONES)).arg(tombstones.len().to_string());
+        for tombstone in tombstones {
+            call = call.arg(name(&tombstone.record)).arg(tombstone_of(tombstone));
+            call = call.arg(tombstone.key.map(hash_name).unwrap_or_default());
+        }
+        self.run(call).await.map(drop)
     }
 
     /// Gives the memory of a copy back that is of no use. It is known until the server has done so.
@@ -294,12 +315,14 @@ impl RedisSession {
                     let step = step_of::<Ledger>(record);
                     call.displace(&step, &record.space_id, record.status);
                     call.unlist(step);
+                    call.schedule(&tombstone.record, record.expires_at, None);
                     (keys.row(None, record.id.as_bytes()), version.head.as_slice(), record.idempotency_key.as_ref())
                 }
                 ErasingRecord::Document(Found { record, version }) => {
                     let (collection, step) = (&record.collection, step_of::<Documents>(record));
                     call.displace_document(collection, &step, &record.space_id);
                     call.unlist_document(collection, step);
+                    call.schedule(&tombstone.record, record.expires_at, None);
                     (keys.row(Some(collection), record.id.as_str()), version.head.as_slice(), None)
                 }
             };

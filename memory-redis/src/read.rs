@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::erasure;
+use crate::expiry;
 use crate::feed;
 use crate::history;
 use crate::rows::{self, LONGEST_HEAD, Stored, Version};
@@ -156,6 +157,15 @@ impl Reader for RedisSession {
         most: usize,
     ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
         erasure::tombstones_behind(&self.on, behind, most).await
+    }
+
+    async fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> Result<Vec<(Timestamp, RecordId)>> {
+        expiry::expired(&self.on, by, behind, most).await
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {

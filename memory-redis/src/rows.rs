@@ -1,8 +1,8 @@
 //! The binary form of a row: one string for each memory and each document.
 //!
 //! A head of [`HEAD`] bytes, by which scripts tell which version of a row they meet; then revision, createdAt, updatedAt and
-//! status; then the texts, each behind its length; and, of a memory that was stored since there is a history, when that was. A number
-//! takes a byte for each seven of its bits, the lowest first, of which all but the last have the highest bit.
+//! status; then, of a row that expires, when; then the texts, each behind its length; and, of a memory that was stored since there is a
+//! history, when that was. A number takes a byte for each seven of its bits, the lowest first, of which all but the last have the highest bit.
 
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
@@ -11,12 +11,14 @@ use memory_core::{
 };
 use uuid::Uuid;
 
-/// The form that this program writes.
+/// The form of a row that does not expire.
 const FORM: u8 = 2;
+/// The form of a row that does, which programs from before there was expiry refuse to read: they would show it behind its time.
+const EXPIRING_FORM: u8 = 3;
 /// The form, and a token that is new with each write: two versions of a row never share a head.
 pub(crate) const HEAD: usize = 9;
-/// So many bytes of a row tell its space and what comes before that: three numbers, the status, and a length.
-pub(crate) const LONGEST_HEAD: usize = HEAD + 4 * 10 + 1 + SpaceId::MAX_BYTES;
+/// So many bytes of a row tell its space and what comes before that: three numbers, the status, when it expires, and a length.
+pub(crate) const LONGEST_HEAD: usize = HEAD + 5 * 10 + 1 + SpaceId::MAX_BYTES;
 /// In place of a status, which documents don't have.
 const NO_STATUS: u8 = u8::MAX;
 
@@ -36,7 +38,7 @@ pub(crate) fn from_memory(memory: &Memory, stored_at: Option<Timestamp>) -> Vec<
     // Statuses are never taken out of the list, nor moved in it.
     let status = Status::ALL.iter().position(|status| *status == memory.status).unwrap_or(NO_STATUS.into());
     let mut row = row(
-        (memory.revision, memory.created_at, memory.updated_at, status as u8),
+        (memory.revision, memory.created_at, memory.updated_at, status as u8, memory.expires_at),
         [Some(memory.space_id.as_str()), Some(memory.metadata.as_str()), key, Some(memory.trigger.as_str()), context],
     );
     // Programs that do not know of it read rows up to there.
@@ -47,7 +49,7 @@ pub(crate) fn from_memory(memory: &Memory, stored_at: Option<Timestamp>) -> Vec<
 /// A row for the next write of this document; its id and collection are in its key.
 pub(crate) fn from_document(document: &Document) -> Vec<u8> {
     row(
-        (document.revision, document.created_at, document.updated_at, NO_STATUS),
+        (document.revision, document.created_at, document.updated_at, NO_STATUS, document.expires_at),
         [Some(document.space_id.as_str()), Some(document.metadata.as_str()), Some(document.content.as_str())],
     )
 }
@@ -83,9 +85,17 @@ pub(crate) fn head(row: &[u8]) -> &[u8] {
 
 /// What can be told of a record before its payload is read.
 pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
-    let mut row = Reader::of(row)?;
-    let Facts { created_at, status, .. } = row.facts()?;
-    Ok(Head { id, created_at: Timestamp::from_millis(created_at).map_err(corrupt)?, status, space: row.text()? })
+    let (Facts { created_at, updated_at, status, expires_at, .. }, mut texts) = Reader::of(row)?;
+    let time = |millis| Timestamp::from_millis(millis).map_err(corrupt);
+    Ok(Head {
+        id,
+        space: texts.text()?,
+        created_at: time(created_at)?,
+        updated_at: updated_at.map(time).transpose()?,
+        status,
+        expires_at: expires_at.map(time).transpose()?,
+        is_over: false,
+    })
 }
 
 /// What rows hold: memories, or the documents of a collection.
@@ -105,8 +115,7 @@ pub(crate) struct Held<T> {
 
 impl Stored for Ledger {
     fn read(_: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Held<Memory>> {
-        let mut row = Reader::of(row)?;
-        let Facts { revision, created_at, updated_at, status } = row.facts()?;
+        let (Facts { revision, created_at, updated_at, status, expires_at }, mut row) = Reader::of(row)?;
         let (space_id, metadata, idempotency_key) = (row.text()?, row.text()?, row.optional_text()?);
         let (status, trigger, context) = (status.ok_or_else(cut)?.as_str(), row.text()?, row.optional_text()?);
         let stored = StoredMemory {
@@ -120,6 +129,7 @@ impl Stored for Ledger {
             metadata,
             trigger,
             context,
+            expires_at,
         };
         // Older programs end a row before it.
         let stored_at = if row.is_at_end() { 0 } else { row.number()? };
@@ -131,10 +141,19 @@ impl Stored for Ledger {
 impl Stored for Documents {
     fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Held<Document>> {
         let id = std::str::from_utf8(id).map_err(|_| Error::corrupt("a stored id is not UTF-8"))?;
-        let (mut row, collection) = (Reader::of(row)?, of.map_or("", Collection::as_str));
-        let Facts { revision, created_at, updated_at, .. } = row.facts()?;
+        let (Facts { revision, created_at, updated_at, expires_at, .. }, mut row) = Reader::of(row)?;
         let (space_id, metadata, content) = (row.text()?, row.text()?, row.text()?);
-        let stored = StoredDocument { id, collection, created_at, updated_at, revision, space_id, metadata, content };
+        let stored = StoredDocument {
+            id,
+            collection: of.map_or("", Collection::as_str),
+            created_at,
+            updated_at,
+            revision,
+            space_id,
+            metadata,
+            content,
+            expires_at,
+        };
         Ok(Held { record: stored.read()?, stored_at: None })
     }
 }
@@ -152,15 +171,22 @@ struct Facts {
     created_at: i64,
     updated_at: Option<i64>,
     status: Option<Status>,
+    expires_at: Option<i64>,
 }
 
 fn row<const N: usize>(
-    (revision, created_at, updated_at, status): (Revision, Timestamp, Option<Timestamp>, u8),
+    (revision, created_at, updated_at, status, expires_at): (
+        Revision,
+        Timestamp,
+        Option<Timestamp>,
+        u8,
+        Option<Timestamp>,
+    ),
     texts: [Option<&str>; N],
 ) -> Vec<u8> {
     let bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
-    let mut row = Vec::with_capacity(HEAD + 22 + 5 * N + bytes);
-    row.push(FORM);
+    let mut row = Vec::with_capacity(HEAD + 29 + 5 * N + bytes);
+    row.push(if expires_at.is_some() { EXPIRING_FORM } else { FORM });
     // The second half of an id is random.
     row.extend(&Uuid::now_v7().as_bytes()[8..]);
     push(&mut row, revision.get());
@@ -168,6 +194,8 @@ fn row<const N: usize>(
     // Of what may be absent, one more: nothing is 0.
     push(&mut row, updated_at.map_or(0, |time| since_earliest(time) + 1));
     row.push(status);
+    // What may be absent by the form of the row, so that it takes nothing where it is.
+    expires_at.into_iter().for_each(|time| push(&mut row, since_earliest(time)));
     texts.into_iter().for_each(|text| push_text(&mut row, text));
     row
 }
@@ -200,14 +228,19 @@ pub(crate) fn push_text(row: &mut Vec<u8>, text: Option<&str>) {
 pub(crate) struct Reader<'r>(pub(crate) &'r [u8]);
 
 impl<'r> Reader<'r> {
-    fn of(row: &'r [u8]) -> Result<Self> {
-        match row.first() {
-            Some(&FORM) if row.len() > HEAD => Ok(Self(&row[HEAD..])),
-            _ => Err(Error::corrupt("a stored row has no form that this program knows")),
-        }
+    /// What a row tells before its texts, and a reader of these.
+    fn of(row: &'r [u8]) -> Result<(Facts, Self)> {
+        let is_expiring = match row.first() {
+            Some(&FORM) if row.len() > HEAD => false,
+            Some(&EXPIRING_FORM) if row.len() > HEAD => true,
+            _ => return Err(Error::corrupt("a stored row has no form that this program knows")),
+        };
+        let mut reader = Self(&row[HEAD..]);
+        let facts = reader.facts(is_expiring)?;
+        Ok((facts, reader))
     }
 
-    fn facts(&mut self) -> Result<Facts> {
+    fn facts(&mut self, is_expiring: bool) -> Result<Facts> {
         let [revision, created_at, updated_at] = [self.number()?, self.number()?, self.number()?];
         let [status] = self.take()?;
         let known = Status::ALL.get(usize::from(status)).copied();
@@ -216,7 +249,8 @@ impl<'r> Reader<'r> {
         }
         let time = |since_earliest| Timestamp::MIN.as_millis().saturating_add_unsigned(since_earliest);
         let updated_at = updated_at.checked_sub(1).map(time);
-        Ok(Facts { revision: revision as i64, created_at: time(created_at), updated_at, status: known })
+        let expires_at = if is_expiring { Some(time(self.number()?)) } else { None };
+        Ok(Facts { revision: revision as i64, created_at: time(created_at), updated_at, status: known, expires_at })
     }
 
     /// A time, which is stored as [`since_earliest`] tells it.
@@ -262,4 +296,68 @@ impl<'r> Reader<'r> {
 
 fn cut() -> Error {
     Error::corrupt("a stored row or entry lacks a part")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory_core::{Content, DocumentId, MemoryId, Metadata, NewMemory, Trigger};
+
+    fn time(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis).expect("a time")
+    }
+
+    fn memory(expires_at: Option<Timestamp>) -> Memory {
+        let space = SpaceId::parse("a-b").expect("a space");
+        let trigger = Trigger::parse(r#"{"text":"an event"}"#).expect("a trigger");
+        let mut memory = NewMemory::new(space, trigger, time(-5)).into_memory(MemoryId::generate());
+        memory.expires_at = expires_at;
+        memory
+    }
+
+    fn document(expires_at: Option<Timestamp>) -> Document {
+        Document {
+            id: DocumentId::parse("1").expect("an id"),
+            collection: Collection::parse("notes").expect("a name"),
+            space_id: SpaceId::parse("a".repeat(SpaceId::MAX_BYTES)).expect("a space"),
+            content: Content::parse("text").expect("a text"),
+            metadata: Metadata::default(),
+            created_at: time(1),
+            updated_at: Some(Timestamp::MAX),
+            revision: Revision::FIRST,
+            expires_at,
+        }
+    }
+
+    #[test]
+    fn a_time_of_expiry_is_read_as_it_was_written() {
+        for expires_at in [None, Some(Timestamp::MIN), Some(time(0)), Some(Timestamp::MAX)] {
+            let (memory, document) = (memory(expires_at), document(expires_at));
+            let (id, collection) = (*memory.id.as_bytes(), document.collection.clone());
+            let row = from_memory(&memory, Some(time(3)));
+            let held = Ledger::read(None, &id, &row).expect("it can be read");
+            assert_eq!((held.record, held.stored_at), (memory.clone(), Some(time(3))));
+            let head = read_head(&id, &row).expect("a head");
+            assert_eq!((head.expires_at, head.updated_at, head.is_over), (expires_at, None, false));
+            assert_eq!((head.space, head.status), ("a-b", Some(memory.status)));
+
+            let row = from_document(&document);
+            let held = Documents::read(Some(&collection), b"1", &row).expect("it can be read");
+            assert_eq!(held.record, document);
+            let head = read_head(b"1", &row[..row.len().min(LONGEST_HEAD)]).expect("a head");
+            assert_eq!((head.expires_at, head.updated_at), (expires_at, Some(Timestamp::MAX)));
+            assert_eq!(head.space, document.space_id.as_str());
+        }
+    }
+
+    #[test]
+    fn a_row_without_a_time_of_expiry_is_what_it_was_before_there_were_any() {
+        let (without, with) = (from_memory(&memory(None), None), from_memory(&memory(Some(time(0))), None));
+        assert_eq!((without[0], with[0]), (2, 3));
+        // Seven bits of a time are a byte.
+        assert_eq!(without.len() + 7, with.len());
+        let (without, with) = (from_document(&document(None)), from_document(&document(Some(time(0)))));
+        assert_eq!((without[0], with[0]), (2, 3));
+        assert_eq!(without.len() + 7, with.len());
+    }
 }

@@ -9,7 +9,7 @@ use memory_core::{
     Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, Timestamp,
 };
 use migrations::{
-    Applied, ERASURE, FEED as FEED_STEP, HISTORY, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target,
+    Applied, ERASURE, EXPIRY, FEED as FEED_STEP, HISTORY, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target,
 };
 use redis::{InfoDict, Pipeline, Value};
 
@@ -276,7 +276,7 @@ impl Target for RedisTarget<'_> {
         );
         let others = match step.name {
             PATHS => [WRITER, COLLECTIONS].as_slice(),
-            NO_WORDS | HISTORY | ERASURE => &[WRITER],
+            NO_WORDS | HISTORY | ERASURE | EXPIRY => &[WRITER],
             FEED_STEP => &[WRITER, FEED],
             _ => MOVED.as_flattened(),
         };

@@ -46,6 +46,10 @@ pub(crate) const TOMBSTONES: &str = "tombstones";
 pub(crate) const ERASURES: &str = "erasures";
 /// What makes the hashes of tombstones.
 pub(crate) const HASH_KEY: &str = "hash_key";
+/// The records that say when they expire: the time as the score, in milliseconds, and [`RecordId::to_key`] as the member.
+pub(crate) const EXPIRY: &str = "expiry";
+/// The rules of retention.
+pub(crate) const RETENTION: &str = "retention";
 /// What the key of a copy of the feed begins with.
 pub(crate) const FEED_COPY: &str = "feed:";
 /// How far the move from version 1 and the removal of the keys of older versions are.
@@ -130,17 +134,21 @@ pub(crate) enum Lua {
     Remove,
     Copy,
     Erase,
+    Forget,
+    Retain,
 }
 
 /// In the order of [`Lua`].
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/append.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/change.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/remove.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/scrub.lua"), include_str!("scripts/copy.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/scrub.lua"), include_str!("scripts/erase.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/forget.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/retain.lua")),
 ];
-static SCRIPTS: LazyLock<[Script; 5]> = LazyLock::new(|| SOURCES.map(Script::new));
+static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| SOURCES.map(Script::new));
 
 /// Makes all scripts known to a server.
 pub(crate) fn load_scripts() -> Pipeline {
@@ -158,8 +166,8 @@ pub(crate) struct Call<'k> {
     script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
-    /// The members that come to each sorted set.
-    coming: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    /// The members that come to each sorted set, with their scores.
+    coming: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, i64>>,
     /// The members that leave each.
     going: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     pruned: BTreeSet<Pruned>,
@@ -231,6 +239,7 @@ impl<'k> Call<'k> {
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);
+            call.schedule(&memory.id.into(), None, memory.expires_at);
         }
         call
     }
@@ -348,12 +357,26 @@ impl<'k> Call<'k> {
         self.pruned.insert(Pruned { depth: Reverse(0), node, above, boundary, member });
     }
 
+    /// Lists a record under the time when it expires, and takes it from the list where it had one and has none any more. One that has the
+    /// same time as before is listed again, since a write that was refused in its midst may have left another one.
+    pub(crate) fn schedule(&mut self, record: &RecordId, before: Option<Timestamp>, after: Option<Timestamp>) {
+        match (before, after) {
+            (_, Some(time)) => self.add_with(self.namespace.of(EXPIRY), record.to_key(), time.as_millis()),
+            (Some(_), None) => self.remove(self.namespace.of(EXPIRY), record.to_key()),
+            (None, None) => {}
+        }
+    }
+
     /// Adds a member, also where it was to be removed.
     pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
+        self.add_with(set, member, 0);
+    }
+
+    fn add_with(&mut self, set: Vec<u8>, member: Vec<u8>, score: i64) {
         if let Some(going) = self.going.get_mut(&set) {
             going.remove(&member);
         }
-        self.coming.entry(set).or_default().insert(member);
+        self.coming.entry(set).or_default().insert(member, score);
     }
 
     pub(crate) fn remove(&mut self, set: Vec<u8>, member: Vec<u8>) {
@@ -381,8 +404,8 @@ impl<'k> Call<'k> {
         call.arg(self.coming.len());
         for members in self.coming.values() {
             call.arg(2 * members.len());
-            for member in members {
-                call.arg(0).arg(member);
+            for (member, score) in members {
+                call.arg(*score).arg(member);
             }
         }
         call.arg(self.going.len());

@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
-use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result};
+use memory_core::{
+    Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result, Tombstone,
+};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
@@ -68,6 +70,7 @@ impl Writer for RedisSession {
         if new.is_open() && old != new {
             call.add(on.keys.of(OPEN), open_entry(new, &step));
         }
+        call.schedule(&after.id.into(), before.record.expires_at, after.expires_at);
         Ok(self.run(call).await? == 1)
     }
 
@@ -94,6 +97,8 @@ impl Writer for RedisSession {
             }
             call.place_document(collection, &step, &after.space_id);
             call.list_document(collection, step);
+            let of = RecordId::from((after.collection.clone(), after.id.clone()));
+            call.schedule(&of, before.and_then(|before| before.record.expires_at), after.expires_at);
         }
         Ok(self.run(call).await? == 1)
     }
@@ -112,6 +117,7 @@ impl Writer for RedisSession {
         for Found { record, version } in removals.iter().map(|removal| removal.found) {
             call = call.key(row(record)).arg(version.head);
             call.remove(keys.collection(collection), step_of::<Documents>(record));
+            call.schedule(&(collection.clone(), record.id.clone()).into(), record.expires_at, None);
             match call.is_full() {
                 true => late.push(record),
                 false => clear(&mut call, record),
@@ -147,6 +153,10 @@ impl Writer for RedisSession {
 
     async fn erase(&mut self, erasings: &[Erasing<'_, Version>]) -> Result<bool> {
         self.erase_all(erasings).await
+    }
+
+    async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
+        self.forget_all(tombstones).await
     }
 }
 

@@ -15,9 +15,10 @@ use conformance::server::trial;
 use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Backfill, Blocks, ChangeKind, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentWrite, Erasure, Error, ErrorKind, History, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
-    Metadata, Outcome, Record, RecordId, Revision, SpaceId, Status, Timestamp, Watch, Watched,
+    Backfill, Blocks, ChangeKind, Clock as _, Collection, Content, Document, DocumentId, DocumentQuery,
+    DocumentSelection, DocumentWrite, Erasure, Error, ErrorKind, History, ManualClock, MemoryId, MemoryPatch,
+    MemoryProvider, MemoryQuery, Metadata, Outcome, Record, RecordId, Revision, SpaceId, Status, SystemClock,
+    Timestamp, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         trial("redis::a_program_that_knows_no_tombstones_is_refused", || {
             run(a_program_that_knows_no_tombstones_is_refused())
         }),
+        trial("redis::a_program_that_knows_no_expiry_is_refused", || run(a_program_that_knows_no_expiry_is_refused())),
         trial("redis::the_history_of_an_older_ledger_begins_when_it_is_opened", || {
             run(the_history_of_an_older_ledger_begins_when_it_is_opened())
         }),
@@ -226,11 +228,11 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
         assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
     }
     let fields: Vec<(u32, String)> = admin.query(cmd("HGETALL").arg(key("schema"))).await?;
-    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(6), "it reads numbers, and that it is too old");
+    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(7), "it reads numbers, and that it is too old");
     assert_eq!(everything(&program).await?, (before, documents));
     assert_eq!((program.get(id(7)).await?, program.get(new).await?), (None, None));
     assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
-    assert_eq!(program.check_health().await?.schema_version, 6);
+    assert_eq!(program.check_health().await?.schema_version, 7);
 
     // It repeats a store whose outcome it does not know, finds the row, and takes it for done.
     while program.backfill().await?.is_some() {}
@@ -390,12 +392,12 @@ async fn a_program_that_keeps_no_history_is_refused() -> Case {
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
     let stored = program.store(event("a-b", 1)).await?;
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
-    admin.query::<()>(cmd("HDEL").arg(&schema).arg(5).arg(6)).await?;
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(5).arg(6).arg(7)).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(5)).await?;
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(5));
     let write = |row: &str, text: &str| cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(row).arg(text).clone();
     assert_eq!(admin.query::<i64>(&write(&row, "x")).await?, 1);
-    assert_eq!(memory_redis::migrate(&config).await?.applied, [(5, "history"), (6, "erasure")]);
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(5, "history"), (6, "erasure"), (7, "expiry")]);
     let error = admin.query::<i64>(&write(&row, "x")).await.expect_err("refused");
     assert_eq!(error.code(), Some("NEWER"), "{error}");
     assert_eq!(admin.query::<String>(cmd("GET").arg(&row)).await?, "x");
@@ -410,18 +412,46 @@ async fn a_program_that_knows_no_tombstones_is_refused() -> Case {
     let stored = program.store(event("a-b", 1)).await?;
     // As a program of version 5 leaves a ledger.
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
-    admin.query::<()>(cmd("HDEL").arg(&schema).arg(6)).await?;
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(6).arg(7)).await?;
     admin.query::<()>(cmd("DEL").arg(format!("{{{NAMESPACE}}}:hash_key"))).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(6)).await?;
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(6));
     let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
     assert_eq!(admin.query::<i64>(&write).await?, 1);
-    assert_eq!(memory_redis::migrate(&config).await?.applied, [(6, "erasure")]);
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(6, "erasure"), (7, "expiry")]);
     let error = admin.query::<i64>(&write).await.expect_err("refused");
     assert_eq!(error.code(), Some("NEWER"), "{error}");
     let program = open(config).await?;
     assert_eq!(program.erase(&Erasure::records([stored.into()], "it is old")?).await?.records, [stored.into()]);
     assert_eq!(program.get(stored).await.expect_err("it was erased").kind(), ErrorKind::Erased);
+    Ok(())
+}
+
+/// It would drop the times of the rows that it writes. What it has written is read on, and nothing of it expires.
+async fn a_program_that_knows_no_expiry_is_refused() -> Case {
+    let (server, config) = laid("").await?;
+    let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
+    let stored = program.store(event("a-b", 1)).await?;
+    let before = program.get(stored).await?;
+    // As a program of version 6 leaves a ledger.
+    let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(7)).await?;
+    admin.query::<()>(cmd("SET").arg(&writer).arg(7)).await?;
+    let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(7));
+    let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
+    assert_eq!(admin.query::<i64>(&write).await?, 1);
+    // An operator has made it read-only, which a step leaves as it is.
+    program.set_read_only(true).await?;
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(7, "expiry")]);
+    let program = open(config).await?;
+    assert!(program.is_read_only().await?);
+    program.set_read_only(false).await?;
+    let error = admin.query::<i64>(&write).await.expect_err("refused");
+    assert_eq!(error.code(), Some("NEWER"), "{error}");
+    assert_eq!(program.get(stored).await?, before);
+    let end = Timestamp::from_millis(SystemClock.now().as_millis() + 3_600_000)?;
+    program.update(stored, MemoryPatch::new().set_expiry(end)).await?;
+    assert_eq!(program.get(stored).await?.ok_or("gone")?.expires_at, Some(end));
     Ok(())
 }
 
@@ -466,7 +496,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> Case {
 /// What the scripts of an older program begin with: as those of this program do, but they do not know the last versions.
 fn older_prelude(version: u32) -> String {
     let newer = include_str!("../src/scripts/prelude.lua");
-    let older = newer.replace("> 7 then", &format!("> {version} then"));
+    let older = newer.replace("> 8 then", &format!("> {version} then"));
     assert!(older != newer, "the versions are others");
     older
 }
@@ -620,6 +650,7 @@ fn document(number: usize, collection: &str, space: &str, millis: i64) -> Docume
         created_at: Timestamp::from_millis(millis).expect("valid"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 
@@ -633,7 +664,7 @@ async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
     let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
     let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
     admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
-    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4).arg(5).arg(6)).await
+    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4).arg(5).arg(6).arg(7)).await
 }
 
 fn is_of_places(backfill: &Backfill) -> bool {

@@ -256,6 +256,7 @@ impl Load {
                     created_at: Timestamp::from_millis(1)?,
                     updated_at: None,
                     revision: Revision::FIRST,
+                    expires_at: None,
                 };
                 Ok::<_, memory_core::Error>(document)
             };

@@ -15,8 +15,8 @@ use libtest_mimic::Arguments;
 use memory_core::{
     Actor, ChangeKind, Clock as _, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection,
     DocumentWrite, Durability, Erasure, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider,
-    MemoryQuery, Outcome, Record, RecordId, SpaceId, Status, SystemClock, Timestamp, Version, Watch, WatchFrom,
-    Watched,
+    MemoryQuery, Outcome, Record, RecordId, Retention, SpaceId, Status, Sweep, SystemClock, Timestamp, Version, Watch,
+    WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -199,7 +199,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 6, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 7, "{health:?}");
     }
     Ok(())
 }
@@ -264,7 +264,7 @@ fn documented_user() -> redis::Cmd {
 
 /// Calls whatever there is, and removes all that is there.
 async fn use_everything(config: RedisConfig) -> Case {
-    assert_eq!(memory_redis::migrate(&config).await?.now, 6);
+    assert_eq!(memory_redis::migrate(&config).await?.now, 7);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
     let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
     let id = provider.store(with_key.clone()).await?;
@@ -295,6 +295,16 @@ async fn use_everything(config: RedisConfig) -> Case {
     assert_eq!(provider.erase(&Erasure::records([id.into()], "it is old")?).await?.records, [id.into()]);
     assert!(provider.tombstone(&id.into()).await?.is_some());
     assert!(!documents.collections().await?.contains(&Collection::parse("n")?));
+    let end = Timestamp::from_millis(SystemClock.now().as_millis() + 3_600_000)?;
+    let expiring = provider.store(event("a-b", 1).expires_at(end)).await?;
+    provider.update(expiring, MemoryPatch::new().clear_expiry()).await?;
+    let rules = vec![Retention::new("elsewhere", Duration::from_secs(3_600))?];
+    provider.set_retention(rules.clone()).await?;
+    assert_eq!(provider.retention().await?, rules);
+    let mut round = Some(Sweep::all());
+    while let Some(from) = round {
+        round = provider.sweep(&from).await?.next;
+    }
     while provider.backfill().await?.is_some() {}
     let risk = provider.check_health().await?.durability.to_string();
     assert_eq!(risk, "at risk (up to 1s): appendfsync is everysec", "it may see the configuration");
@@ -404,15 +414,23 @@ async fn concurrent_writes_share_a_wait() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    let steps =
-        [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words"), (4, "feed"), (5, "history"), (6, "erasure")];
+    let steps = [
+        (1, "ledger"),
+        (2, "layout"),
+        (2, "paths"),
+        (3, "no_words"),
+        (4, "feed"),
+        (5, "history"),
+        (6, "erasure"),
+        (7, "expiry"),
+    ];
     assert_eq!(memory_redis::plan(&config).await?.applied, steps);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 6);
-    server.command(&["HSET", "{agent_memory}:schema", "7", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 7);
+    server.command(&["HSET", "{agent_memory}:schema", "8", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 7") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 8") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 
@@ -423,7 +441,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
-    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "7");
+    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "8");
     server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;

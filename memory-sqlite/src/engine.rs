@@ -17,7 +17,7 @@ use crate::config::{Location, SqliteConfig};
 use crate::connection::{Log, Session};
 use crate::error::native;
 use crate::feed::{self, Feed};
-use crate::statements::{self, NO_HISTORY, column, first};
+use crate::statements::{self, NO_HISTORY, column, execute, first};
 use crate::{paths, schema};
 
 /// Agent memory in one SQLite file.
@@ -166,6 +166,20 @@ impl Engine for SqliteEngine {
 
     async fn hash_key(&self, proposed: &str) -> Result<String> {
         self.agree(statements::HASH_KEY, proposed.to_owned()).await
+    }
+
+    async fn retention(&self) -> Result<Option<String>> {
+        let work: Work<Session, (), Option<String>> =
+            |session, ()| Box::pin(ready(first(&session.connection, statements::RETENTION, [], |row| column(row, 0))));
+        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+    }
+
+    async fn set_retention(&self, rules: &str) -> Result<()> {
+        let work: Work<Session, String, ()> = |session, rules| {
+            let kept = execute(&session.connection, statements::SET_RETENTION, [rules]);
+            Box::pin(ready(kept.map(drop)))
+        };
+        self.run(Access::Write, self.until(), Arc::new(rules.to_owned()), work).await
     }
 
     async fn close(&self) -> Result<()> {

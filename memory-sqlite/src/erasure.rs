@@ -33,7 +33,10 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         execute(&session.connection, statements::SET_NEXT_MEMORY, [])?;
         session.next_memory = None;
     }
-    if !memories.is_empty() && delete_memories(session, &memories)? {
+    // What has expired is overwritten where it is. What SQLite has moved, the log and the feed tell of it goes with time, since to clean the file
+    // and to look through the feed would cost each sweep as much as they have, and each put in the place of what has expired.
+    let is_asked_for = erasings.iter().any(|erasing| !erasing.tombstone.is_of_expiry());
+    if !memories.is_empty() && delete_memories(session, &memories)? && is_asked_for {
         marks::set(&session.connection, marks::UNCLEAN_PATHS)?;
     }
     let mut gone = memories.len() + documents.len();
@@ -41,17 +44,21 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         session.bytes += record.size();
         execute(&session.connection, statements::DELETE_DOCUMENT, [version])?;
     }
-    gone += forget(session, erasings)?;
+    if is_asked_for {
+        gone += forget(session, erasings)?;
+    }
     for Erasing { tombstone, .. } in erasings {
         gone += execute(&session.connection, statements::DELETE_HISTORY, [tombstone.record.to_key()])?;
         tombstones::insert(&session.connection, tombstone)?;
         session.feed.note_erasure(tombstone);
     }
-    if gone > 0 {
-        marks::set(&session.connection, marks::UNCLEAN)?;
+    if is_asked_for {
+        if gone > 0 {
+            marks::set(&session.connection, marks::UNCLEAN)?;
+        }
+        // Also where nothing is left to erase, but what an earlier erasure has left behind.
+        session.has_erased |= marks::find(&session.connection, marks::UNCLEAN)?.is_some();
     }
-    // Also where nothing is left to erase, but what an earlier erasure has left behind.
-    session.has_erased |= marks::find(&session.connection, marks::UNCLEAN)?.is_some();
     Ok(true)
 }
 

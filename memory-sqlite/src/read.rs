@@ -18,6 +18,7 @@ use rusqlite::{Connection, Params, Row, Rows, params};
 
 use crate::connection::Session;
 use crate::error::native;
+use crate::expiry;
 use crate::feed;
 use crate::history;
 use crate::paths;
@@ -142,6 +143,15 @@ impl Reader for Session {
         let found = tombstones::behind(&self.connection, behind.unwrap_or_default(), most)?;
         let next = found.last().filter(|_| found.len() == most).map(|last| last.record.to_key());
         Ok((found, next))
+    }
+
+    async fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> Result<Vec<(Timestamp, RecordId)>> {
+        expiry::behind(&self.connection, by, behind, most)
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {

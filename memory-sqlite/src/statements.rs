@@ -12,23 +12,25 @@ use crate::error::native;
 /// By how many bits a slot's createdAt is shifted: what is left counts the rows of one millisecond.
 pub(crate) const SLOT_BITS: u32 = 20;
 
-// The first seven columns of both are the same.
+// The first eight columns of both are the same.
 macro_rules! memory_columns {
     () => {
-        "id, created_at, seq, space_id, updated_at, revision, metadata, status, trigger, context, idempotency_key"
+        "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, status, trigger, context,
+        idempotency_key"
     };
 }
 
 macro_rules! document_columns {
     () => {
-        "id, created_at, seq, space_id, updated_at, revision, metadata, collection, content"
+        "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, collection, content"
     };
 }
 
 /// Without a seq, SQLite gives the next one.
 pub(crate) const INSERT_MEMORY: &str = "
-    INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key, seq)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key,
+        expires_at, seq)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 pub(crate) const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VALUES (?1, ?2)";
 pub(crate) const MERGE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('merge', ?1)";
 pub(crate) const MERGE_ALL_PATHS: &str = "INSERT INTO memory_paths (memory_paths) VALUES ('optimize')";
@@ -39,7 +41,7 @@ pub(crate) const OVERWRITE_PATHS: &str = "INSERT INTO memory_paths (memory_paths
 pub(crate) const PATH_SEPARATORS: &str = "SELECT substr(term, 2) FROM memory_paths_idx WHERE length(term) > 1";
 pub(crate) const SLOT_HAS_PATH: &str = "SELECT 1 FROM memory_paths WHERE memory_paths MATCH ?2 AND rowid = ?1";
 pub(crate) const UPDATE_MEMORY: &str = "
-    UPDATE memories SET status = ?4, context = ?5, updated_at = ?6, metadata = ?7, revision = ?8
+    UPDATE memories SET status = ?4, context = ?5, updated_at = ?6, metadata = ?7, revision = ?8, expires_at = ?9
     WHERE seq = ?1 AND id = ?2 AND revision = ?3";
 pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
 pub(crate) const MEMORY_IS_UNCHANGED: &str = "SELECT 1 FROM memories WHERE seq = ?1 AND id = ?2 AND revision = ?3";
@@ -96,7 +98,7 @@ in_both_orders! {
         SELECT {memory} FROM memories WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
     /// What the heads of these rows are read from, with the columns at the same places.
     HEADS_IN_SLOTS: "
-        SELECT id, created_at, seq, space_id, NULL, NULL, NULL, status FROM memories
+        SELECT id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at, status FROM memories
         WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
     /// As all memories. Each part has the condition of the index on open ones to the letter: SQLite takes a partial index only then.
     OPEN_MEMORIES: "
@@ -159,23 +161,25 @@ pub(crate) const DOCUMENT_BY_ID: &str =
     concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
 /// What the head of a document is read from, with the columns at the same places.
 pub(crate) const DOCUMENT_HEAD_BY_ID: &str =
-    "SELECT id, created_at, seq, space_id FROM documents WHERE collection = ?1 AND id = ?2";
+    "SELECT id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at FROM documents
+    WHERE collection = ?1 AND id = ?2";
 pub(crate) const INSERT_DOCUMENT: &str = "
-    INSERT INTO documents (id, created_at, space_id, collection, content, updated_at, metadata, revision)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (collection, id) DO NOTHING";
+    INSERT INTO documents (id, created_at, space_id, collection, content, updated_at, metadata, revision, expires_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (collection, id) DO NOTHING";
 
 /// That a document is what it was when it was read. Its seq alone does not tell, since that of a document that was removed is given
 /// again.
 macro_rules! is_unchanged {
     () => {
         "seq = ?1 AND id = ?2 AND created_at = ?3 AND space_id = ?4 AND collection = ?5 AND content = ?6 AND updated_at IS ?7
-        AND metadata = ?8 AND revision = ?9"
+        AND metadata = ?8 AND revision = ?9 AND expires_at IS ?10"
     };
 }
 pub(crate) const HAS_DOCUMENT: &str = "SELECT 1 FROM documents WHERE collection = ?1 AND id = ?2";
 pub(crate) const DOCUMENT_IS_UNCHANGED: &str = concat!("SELECT 1 FROM documents WHERE ", is_unchanged!());
 pub(crate) const UPDATE_DOCUMENT: &str = concat!(
-    "UPDATE documents SET space_id = ?10, content = ?11, updated_at = ?12, metadata = ?13, revision = ?14 WHERE ",
+    "UPDATE documents SET space_id = ?11, content = ?12, updated_at = ?13, metadata = ?14, revision = ?15,
+        expires_at = ?16 WHERE ",
     is_unchanged!()
 );
 pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
@@ -241,8 +245,19 @@ pub(crate) const TOMBSTONES: &str = "
     SELECT at, reason, actor, key_hash, places, record FROM tombstones WHERE record > ?1 ORDER BY record LIMIT ?2";
 pub(crate) const HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1";
 pub(crate) const KEY_HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE key_hash = ?1";
+/// Unless it is another one by now.
+pub(crate) const DELETE_TOMBSTONE: &str = "DELETE FROM tombstones WHERE record = ?1 AND at = ?2 AND reason = ?3";
 /// Of a document that was erased at ?2 or later.
 pub(crate) const HAS_LATER_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1 AND at >= ?2";
+
+/// Of a new memory; triggers keep all others.
+pub(crate) const INSERT_EXPIRY: &str = "INSERT OR IGNORE INTO expiries (expires_at, record) VALUES (?1, ?2)";
+/// Up to ?1, behind (?2, ?3).
+pub(crate) const EXPIRED: &str = "
+    SELECT expires_at, record FROM expiries WHERE expires_at <= ?1 AND (expires_at, record) > (?2, ?3)
+    ORDER BY expires_at, record";
+pub(crate) const RETENTION: &str = "SELECT rules FROM retention";
+pub(crate) const SET_RETENTION: &str = "INSERT OR REPLACE INTO retention (id, rules) VALUES (1, ?1)";
 
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 
@@ -282,7 +297,7 @@ pub(crate) struct Stored<'r>(pub(crate) &'r Row<'r>);
 impl engine::Row<Ledger> for Stored<'_> {
     fn head(&self) -> Result<Head<'_>> {
         // A status that can't be read must not keep the rest from being judged.
-        self.head_with(Status::parse(text(self.0, 7)?).ok())
+        self.head_with(Status::parse(text(self.0, 8)?).ok())
     }
 
     fn read(&self, head: &Head<'_>) -> Result<Memory> {
@@ -294,10 +309,11 @@ impl engine::Row<Ledger> for Stored<'_> {
             // Without one, what is stored is none either.
             status: head.status.map_or("", Status::as_str),
             space_id: head.space,
-            idempotency_key: optional_text(self.0, 10)?,
+            idempotency_key: optional_text(self.0, 11)?,
             metadata: text(self.0, 6)?,
-            trigger: text(self.0, 8)?,
-            context: optional_text(self.0, 9)?,
+            trigger: text(self.0, 9)?,
+            context: optional_text(self.0, 10)?,
+            expires_at: column(self.0, 7)?,
         };
         stored.read()
     }
@@ -315,13 +331,14 @@ impl engine::Row<Documents> for Stored<'_> {
     fn read(&self, head: &Head<'_>) -> Result<Document> {
         let stored = StoredDocument {
             id: text(self.0, 0)?,
-            collection: text(self.0, 7)?,
+            collection: text(self.0, 8)?,
             created_at: head.created_at.as_millis(),
             updated_at: column(self.0, 4)?,
             revision: column(self.0, 5)?,
             space_id: head.space,
             metadata: text(self.0, 6)?,
-            content: text(self.0, 8)?,
+            content: text(self.0, 9)?,
+            expires_at: column(self.0, 7)?,
         };
         stored.read()
     }
@@ -334,7 +351,15 @@ impl engine::Row<Documents> for Stored<'_> {
 impl Stored<'_> {
     fn head_with(&self, status: Option<Status>) -> Result<Head<'_>> {
         let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
-        Ok(Head { id: bytes(self.0, 0)?, space: text(self.0, 3)?, created_at, status })
+        let (updated_at, expires_at) = (self.time(4)?, self.time(7)?);
+        let (id, space) = (bytes(self.0, 0)?, text(self.0, 3)?);
+        Ok(Head { id, space, created_at, updated_at, status, expires_at, is_over: false })
+    }
+
+    /// A time that a record may have. `None` also where it is impossible, which reading the record tells.
+    fn time(&self, index: usize) -> Result<Option<Timestamp>> {
+        let millis = column::<Option<i64>>(self.0, index)?;
+        Ok(millis.and_then(|millis| Timestamp::from_millis(millis).ok()))
     }
 
     fn shown_id<K: Selects>(&self) -> String {

@@ -15,6 +15,15 @@ pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<(
     execute(connection, statements::INSERT_TOMBSTONE, row).map(drop)
 }
 
+/// Takes these tombstones away, each if it is the one that its record has now.
+pub(crate) fn remove(connection: &Connection, tombstones: &[Tombstone]) -> Result<()> {
+    for Tombstone { record, at, reason, .. } in tombstones {
+        let parameters = params![record.to_key(), at.as_millis(), reason.as_str()];
+        execute(connection, statements::DELETE_TOMBSTONE, parameters)?;
+    }
+    Ok(())
+}
+
 /// The tombstones of these records.
 pub(crate) fn find(connection: &Connection, of: &[RecordId]) -> Result<Vec<Tombstone>> {
     let mut found = Vec::new();

@@ -1,15 +1,19 @@
 //! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
 
 use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
-use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp};
+use memory_core::{
+    Collection, Context, Document, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp, Tombstone,
+};
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Row, params, params_from_iter};
 
 use crate::connection::Session;
 use crate::erasure;
+use crate::expiry;
 use crate::history;
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, SLOT_BITS, column, execute, first};
+use crate::tombstones;
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -50,6 +54,7 @@ impl Writer for Session {
             after.updated_at.map(Timestamp::as_millis),
             after.metadata.as_str(),
             i64::from(after.revision),
+            after.expires_at.map(Timestamp::as_millis),
         ];
         if execute(&self.connection, statements::UPDATE_MEMORY, parameters)? == 0 {
             return Ok(false);
@@ -97,6 +102,10 @@ impl Writer for Session {
     async fn erase(&mut self, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
         erasure::erase(self, erasings)
     }
+
+    async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
+        tombstones::remove(&self.connection, tombstones)
+    }
 }
 
 impl Session {
@@ -109,8 +118,9 @@ impl Session {
         let is_put = match before {
             None => execute(&self.connection, statements::INSERT_DOCUMENT, params_from_iter(values_of(after)))?,
             Some(before) => {
-                let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
-                let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
+                let [_, _, space, _, content, updated_at, metadata, revision, expires_at] = values_of(after);
+                let changed = [space, content, updated_at, metadata, revision, expires_at];
+                let parameters = found_values(before).chain(changed);
                 execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))?
             }
         } == 1;
@@ -181,11 +191,13 @@ impl Session {
             memory.metadata.as_str(),
             i64::from(memory.revision),
             memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
+            memory.expires_at.map(Timestamp::as_millis),
             next,
         ];
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
         let seq = self.connection.last_insert_rowid();
         self.next_memory = Some(next.map(|_| seq + 1));
+        expiry::insert(&self.connection, memory)?;
         self.feed.note_memory(seq);
         if self.stored_at != Some(at) {
             execute(&self.connection, statements::INSERT_STORES, params![seq, at.map(Timestamp::as_millis)])?;
@@ -225,7 +237,7 @@ impl Session {
 }
 
 /// A document as the columns of an insert have it.
-fn values_of(document: &Document) -> [ToSqlOutput<'_>; 8] {
+fn values_of(document: &Document) -> [ToSqlOutput<'_>; 9] {
     [
         document.id.as_str().into(),
         document.created_at.as_millis().into(),
@@ -235,6 +247,7 @@ fn values_of(document: &Document) -> [ToSqlOutput<'_>; 8] {
         ToSqlOutput::Owned(Value::from(document.updated_at.map(Timestamp::as_millis))),
         document.metadata.as_str().into(),
         i64::from(document.revision).into(),
+        ToSqlOutput::Owned(Value::from(document.expires_at.map(Timestamp::as_millis))),
     ]
 }
 

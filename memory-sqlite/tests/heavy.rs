@@ -56,6 +56,7 @@ async fn documents_are_looked_for_by_place_while_words_are_removed() {
         created_at: Timestamp::from_millis(number as i64).expect("valid"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     };
     provider.documents().restore((0..3_000).map(document).collect()).await.expect("a restore");
 

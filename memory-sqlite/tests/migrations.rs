@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use memory_core::{
     Blocks, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, History,
-    ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, Outcome, Record, SpaceId,
-    Status, Timestamp, Trigger,
+    ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, Outcome, Record, RecordId,
+    SpaceId, Status, Timestamp, Trigger,
 };
 use memory_sqlite::{SqliteConfig, SqliteMemory};
-use migrations::PATHS;
+use migrations::{PATHS, Step};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -25,7 +25,7 @@ async fn programs_of_older_versions_are_refused_each_write_and_read() {
     assert!(error.contains("no such table: settings"), "{error}");
     // One of version 2 compares what it finds with its own version, which is 6 at most.
     let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
-    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(7));
+    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(8));
     let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
     assert_eq!(old.query_row(read, [], |row| row.get::<_, i64>(0)).expect("a count"), 2);
     assert_eq!(provider.get(id).await.expect("a memory").map(|memory| memory.revision.get()), Some(1));
@@ -36,7 +36,7 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
-    newer.execute_batch("UPDATE agreements SET value = '8' WHERE name = 'writer'").expect("a later step");
+    newer.execute_batch("UPDATE agreements SET value = '9' WHERE name = 'writer'").expect("a later step");
     let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
     let errors = [
         provider.store(event(2)).await.expect_err("a store"),
@@ -108,7 +108,7 @@ async fn a_ledger_of_version_2_goes_on_whatever_words_were_indexed() {
         let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
         assert_eq!(
             (begun.before, begun.applied, begun.now),
-            (2, vec![(3, "no_words"), (4, "feed"), (5, "history"), (6, "erasure")], 6)
+            (2, vec![(3, "no_words"), (4, "feed"), (5, "history"), (6, "erasure"), (7, "expiry")], 7)
         );
         let provider = open(SqliteConfig::new(&path)).await;
         assert_eq!(provider.backfill().await.expect("a state"), None, "so little goes at once");
@@ -151,6 +151,56 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() {
     assert_eq!(versions.iter().map(|version| version.committed_at).collect::<Vec<_>>(), [None]);
 }
 
+/// What was prepared before the step knows no times. Whatever writes, the list is right.
+#[tokio::test]
+async fn a_ledger_of_version_6_gets_a_list_of_what_expires() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let older = older::empty(&path, 6, Step::is_taken);
+    older::fill(&older, 20);
+    let mut update =
+        older.prepare("UPDATE memories SET status = 'failed', revision = 7 WHERE id = ?1").expect("an update");
+    let mut put = older.prepare("UPDATE documents SET content = 'its', revision = 7 WHERE id = ?1").expect("a put");
+    let mut remove = older.prepare("DELETE FROM documents WHERE id = ?1").expect("a removal");
+
+    let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
+    assert_eq!((begun.before, begun.applied, begun.now), (6, vec![(7, "expiry")], 7));
+    let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
+    assert_eq!(older.query_row(least, [], |row| row.get(0)), Ok(8), "an older program writes no more");
+    let provider = open(SqliteConfig::new(&path)).await;
+    let documents = provider.documents();
+    let later = time(8_000_000_000_000);
+    let query = MemoryQuery::builder().under("a").limit(1).build().expect("a query");
+    let id = provider.query(&query).await.expect("a page").memories.remove(0).id;
+    provider.update(id, MemoryPatch::new().set_expiry(later)).await.expect("an update");
+    let [one, two] = ["00001", "00002"].map(|id| DocumentId::parse(id).expect("valid"));
+    for id in [&one, &two] {
+        documents.put(note().with_id(id.clone()).expires_at(later)).await.expect("a put");
+    }
+
+    assert_eq!(update.execute([id.as_bytes().as_slice()]).expect("an update"), 1);
+    assert_eq!(put.execute([one.as_str()]).expect("a put"), 1);
+    assert_eq!(remove.execute([two.as_str()]).expect("a removal"), 1);
+    let memory = provider.get(id).await.expect("a get").expect("a memory");
+    assert_eq!((memory.status, memory.revision.get(), memory.expires_at), (Status::Failed, 7, Some(later)));
+    let document = documents.get(&notes(), &one).await.expect("a get").expect("a document");
+    assert_eq!((document.content.as_str(), document.expires_at), ("its", Some(later)));
+    let listed = "SELECT CAST(expires_at AS TEXT) || ' ' || hex(record) FROM expiries";
+    let hex = |key: Vec<u8>| key.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+    let due =
+        [RecordId::from((notes(), one)), id.into()].map(|record| format!("8000000000000 {}", hex(record.to_key())));
+    assert_eq!(texts(&path, listed), due);
+
+    // The columns are as strict as if ALTER TABLE had added them.
+    for table in ["memories", "documents"] {
+        let error = older.execute(&format!("UPDATE {table} SET expires_at = 'soon'"), []).expect_err("no number");
+        assert!(error.to_string().contains(&format!("TEXT value in INTEGER column {table}.expires_at")), "{error}");
+        let last = "SELECT name FROM pragma_table_xinfo(?1) ORDER BY cid DESC LIMIT 1";
+        assert_eq!(older.query_row(last, [table], |row| row.get(0)), Ok("expires_at".to_owned()));
+    }
+    check_integrity(&path);
+}
+
 #[tokio::test]
 async fn a_new_ledger_has_nothing_to_remove() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -166,7 +216,7 @@ async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write(
     let path = folder.path().join("memory.db");
     let ids: Vec<_> = (0..4_200).map(|number| format!("{number:05}")).collect();
     let place = |number: usize| (["a", "a-b", "a/b:c", "ab-c"][number % 4], (number % 100) as i64);
-    let file = older::empty(&path, |step| step.is_taken() && step.name != PATHS);
+    let file = older::empty(&path, 2, |step| step.is_taken() && step.name != PATHS);
     file.execute_batch("BEGIN").expect("a transaction");
     for (number, id) in ids.iter().enumerate() {
         let insert = "INSERT INTO documents (collection, id, created_at, revision, space_id, metadata, content)

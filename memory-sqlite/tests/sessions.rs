@@ -28,6 +28,9 @@ mod connection;
 #[path = "../src/error.rs"]
 mod error;
 #[allow(dead_code)]
+#[path = "../src/expiry.rs"]
+mod expiry;
+#[allow(dead_code)]
 #[path = "../src/feed.rs"]
 mod feed;
 #[allow(dead_code)]
@@ -211,6 +214,7 @@ async fn a_walk_along_documents_examines_what_its_places_hold() {
         created_at: Timestamp::from_millis(number as i64).expect("valid"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     };
     provider.documents().restore((0..5_000).map(document).collect()).await.expect("a restore");
     provider.shutdown().await.expect("a shutdown");

@@ -128,13 +128,13 @@ async fn health_tells_files_from_memory() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = open(folder.path().join("memory.db")).await;
     let health = file.check_health().await.expect("health");
-    assert_eq!((health.engine, health.schema_version), ("sqlite", 6));
+    assert_eq!((health.engine, health.schema_version), ("sqlite", 7));
     assert_eq!(health.server_version, rusqlite::version());
     assert_eq!(health.durability, Durability::Durable);
 
     let memory = open(SqliteConfig::in_memory()).await;
     let health = memory.check_health().await.expect("health");
-    assert_eq!(health.schema_version, 6);
+    assert_eq!(health.schema_version, 7);
     assert!(matches!(health.durability, Durability::AtRisk { bound: None, .. }), "{:?}", health.durability);
 }
 
@@ -369,6 +369,8 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         (statements::HAS_TOMBSTONE, "sqlite_autoindex_tombstones_1"),
         (statements::KEY_HAS_TOMBSTONE, "tombstones_by_key"),
         (statements::HAS_LATER_TOMBSTONE, "sqlite_autoindex_tombstones_1"),
+        (statements::DELETE_TOMBSTONE, "sqlite_autoindex_tombstones_1"),
+        (statements::EXPIRED, "expiries USING PRIMARY KEY ((expires_at,record)>(?,?) AND expires_at<?)"),
         (statements::DOCUMENTS.of(Order::NewestFirst), "documents_by_time"),
         (statements::DOCUMENTS.of(Order::OldestFirst), "documents_by_time"),
     ] {

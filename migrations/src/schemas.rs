@@ -3,7 +3,7 @@
 use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 7;
+pub const WRITER: u32 = 8;
 /// What is added to the lowest version that may write while nobody may, on engines that keep it as a number: more than any version. A
 /// program that does not know of this is refused as one that is too old.
 pub const READ_ONLY: u32 = 1_000_000_000;
@@ -18,6 +18,8 @@ pub const FEED: &str = "feed";
 pub const HISTORY: &str = "history";
 /// The name of the step that brings erasure, on every engine.
 pub const ERASURE: &str = "erasure";
+/// The name of the step that brings expiry, on every engine.
+pub const EXPIRY: &str = "expiry";
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {
@@ -31,6 +33,7 @@ pub fn sqlite() -> &'static [Step] {
             Step::quick(4, FEED, include_str!("../sqlite/0004_feed.sql")),
             Step::quick(5, HISTORY, include_str!("../sqlite/0005_history.sql")),
             Step::quick(6, ERASURE, include_str!("../sqlite/0006_erasure.sql")),
+            Step::quick(7, EXPIRY, include_str!("../sqlite/0007_expiry.sql")),
         ]
     }
 }
@@ -49,6 +52,7 @@ pub fn postgres() -> &'static [Step] {
             Step::quick(4, FEED, include_str!("../postgres/0004_feed.sql")),
             Step::quick(5, HISTORY, include_str!("../postgres/0005_history.sql")),
             Step::quick(6, ERASURE, include_str!("../postgres/0006_erasure.sql")),
+            Step::quick(7, EXPIRY, include_str!("../postgres/0007_expiry.sql")),
         ]
     }
 }
@@ -66,6 +70,7 @@ pub fn mongo() -> &'static [Step] {
             Step::quick(4, FEED, include_str!("../mongo/0004_feed.json")),
             Step::quick(5, HISTORY, include_str!("../mongo/0005_history.json")),
             Step::quick(6, ERASURE, include_str!("../mongo/0006_erasure.json")),
+            Step::backfill(7, EXPIRY, include_str!("../mongo/0007_expiry.json")),
         ]
     }
 }
@@ -81,6 +86,7 @@ pub fn redis() -> &'static [Step] {
             Step::quick(4, FEED, include_str!("../redis/0004_feed.lua")),
             Step::quick(5, HISTORY, include_str!("../redis/0005_history.lua")),
             Step::quick(6, ERASURE, include_str!("../redis/0006_erasure.lua")),
+            Step::quick(7, EXPIRY, include_str!("../redis/0007_expiry.lua")),
         ]
     }
 }

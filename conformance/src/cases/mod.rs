@@ -2,6 +2,7 @@
 
 mod documents;
 mod erasure;
+mod expiry;
 #[cfg(feature = "faults")]
 mod faults;
 mod filters;
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Case> {
         watch::cases(),
         history::cases(),
         erasure::cases(),
+        expiry::cases(),
         #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),

@@ -3,7 +3,7 @@
 use memory_core::{
     Collections, DocumentWrite, Erasure, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch,
     MemoryQuery, NewMemory, Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector,
-    Status, Watch, WatchFrom, Watched,
+    Status, Timestamp, Watch, WatchFrom, Watched,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -22,7 +22,8 @@ pub(crate) struct Call {
 
 /// One call. A `slot` names the n-th id that the sequence made, also one that was erased, counted round and round. A `StoreRun` is a batch of
 /// one item over and over again, without a key and at a few times. What is restored `twice` comes a second time in the same call. A `WatchOn`
-/// goes on with one of the watches that were begun. A `RestoreErased` takes the n-th of what was erased, a memory perhaps under a new id.
+/// goes on with one of the watches that were begun. An `Advance` moves the clock forward. A `RestoreErased` takes the n-th of what was erased, a
+/// memory perhaps under a new id.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Store(Item),
@@ -52,7 +53,9 @@ pub(crate) enum Op {
     EraseDocuments { collection: &'static str, ask: Ask, slices: Slices, why: Why },
     RestoreErased { slot: usize, has_new_id: bool },
     Tombstone { whose: Whose },
+    Sweep { is_due: bool, to_the_end: bool },
     SetClock(i64),
+    Advance(i64),
     Reopen,
 }
 
@@ -87,6 +90,8 @@ pub(crate) struct Item {
     pub(crate) metadata: &'static str,
     pub(crate) status: Status,
     pub(crate) key: Option<&'static str>,
+    /// So many milliseconds from then.
+    pub(crate) expires: Option<i64>,
 }
 
 /// A memory to restore, under one of a few ids.
@@ -95,6 +100,8 @@ pub(crate) struct Restored {
     pub(crate) id: &'static str,
     pub(crate) revision: u64,
     pub(crate) item: Item,
+    /// So many milliseconds from then, which may be before it.
+    pub(crate) expires: Option<i64>,
 }
 
 /// A change of a memory.
@@ -103,6 +110,8 @@ pub(crate) struct Patch {
     context: Option<Option<&'static str>>,
     metadata: Option<(Mode, &'static str)>,
     status: Option<Status>,
+    /// Cleared, or so many milliseconds from then.
+    expires: Option<Option<i64>>,
     if_revision: Option<u64>,
     actor: Option<&'static str>,
 }
@@ -190,6 +199,8 @@ pub(crate) struct Write {
     pub(crate) metadata: &'static str,
     pub(crate) expect: Expect,
     pub(crate) actor: Option<&'static str>,
+    /// So many milliseconds from then.
+    pub(crate) expires: Option<i64>,
 }
 
 impl Op {
@@ -207,20 +218,29 @@ impl Why {
     }
 }
 
+/// Since when milliseconds are counted until something expires; `None` where nothing does.
+pub(crate) type Since = Option<Timestamp>;
+
+/// When something expires.
+pub(crate) fn end(since: Since, millis: Option<i64>) -> Option<Timestamp> {
+    Some(at(since?.as_millis() + millis?))
+}
+
 impl Item {
-    pub(crate) fn to_memory(&self) -> NewMemory {
+    pub(crate) fn to_memory(&self, since: Since) -> NewMemory {
         let mut memory = new_memory(&self.space, self.created_at);
         memory.trigger = trigger(self.trigger);
         memory.context = self.context.map(context);
         memory.metadata = metadata(self.metadata);
         memory.status = self.status;
         memory.idempotency_key = self.key.map(|key| IdempotencyKey::parse(key).expect("a valid key"));
+        memory.expires_at = end(since, self.expires);
         memory
     }
 }
 
 impl Patch {
-    pub(crate) fn to_patch(&self) -> MemoryPatch {
+    pub(crate) fn to_patch(&self, since: Since) -> MemoryPatch {
         let mut patch = MemoryPatch::new();
         patch = match self.context {
             None => patch,
@@ -231,6 +251,13 @@ impl Patch {
             None => patch,
             Some((Mode::Replace, text)) => patch.replace_metadata(metadata(text)),
             Some((Mode::Merge, text)) => patch.merge_metadata(metadata(text)),
+        };
+        patch = match self.expires.filter(|_| since.is_some()) {
+            None => patch,
+            Some(millis) => match end(since, millis) {
+                Some(time) => patch.set_expiry(time),
+                None => patch.clear_expiry(),
+            },
         };
         patch.status = self.status;
         patch.actor = self.actor.map(actor);
@@ -324,12 +351,13 @@ impl Selector {
 }
 
 impl Write {
-    pub(crate) fn to_write(&self) -> DocumentWrite {
+    pub(crate) fn to_write(&self, since: Since) -> DocumentWrite {
         let mut write = new_document(self.collection, self.id.unwrap_or("made"), &self.space, self.content);
         if self.id.is_none() {
             write.id = None;
         }
         write.created_at = at(self.created_at);
+        write.expires_at = end(since, self.expires);
         write.actor = self.actor.map(actor);
         write.with_metadata(metadata(self.metadata)).expect(self.expect)
     }
@@ -337,6 +365,10 @@ impl Write {
 
 /// What the clock shows, which may go back. It begins at the third. These are the times as of which records are asked for, too.
 pub(crate) const CLOCK: &[i64] = &[-1, 0, 1_000_000, 1_000_001, 1_000_500, 2_000_000, 2_000_000];
+/// How far the clock moves forward. Some of it is when something expires, and the last is longer than tombstones of expiry are kept.
+const STEPS: &[i64] = &[1, 1, 500, 500, 1_000_000, 100 * 24 * 60 * 60 * 1_000];
+/// After how many milliseconds something expires.
+const LIFETIMES: &[i64] = &[1, 2, 500, 500, 1_000, 1_000_000];
 const ACTORS: &[&str] = &["ana", "run 7"];
 const REASONS: &[&str] = &["asked for", "the term is over"];
 const TIMES: &[i64] = &[-1, 0, 1, 5_000];
@@ -432,7 +464,9 @@ fn op() -> impl Strategy<Value = Op> {
         ],
         2 => (slot(), arbitrary::<bool>()).prop_map(|(slot, has_new_id)| Op::RestoreErased { slot, has_new_id }),
         1 => whose().prop_map(|whose| Op::Tombstone { whose }),
+        2 => (arbitrary::<bool>(), arbitrary::<bool>()).prop_map(|(is_due, to_the_end)| Op::Sweep { is_due, to_the_end }),
         4 => select(CLOCK).prop_map(Op::SetClock),
+        4 => select(STEPS).prop_map(Op::Advance),
         1 => Just(Op::Reopen),
     ]
 }
@@ -491,8 +525,9 @@ fn slot() -> impl Strategy<Value = usize> {
 
 fn item() -> impl Strategy<Value = Item> {
     let key = option::weighted(0.2, select(KEYS));
-    (space(), select(TRIGGERS), option::of(select(CONTEXTS)), select(TIMES), select(METADATA), status(), key).prop_map(
-        |(space, trigger, context, created_at, metadata, status, key)| Item {
+    let text = (select(TRIGGERS), option::of(select(CONTEXTS)), select(METADATA));
+    (space(), text, select(TIMES), status(), key, lifetime()).prop_map(
+        |(space, (trigger, context, metadata), created_at, status, key, expires)| Item {
             space,
             trigger,
             context,
@@ -500,12 +535,19 @@ fn item() -> impl Strategy<Value = Item> {
             metadata,
             status,
             key,
+            expires,
         },
     )
 }
 
 fn restored() -> impl Strategy<Value = Restored> {
-    (select(MEMORY_IDS), select(REVISIONS), item()).prop_map(|(id, revision, item)| Restored { id, revision, item })
+    let expires = option::weighted(0.2, prop_oneof![select(LIFETIMES), select(&[-1_000_000, 0][..])]);
+    (select(MEMORY_IDS), select(REVISIONS), item(), expires).prop_map(|(id, revision, item, expires)| Restored {
+        id,
+        revision,
+        item,
+        expires,
+    })
 }
 
 fn patch() -> impl Strategy<Value = Patch> {
@@ -515,8 +557,16 @@ fn patch() -> impl Strategy<Value = Patch> {
     ];
     let context = option::weighted(0.4, option::of(select(CONTEXTS)));
     let if_revision = option::weighted(0.4, 1..4_u64);
-    (context, option::weighted(0.4, metadata), option::weighted(0.3, status()), if_revision, who()).prop_map(
-        |(context, metadata, status, if_revision, actor)| Patch { context, metadata, status, if_revision, actor },
+    let expires = option::weighted(0.15, option::weighted(0.7, select(LIFETIMES)));
+    (context, option::weighted(0.4, metadata), option::weighted(0.3, status()), expires, if_revision, who()).prop_map(
+        |(context, metadata, status, expires, if_revision, actor)| Patch {
+            context,
+            metadata,
+            status,
+            expires,
+            if_revision,
+            actor,
+        },
     )
 }
 
@@ -562,8 +612,9 @@ fn write() -> impl Strategy<Value = Write> {
         2 => (1..4_u64).prop_map(|number| Expect::Revision(Revision::new(number).expect("a valid revision"))),
     ];
     let id = option::weighted(0.8, select(DOCUMENT_IDS));
-    (select(COLLECTIONS), id, space(), select(CONTENTS), select(TIMES), select(METADATA), expect, who()).prop_map(
-        |(collection, id, space, content, created_at, metadata, expect, actor)| Write {
+    let text = (select(CONTENTS), select(METADATA));
+    (select(COLLECTIONS), id, space(), text, select(TIMES), expect, who(), lifetime()).prop_map(
+        |(collection, id, space, (content, metadata), created_at, expect, actor, expires)| Write {
             collection,
             id,
             space,
@@ -572,8 +623,14 @@ fn write() -> impl Strategy<Value = Write> {
             metadata,
             expect,
             actor,
+            expires,
         },
     )
+}
+
+/// Few things expire, so that the others have something to work with.
+fn lifetime() -> impl Strategy<Value = Option<i64>> {
+    option::weighted(0.15, select(LIFETIMES))
 }
 
 fn status() -> impl Strategy<Value = Status> {

@@ -1,6 +1,7 @@
 //! Plays one sequence on an engine, and compares every answer with that of the model.
 
 mod erase;
+mod expire;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,15 +9,16 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use memory_core::{
-    BOUNDARIES, ChangeKind, Clock as _, Count, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentStore, Error, ErrorKind, Expect, History, HistoryPage, HistorySettings, Memory, MemoryId, MemoryProvider,
-    Outcome, Record, RecordId, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status, Timestamp, TransientKeys,
-    Version, WatchFrom,
+    BOUNDARIES, ChangeKind, Clock as _, Collection, Count, Cursor, Document, DocumentId, DocumentQuery,
+    DocumentSelection, DocumentStore, Error, ErrorKind, History, HistoryPage, HistorySettings, IdempotencyKey, Memory,
+    MemoryId, MemoryProvider, Outcome, Record, RecordId, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status,
+    Timestamp, TransientKeys, Version, WatchFrom,
 };
 
 use super::naive::{Answer, Naive, Was, json};
 use super::op::{
-    Ask, Begins, CLOCK, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Tree, Watching, Whose, Write,
+    Ask, Begins, CLOCK, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Since, Tree, Watching, Whose, Write,
+    end,
 };
 use super::replica::Replica;
 use super::sequence::Sequence;
@@ -70,7 +72,14 @@ async fn play_on(stage: Stage, sequence: Sequence) -> Step {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;
         sides.model.remember_places();
     }
-    sides.compare_everything().await.map_err(|difference| format!("in the end: {difference}"))
+    let in_the_end = |difference: String| format!("in the end: {difference}");
+    sides.compare_everything().await.map_err(in_the_end)?;
+    if sides.can_erase() {
+        // The same without what is over.
+        sides.sweep(0, false, true).await.map_err(in_the_end)?;
+        sides.compare_everything().await.map_err(in_the_end)?;
+    }
+    Ok(())
 }
 
 async fn opened(stage: &Stage) -> Step<Arc<dyn MemoryProvider>> {
@@ -117,7 +126,7 @@ impl Sides {
         let handle = *handle;
         match op {
             Op::Store(item) => {
-                let engine = self.engine(handle).store(item.to_memory()).await.map(|id| vec![id]);
+                let engine = self.engine(handle).store(item.to_memory(self.ends())).await.map(|id| vec![id]);
                 self.same_ids("store", engine, std::slice::from_ref(item))
             }
             Op::StoreMany(items) => self.store_many(handle, items).await,
@@ -134,7 +143,17 @@ impl Sides {
             Op::Query(question) => self.query(handle, &self.asked(question)).await,
             Op::WalkWhileStoring { question, meanwhile } => self.walk_while_storing(handle, question, meanwhile).await,
             Op::Restore { memories, twice } => {
-                self.restore(handle, memories.iter().map(restored).collect(), *twice).await
+                let ends = self.ends();
+                let mut memories: Vec<_> = memories.iter().map(|memory| restored(memory, ends)).collect();
+                // Where one that is there has its id, and one that is over and was not swept its key, it is both in conflict and erased.
+                for memory in &mut memories {
+                    let is_over =
+                        |key: &IdempotencyKey| self.model.is_unswept_key(key) && self.model.get(memory.id).is_some();
+                    if memory.idempotency_key.as_ref().is_some_and(is_over) {
+                        memory.idempotency_key = None;
+                    }
+                }
+                self.restore(handle, memories, *twice).await
             }
             Op::RestoreAgain { slot, changed } => self.restore_again(handle, *slot, *changed).await,
             Op::Put(write) => self.put(handle, write).await,
@@ -147,16 +166,14 @@ impl Sides {
             Op::QueryDocuments { collection: name, ask } => self.query(handle, &Asked::Documents { name, ask }).await,
             Op::Remove { collection: name, slots, ask, max } => self.remove(handle, name, slots, ask, *max).await,
             Op::RestoreDocuments { writes, twice } => {
-                let mut documents: Vec<_> = writes.iter().map(restored_document).collect();
+                let mut documents: Vec<_> = writes.iter().map(|write| self.restored_document(write)).collect();
                 if *twice {
                     documents.extend_from_within(..);
                 }
                 self.restore_documents(handle, documents).await
             }
             Op::Spaces(tree) => self.spaces(handle, tree).await,
-            Op::Collections => {
-                same("collections", self.documents(handle).collections().await, Ok(self.model.collections()))
-            }
+            Op::Collections => self.collections(handle).await,
             Op::Watch(watching) => self.watch(handle, watching).await,
             Op::WatchOn { slot } => match slot.checked_rem(self.watches.len()) {
                 Some(place) => self.watch_on(handle, place).await,
@@ -185,8 +202,14 @@ impl Sides {
                 Some(id) => self.tombstone(handle, &id).await,
                 None => Ok(()),
             },
+            Op::Sweep { .. } if !self.can_erase() => Ok(()),
+            Op::Sweep { is_due, to_the_end } => self.sweep(handle, *is_due, *to_the_end).await,
             Op::SetClock(millis) => {
-                self.stage.namespace().clock.set(at(*millis));
+                self.set_clock(at(*millis));
+                Ok(())
+            }
+            Op::Advance(millis) => {
+                self.set_clock(at(self.now().as_millis() + millis));
                 Ok(())
             }
             Op::Reopen => {
@@ -199,20 +222,23 @@ impl Sides {
     }
 
     async fn store_many(&mut self, handle: usize, items: &[Item]) -> Step {
-        let engine = self.engine(handle).store_many(items.iter().map(Item::to_memory).collect()).await;
+        let batch = items.iter().map(|item| item.to_memory(self.ends())).collect();
+        let engine = self.engine(handle).store_many(batch).await;
         self.same_ids("store_many", engine, items)
     }
 
     /// The model takes the ids that the engine made, so that both have the same order.
     fn same_ids(&mut self, call: &str, engine: Result<Vec<MemoryId>>, items: &[Item]) -> Step {
         let made = engine.as_deref().unwrap_or_default();
-        let model = self.model.store_many(items.iter().map(Item::to_memory).collect(), made, self.now());
+        let batch = items.iter().map(|item| item.to_memory(self.ends())).collect();
+        let model = self.model.store_many(batch, made, self.now());
         same(call, engine.map(|ids| ids.into_iter().map(Some).collect()), model)
     }
 
     async fn update(&mut self, handle: usize, id: MemoryId, patch: &Patch) -> Step {
-        let engine = self.engine(handle).update(id, patch.to_patch()).await;
-        same("update", engine, self.model.update(id, &patch.to_patch(), self.now()))
+        let patch = patch.to_patch(self.ends());
+        let engine = self.engine(handle).update(id, patch.clone()).await;
+        same("update", engine, self.model.update(id, &patch, self.now()))
     }
 
     async fn get(&self, handle: usize, id: MemoryId) -> Step {
@@ -320,12 +346,13 @@ impl Sides {
     }
 
     async fn put(&mut self, handle: usize, write: &Write) -> Step {
-        let engine = self.documents(handle).put(write.to_write()).await;
+        let put = self.write(write);
+        let engine = self.documents(handle).put(put.clone()).await;
         let made = engine.as_ref().ok().map(|document| document.id.clone());
         if write.id.is_none() {
             self.document_ids.extend(made.clone());
         }
-        let model = self.model.put(write.to_write(), made, self.now());
+        let model = self.model.put(put, made, self.now());
         same(
             "documents.put",
             engine.as_ref().map(json).map_err(Error::clone),
@@ -334,9 +361,10 @@ impl Sides {
     }
 
     async fn put_many(&mut self, handle: usize, writes: &[Write]) -> Step {
-        let engine = self.documents(handle).put_many(writes.iter().map(Write::to_write).collect()).await;
+        let batch: Vec<_> = writes.iter().map(|write| self.write(write)).collect();
+        let engine = self.documents(handle).put_many(batch.clone()).await;
         let made: Vec<_> = engine.iter().flatten().map(|document| document.id.clone()).collect();
-        let model = self.model.put_many(writes.iter().map(Write::to_write).collect(), &made, self.now());
+        let model = self.model.put_many(batch, &made, self.now());
         self.document_ids
             .extend(made.into_iter().zip(writes).filter_map(|(id, write)| write.id.is_none().then_some(id)));
         let each = |documents: Vec<Document>| documents.iter().map(json).collect::<Vec<_>>();
@@ -526,13 +554,25 @@ impl Sides {
         let question = Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] };
         for handle in 0..self.handles.len() {
             self.query(handle, &self.asked(&question)).await?;
-            let names = self.model.collections();
-            same("collections", self.documents(handle).collections().await, Ok(names.clone()))?;
-            for name in &names {
+            self.collections(handle).await?;
+            for name in &self.model.collections() {
                 self.query(handle, &Asked::Documents { name: name.as_str(), ask: &question.ask }).await?;
             }
         }
         Ok(())
+    }
+
+    /// Those of what was not swept are listed, too, or are not (X2).
+    async fn collections(&self, handle: usize) -> Step {
+        let over = |name: &Collection| {
+            let is_of =
+                |record: &RecordId| matches!(record, RecordId::Document { collection, .. } if collection == name);
+            self.model.unswept().iter().any(is_of)
+        };
+        let (listed, wanted) = (self.documents(handle).collections().await, self.model.collections());
+        let listed =
+            listed.map(|listed| listed.into_iter().filter(|name| wanted.contains(name) || !over(name)).collect());
+        same("collections", listed, Ok(wanted))
     }
 
     /// A page: the first, or the one behind a cursor.
@@ -663,8 +703,8 @@ fn was(version: &Version) -> Was {
     }
 }
 
-fn restored(restored: &Restored) -> Memory {
-    let new = restored.item.to_memory();
+fn restored(restored: &Restored, ends: Since) -> Memory {
+    let new = restored.item.to_memory(None);
     Memory {
         id: MemoryId::parse(restored.id).expect("a valid id"),
         space_id: new.space_id,
@@ -676,21 +716,6 @@ fn restored(restored: &Restored) -> Memory {
         status: new.status,
         revision: Revision::new(restored.revision).expect("a valid revision"),
         idempotency_key: new.idempotency_key,
-    }
-}
-
-fn restored_document(write: &Write) -> Document {
-    let new = write.to_write();
-    // What a put expects says here whether the document was changed before.
-    let is_changed = new.expect != Expect::Any;
-    Document {
-        id: new.id.unwrap_or_else(|| document_id("restored")),
-        collection: new.collection,
-        space_id: new.space_id,
-        content: new.content,
-        metadata: new.metadata,
-        created_at: new.created_at,
-        updated_at: is_changed.then(|| at(7)),
-        revision: Revision::new(if is_changed { 2 } else { 1 }).expect("a valid revision"),
+        expires_at: end(ends, restored.expires),
     }
 }

@@ -9,16 +9,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, ErasedSlice, Erasure, Error,
-    ErrorKind, HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall,
-    Recalled, Record, RecordId, RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder,
-    SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, Version, Watch,
+    BOUNDARIES, Backfill, Changes, Clock, Context, ContextPatch, DocumentStore, ErasedSlice, Erasure, Error, ErrorKind,
+    HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, Record,
+    RecordId, RestoreReport, Result, Retention, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, Sweep,
+    Swept, SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::documents::BrokenDocuments;
 use crate::erasure::{self, Erased};
+use crate::expiry::Expiring;
 use crate::flaw::Flaw;
 use crate::history;
 use crate::naive::Naive;
@@ -44,11 +45,19 @@ pub(crate) struct Broken {
     tokens: Given,
     /// What it has erased.
     erased: Erased,
+    /// What it has stored that expires.
+    expiring: Arc<Expiring>,
 }
 
 impl Broken {
-    pub(crate) fn new(inner: InMemory, flaw: Flaw, half: Arc<Mutex<BTreeSet<MemoryId>>>) -> Self {
-        let documents = Arc::new(BrokenDocuments::new(inner.documents(), flaw));
+    pub(crate) fn new(
+        inner: InMemory,
+        flaw: Flaw,
+        half: Arc<Mutex<BTreeSet<MemoryId>>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let expiring = Arc::new(Expiring::new(clock));
+        let documents = Arc::new(BrokenDocuments::new(inner.documents(), flaw, Arc::clone(&expiring)));
         Self {
             naive: Naive::new(inner, flaw),
             documents,
@@ -60,6 +69,7 @@ impl Broken {
             turns: Semaphore::new(2),
             tokens: Given::default(),
             erased: Erased::default(),
+            expiring,
         }
     }
 
@@ -175,10 +185,13 @@ impl MemoryProvider for Broken {
             return Err(Error::read_only());
         }
         let memory = self.taken(memory)?;
-        let (key, mut without_key) = (memory.idempotency_key.clone(), memory.clone());
+        let (key, expires_at, mut without_key) = (memory.idempotency_key.clone(), memory.expires_at, memory.clone());
         without_key.idempotency_key = None;
         match self.inner().store(memory).await {
-            Err(error) if error.kind() == ErrorKind::Erased && self.flaw == Flaw::ErasedKeyIsStored => {
+            Err(error)
+                if error.kind() == ErrorKind::Erased
+                    && matches!(self.flaw, Flaw::ErasedKeyIsStored | Flaw::ExpiredKeyIsStored) =>
+            {
                 self.inner().store(without_key).await
             }
             Err(error)
@@ -189,6 +202,9 @@ impl MemoryProvider for Broken {
             }
             result => {
                 *self.fresh() = result.as_ref().ok().copied();
+                if let Ok(id) = &result {
+                    self.expiring.stored(self.inner(), expires_at, *id).await?;
+                }
                 result
             }
         }
@@ -262,6 +278,7 @@ impl MemoryProvider for Broken {
             page.memories.retain(|memory| Some(memory.id) != hidden);
         }
         page.memories.extend(self.erased.found(self.flaw, query));
+        page.memories.extend(self.expiring.found(self.flaw, query));
         page.memories = page.memories.into_iter().map(|memory| self.seen(memory)).collect();
         Ok(page)
     }
@@ -304,6 +321,9 @@ impl MemoryProvider for Broken {
             }
             _ => self.inner().spaces(query).await?,
         };
+        if self.flaw == Flaw::ExpiredIsCounted {
+            self.expiring.count(&mut levels)?;
+        }
         if self.flaw == Flaw::SpacesEndAtTheirFirstBoundary {
             for level in &mut levels {
                 level.spaces.retain(|space| !space.id.as_str().contains("--"));
@@ -407,6 +427,18 @@ impl MemoryProvider for Broken {
 
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
         self.inner().restore_tombstones(tombstones, key).await
+    }
+
+    async fn sweep(&self, from: &Sweep) -> Result<Swept> {
+        self.expiring.sweep(self.inner(), self.flaw, from).await
+    }
+
+    async fn retention(&self) -> Result<Vec<Retention>> {
+        self.inner().retention().await
+    }
+
+    async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
+        self.inner().set_retention(rules).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -11,6 +11,7 @@ use memory_core::{
 };
 use tokio::sync::Barrier;
 
+use crate::expiry::Expiring;
 use crate::flaw::Flaw;
 
 /// A store that passes every call on, apart from its flaw.
@@ -24,12 +25,14 @@ pub(crate) struct BrokenDocuments {
     collections: Mutex<BTreeSet<Collection>>,
     /// Where removals meet in twos, for [`Flaw::RemovalsBothReport`].
     looked: Barrier,
+    /// What was put that expires, for [`Flaw::ExpiredIdBlocksAPut`].
+    expiring: Arc<Expiring>,
 }
 
 impl BrokenDocuments {
-    pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw) -> Self {
+    pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw, expiring: Arc<Expiring>) -> Self {
         let (removed, collections) = Default::default();
-        Self { inner, flaw, removed, collections, looked: Barrier::new(2) }
+        Self { inner, flaw, removed, collections, looked: Barrier::new(2), expiring }
     }
 
     /// Removes what is there under the id of a document, and only then writes it.
@@ -73,9 +76,15 @@ impl DocumentStore for BrokenDocuments {
                 return self.put_anew(moved).await;
             }
             (Flaw::DroppedPutLosesTheOld, _) => return self.put_anew(self.inner.put(write).await?).await,
+            (Flaw::ExpiryIsForgottenByAPut, _) => write.expires_at = None,
+            (Flaw::ExpiredIdBlocksAPut, _) if self.expiring.blocks(&write) => {
+                return Err(Error::new(ErrorKind::Conflict, "it is not swept yet"));
+            }
             _ => {}
         }
-        self.inner.put(write).await
+        let document = self.inner.put(write).await?;
+        self.expiring.put(&document);
+        Ok(document)
     }
 
     async fn put_many(&self, mut writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {

@@ -142,6 +142,15 @@ pub(crate) enum Flaw {
     TombstoneShowsItsKey,
     WatchOmitsErasures,
 
+    // Expiry.
+    ExpiredIsShownUntilSwept,
+    ExpiredIsCounted,
+    ExpiryIsForgottenByAPut,
+    SweepTakesWhatWasExtended,
+    ExpiredIdBlocksAPut,
+    TombstonesOfExpiryStay,
+    ExpiredKeyIsStored,
+
     // Between a provider and its server.
     GoesAroundTheProxy,
     LostAnswersAreNotDone,

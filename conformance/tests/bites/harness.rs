@@ -39,8 +39,10 @@ impl Harness for BrokenHarness {
             open.remove(name);
         }
         let first = open.entry(name.to_owned()).or_default();
-        let provider = first.reopen_with(namespace.settings());
-        Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.half))))
+        let settings = namespace.settings();
+        let clock = Arc::clone(&settings.clock);
+        let provider = first.reopen_with(settings);
+        Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.half), clock)))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {

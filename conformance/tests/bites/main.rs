@@ -4,6 +4,7 @@
 mod broken;
 mod documents;
 mod erasure;
+mod expiry;
 mod flaw;
 mod harness;
 mod history;
@@ -222,6 +223,13 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ),
     ("tombstone_shows_its_key", Flaw::TombstoneShowsItsKey, "erasure.a_tombstone_has_keyed_hashes_alone"),
     ("watch_omits_erasures", Flaw::WatchOmitsErasures, "erasure.a_watch_is_told_where_it_may_look"),
+    ("expired_is_shown_until_swept", Flaw::ExpiredIsShownUntilSwept, "expiry.nothing_shows_from_its_millisecond_on"),
+    ("expired_is_counted", Flaw::ExpiredIsCounted, "expiry.nothing_shows_from_its_millisecond_on"),
+    ("expiry_is_forgotten_by_a_put", Flaw::ExpiryIsForgottenByAPut, "expiry.a_put_without_a_time_clears_it"),
+    ("sweep_takes_what_was_extended", Flaw::SweepTakesWhatWasExtended, "expiry.a_sweep_goes_by_what_holds_now"),
+    ("expired_id_blocks_a_put", Flaw::ExpiredIdBlocksAPut, "expiry.a_put_never_meets_what_is_over"),
+    ("tombstones_of_expiry_stay", Flaw::TombstonesOfExpiryStay, "expiry.tombstones_of_expiry_go_after_90_days"),
+    ("expired_key_is_stored", Flaw::ExpiredKeyIsStored, "expiry.a_key_that_is_over_is_not_stored_again"),
     ("goes_around_the_proxy", Flaw::GoesAroundTheProxy, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
     ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
@@ -266,6 +274,9 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("erased_is_forgotten", Flaw::ErasedIsForgotten),
     ("erased_key_is_stored", Flaw::ErasedKeyIsStored),
     ("watch_omits_erasures", Flaw::WatchOmitsErasures),
+    ("expired_is_shown_until_swept", Flaw::ExpiredIsShownUntilSwept),
+    ("expired_is_counted", Flaw::ExpiredIsCounted),
+    ("expiry_is_forgotten_by_a_put", Flaw::ExpiryIsForgottenByAPut),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400 };
 

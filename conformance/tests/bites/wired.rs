@@ -16,8 +16,8 @@ use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History,
     HistoryPage, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
-    Tombstone, TombstonePage, Updated, Version, Watch,
+    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep,
+    Swept, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -373,6 +373,26 @@ impl MemoryProvider for Wired {
         let call = |inner: InMemory| {
             let (key, tombstones) = (key.clone(), tombstones.clone());
             async move { inner.restore_tombstones(tombstones, &key).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn sweep(&self, from: &Sweep) -> Result<Swept> {
+        let call = |inner: InMemory| {
+            let from = from.clone();
+            async move { inner.sweep(&from).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn retention(&self) -> Result<Vec<Retention>> {
+        self.0.read(|inner| async move { inner.retention().await }).await
+    }
+
+    async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
+        let call = |inner: InMemory| {
+            let rules = rules.clone();
+            async move { inner.set_retention(rules).await }
         };
         self.0.write(None, call).await
     }

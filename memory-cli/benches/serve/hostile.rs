@@ -90,6 +90,7 @@ fn document(ledger: Ledger, place: usize) -> Document {
         created_at: Timestamp::from_millis(place as i64).expect("valid"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 

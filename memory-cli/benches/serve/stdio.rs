@@ -100,6 +100,7 @@ fn document(place: usize) -> Document {
         created_at: Timestamp::from_millis(1_700_000_000_000 + place as i64 * 1_000).expect("valid"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 

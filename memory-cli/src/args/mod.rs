@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+mod expiry;
 mod ledger;
 mod page;
 mod query;
@@ -7,6 +8,7 @@ mod ranking;
 mod spaces;
 pub(crate) mod values;
 
+pub(crate) use expiry::ExpiryArgs;
 pub(crate) use ledger::LedgerArgs;
 pub(crate) use page::PageArgs;
 pub(crate) use query::{build, refused, with_filter};

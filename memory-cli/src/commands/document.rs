@@ -14,7 +14,7 @@ use memory_core::{
 
 use super::exit_code;
 use super::history::{self, VersionArgs};
-use crate::args::{self, PageArgs, SpaceArgs, values};
+use crate::args::{self, ExpiryArgs, PageArgs, SpaceArgs, values};
 use crate::input::{self, Input};
 use crate::line_reader::{Line, LineReader, MAX_LINE};
 use crate::output::{self, Output};
@@ -61,6 +61,8 @@ pub(crate) struct PutArgs {
     /// When it is made, in milliseconds since 1970 UTC; now unless said otherwise. A replacement keeps the first time.
     #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     created_at: Option<Timestamp>,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
     /// Only if there is no document with this id.
     #[arg(long, conflicts_with = "if_revision")]
     if_absent: bool,
@@ -72,7 +74,7 @@ pub(crate) struct PutArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PutManyArgs {
     /// JSON lines, or - for standard input: each a document with collection, spaceId and content, and if you like id, metadata,
-    /// createdAt and expect, which is "any", "absent" or {"revision":N}. At most 10,000 lines and 64 MiB of text.
+    /// createdAt, expiresAt and expect, which is "any", "absent" or {"revision":N}. At most 10,000 lines and 64 MiB of text.
     file: PathBuf,
 }
 
@@ -174,6 +176,7 @@ async fn put(documents: &dyn DocumentStore, args: &PutArgs, output: &mut Output)
     let created_at = args.created_at.unwrap_or_else(|| SystemClock.now());
     let mut write = DocumentWrite::new(args.collection.clone(), args.space.clone(), content, created_at);
     write.id = args.id.clone();
+    write.expires_at = args.expiry.time()?;
     if let Some(metadata) = &args.metadata {
         write = write.with_metadata(metadata.read("--metadata", Metadata::parse)?);
     }

@@ -23,10 +23,12 @@ pub(crate) mod quickstart;
 pub(crate) mod recall;
 #[cfg(any(feature = "bench", feature = "suite"))]
 mod report;
+pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod spaces;
 pub(crate) mod store;
+pub(crate) mod sweep;
 pub(crate) mod watch;
 
 use std::process::ExitCode;

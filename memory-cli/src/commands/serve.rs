@@ -11,6 +11,7 @@ use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
 use crate::args::values;
 use crate::serve::{self, Access, AgentFile, Callers, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
+use crate::sweeper::Sweeper;
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
 use crate::{backfill, output};
@@ -123,6 +124,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         agent,
     };
     let backfill = tokio::spawn(backfill::complete_behind(Arc::clone(provider)));
+    let sweeping = tokio::spawn(Sweeper::new(Arc::clone(provider)).run());
     let served = if args.stdio {
         serve::over_stdio(provider, settings).await
     } else {
@@ -131,6 +133,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
     };
     // Between two slices or in one, which has its whole effect or none.
     backfill.abort();
+    sweeping.abort();
     telemetry.end().await;
     served.map(|()| ExitCode::SUCCESS)
 }

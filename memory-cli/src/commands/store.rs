@@ -9,7 +9,7 @@ use memory_core::{
     SpaceId, Status, SystemClock, Timestamp, Trigger,
 };
 
-use crate::args::{self, values};
+use crate::args::{self, ExpiryArgs, values};
 use crate::input::Input;
 use crate::output::Output;
 
@@ -36,12 +36,17 @@ pub(crate) struct StoreArgs {
     /// Makes a repetition find the first store instead of storing again.
     #[arg(long, value_name = "KEY", value_parser = values::idempotency_key)]
     idempotency_key: Option<IdempotencyKey>,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(group(
     ArgGroup::new("change")
-        .args(["context", "clear_context", "merge_metadata", "replace_metadata", "status"])
+        .args([
+            "context", "clear_context", "merge_metadata", "replace_metadata", "status", "expires_in", "expires_at",
+            "never_expires",
+        ])
         .required(true)
         .multiple(true)
 ))]
@@ -64,6 +69,11 @@ pub(crate) struct UpdateArgs {
     /// pending, running, completed, failed or observed.
     #[arg(long, value_parser = values::status)]
     status: Option<Status>,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
+    /// Let it expire no more.
+    #[arg(long, conflicts_with_all = ["expires_in", "expires_at"])]
+    never_expires: bool,
     /// Only if the memory is at this revision.
     #[arg(long, value_name = "N", value_parser = values::revision)]
     if_revision: Option<Revision>,
@@ -94,6 +104,7 @@ pub(crate) async fn store(
         memory = memory.with_metadata(metadata.read("--metadata", Metadata::parse)?);
     }
     memory.idempotency_key = args.idempotency_key.clone();
+    memory.expires_at = args.expiry.time()?;
     let id = provider.store(memory).await?;
     output.value(&serde_json::json!({ "id": id }), id)?;
     Ok(ExitCode::SUCCESS)
@@ -118,6 +129,12 @@ pub(crate) async fn update(
         patch = patch.replace_metadata(metadata.read("--replace-metadata", Metadata::parse)?);
     }
     patch.status = args.status;
+    if let Some(time) = args.expiry.time()? {
+        patch = patch.set_expiry(time);
+    }
+    if args.never_expires {
+        patch = patch.clear_expiry();
+    }
     patch.if_revision = args.if_revision;
     let updated = provider.update(args.id, patch).await?;
     output.value(&updated, format!("revision {}", updated.revision))?;

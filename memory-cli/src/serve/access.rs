@@ -151,6 +151,22 @@ impl Access {
         if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
     }
 
+    /// `Unauthorized` unless it may know the rules by which records are kept, which name spaces.
+    pub(crate) fn check_retention(&self) -> Result<()> {
+        self.check_erasure()?;
+        if self.readable == Spaces::All { Ok(()) } else { Err(unauthorized("the rules of all spaces may not be read")) }
+    }
+
+    /// `Unauthorized` unless it may erase everything, as rules by which records are kept may do.
+    pub(crate) fn check_retention_write(&self) -> Result<()> {
+        self.check_retention()?;
+        self.check_ledger_write()?;
+        if self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none() {
+            return Ok(());
+        }
+        Err(unauthorized("the rules of all spaces may not be changed"))
+    }
+
     /// What is told of a failed call; to callers who may not erase, that of [`without_erasure`].
     pub(crate) fn told(&self, error: Error, wanted: Wanted) -> Error {
         if self.erases { error } else { without_erasure(error, wanted) }
@@ -448,6 +464,8 @@ mod tests {
         let runtime = tokens.find("fedcba9876543210").expect("known");
         assert_eq!((&runtime.readable, &runtime.writable), (&Spaces::All, &Writable::Nowhere));
         assert_eq!((bot.check_erasure().is_ok(), runtime.check_erasure().is_ok()), (false, true));
+        assert_eq!((bot.check_retention().is_ok(), runtime.check_retention().is_ok()), (false, true));
+        assert!(runtime.check_retention_write().is_err() && Access::unlimited().check_retention_write().is_ok());
         let told = |access: &Access, wanted| access.told(Error::erased(), wanted).kind();
         assert_eq!((told(bot, Wanted::Itself), told(bot, Wanted::Key)), (ErrorKind::NotFound, ErrorKind::Conflict));
         assert_eq!((told(runtime, Wanted::Itself), told(runtime, Wanted::Key)), (ErrorKind::Erased, ErrorKind::Erased));

@@ -8,14 +8,14 @@ use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, HashKey, Health, History, HistoryPage,
     Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record,
-    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage, Updated, Version,
-    Watch,
+    RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone,
+    TombstonePage, Updated, Version, Watch,
 };
 
 /// A call of an engine, as far as tests tell calls apart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Call {
-    /// `init`, `check_health`, `backfill`, `set_read_only`, `is_read_only` or `shutdown`.
+    /// `init`, `check_health`, `backfill`, `set_read_only`, `is_read_only`, `set_retention` or `shutdown`.
     OfTheHost,
     /// A `get` of the ledger.
     Get,
@@ -154,6 +154,18 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
 
     async fn hash_key(&self) -> Result<Option<HashKey>> {
         self.around.around(Call::Read, self.engine.hash_key()).await
+    }
+
+    async fn sweep(&self, from: &Sweep) -> Result<Swept> {
+        self.around.around(Call::StoreMany, self.engine.sweep(from)).await
+    }
+
+    async fn retention(&self) -> Result<Vec<Retention>> {
+        self.around.around(Call::Read, self.engine.retention()).await
+    }
+
+    async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
+        self.around.around(Call::OfTheHost, self.engine.set_retention(rules)).await
     }
 
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {

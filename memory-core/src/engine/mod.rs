@@ -125,6 +125,17 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
         async { Err(session::no_erasure()) }
     }
 
+    /// The text that was kept last as the rules of retention, if one was. Seen by every handle from when [`Engine::set_retention`] has returned.
+    fn retention(&self) -> impl Future<Output = Result<Option<String>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Keeps this text in the place of the one that it has. Called only where the engine can erase.
+    fn set_retention(&self, rules: &str) -> impl Future<Output = Result<()>> + Send {
+        let _ = rules;
+        async { Err(session::no_erasure()) }
+    }
+
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.
     fn close(&self) -> impl Future<Output = Result<()>> + Send;
 

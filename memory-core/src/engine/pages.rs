@@ -439,6 +439,7 @@ struct Candidate<K: Selects> {
     space: String,
     created_at: Timestamp,
     status: Option<Status>,
+    is_over: bool,
     content: Content<K::Record>,
     /// How many the record has that it keeps.
     bytes: usize,
@@ -458,11 +459,15 @@ impl<K: Selects> Candidate<K> {
     fn new(head: &Head<'_>, content: Content<K::Record>, id_as_text: String) -> Self {
         let (id, space) = (head.id.to_vec(), head.space.to_owned());
         let bytes = if let Content::Read(Ok(record)) = &content { K::size(record) } else { 0 };
-        Self { id, space, created_at: head.created_at, status: head.status, content, bytes, id_as_text }
+        let Head { created_at, status, is_over, .. } = *head;
+        Self { id, space, created_at, status, is_over, content, bytes, id_as_text }
     }
 
     fn head(&self) -> Head<'_> {
-        Head { id: &self.id, space: &self.space, created_at: self.created_at, status: self.status }
+        let (id, space, created_at) = (self.id.as_slice(), self.space.as_str(), self.created_at);
+        // Whether it is over was decided with it.
+        let (updated_at, expires_at) = (None, None);
+        Head { id, space, created_at, updated_at, status: self.status, expires_at, is_over: self.is_over }
     }
 
     /// Whether the record has the place in the order that the candidate has.

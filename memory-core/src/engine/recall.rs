@@ -122,7 +122,7 @@ where
             }
             let record = row.head().and_then(|head| {
                 is_over = newest.has_passed(&head);
-                let is_looked_at = !is_over && recall.query.covers(head.space);
+                let is_looked_at = !is_over && !head.is_over && recall.query.covers(head.space);
                 in_vain += usize::from(!is_looked_at);
                 is_looked_at.then(|| row.read(&head)).transpose()
             });
@@ -306,12 +306,9 @@ mod tests {
         let mut newest = Newest::new();
         for (millis, bytes) in records {
             let mark = Mark { millis: *millis, id: vec![0] };
-            let head = Head {
-                id: &mark.id,
-                space: "a",
-                created_at: crate::Timestamp::from_millis(*millis).expect("valid"),
-                status: None,
-            };
+            let created_at = crate::Timestamp::from_millis(*millis).expect("valid");
+            let (updated_at, status, expires_at) = (None, None, None);
+            let head = Head { id: &mark.id, space: "a", created_at, updated_at, status, expires_at, is_over: false };
             if !newest.has_passed(&head) {
                 let (container, length, asks, named) = (0, 0, false, None);
                 let counts = vec![(0, 1); terms].into();

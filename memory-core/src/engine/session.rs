@@ -121,6 +121,19 @@ pub trait Reader: Send {
         async { Ok((Vec::new(), None)) }
     }
 
+    /// Records that have expired by then, as they say themselves, with when that was: those with the earliest times, and of one time in the
+    /// order of [`RecordId::to_key`]; behind the one that is given, if one is; at most `most`, fewer only where that is all. None, where the
+    /// engine can't erase.
+    fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<(Timestamp, RecordId)>>> + Send {
+        let _ = (by, behind, most);
+        async { Ok(Vec::new()) }
+    }
+
     /// When a memory was appended, if that was recorded.
     fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = id;
@@ -185,6 +198,12 @@ pub trait Writer: Reader {
     /// has changed since it was read.
     fn erase(&mut self, erasings: &[Erasing<'_, Self::Version>]) -> impl Future<Output = Result<bool>> + Send {
         let _ = erasings;
+        async { Err(no_erasure()) }
+    }
+
+    /// Takes tombstones away that are still as they were read, each by itself. Leaves nothing in the feed, and the others alone.
+    fn forget(&mut self, tombstones: &[Tombstone]) -> impl Future<Output = Result<()>> + Send {
+        let _ = tombstones;
         async { Err(no_erasure()) }
     }
 }

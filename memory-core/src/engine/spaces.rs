@@ -366,7 +366,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
                 looked += 1;
                 let Some(head) = readable(row.head())? else { return Ok(Verdict::Skip) };
                 let is_there = some.iter().any(|place| place.holds(head.space));
-                if is_there && within.is_none_or(|within| within.matches(head.space)) {
+                if is_there && !head.is_over && within.is_none_or(|within| within.matches(head.space)) {
                     count += 1;
                     newest = newest.max(Some(head.created_at));
                     is_deeper |= head.space != name;

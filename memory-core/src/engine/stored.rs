@@ -28,6 +28,8 @@ pub struct StoredMemory<'r> {
     pub trigger: &'r str,
     /// JSON.
     pub context: Option<&'r str>,
+    /// In milliseconds since 1970.
+    pub expires_at: Option<i64>,
 }
 
 impl StoredMemory<'_> {
@@ -45,6 +47,7 @@ impl StoredMemory<'_> {
             status: Status::parse(self.status).map_err(|_| Error::corrupt("a stored status is unknown"))?,
             revision: revision(self.revision)?,
             idempotency_key: self.idempotency_key.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
+            expires_at: self.expires_at.map(time).transpose()?,
         })
     }
 }
@@ -68,6 +71,8 @@ pub struct StoredDocument<'r> {
     pub metadata: &'r str,
     /// The text.
     pub content: &'r str,
+    /// In milliseconds since 1970.
+    pub expires_at: Option<i64>,
 }
 
 impl StoredDocument<'_> {
@@ -82,6 +87,7 @@ impl StoredDocument<'_> {
             created_at: time(self.created_at)?,
             updated_at: self.updated_at.map(time).transpose()?,
             revision: revision(self.revision)?,
+            expires_at: self.expires_at.map(time).transpose()?,
         })
     }
 }

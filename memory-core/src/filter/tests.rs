@@ -35,6 +35,7 @@ fn document() -> Document {
         created_at: Timestamp::from_millis(-5).expect("valid"),
         updated_at: Some(Timestamp::from_millis(10).expect("valid")),
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 

@@ -22,6 +22,8 @@ mod tag {
     pub(super) const CONTENT: u8 = 8;
     pub(super) const CONTEXT: u8 = 9;
     pub(super) const NO_CONTEXT: u8 = 10;
+    pub(super) const EXPIRES_AT: u8 = 11;
+    pub(super) const NEVER_EXPIRES: u8 = 12;
 }
 
 /// The fields of a memory or of a document that a change may touch. What such a record does not have is empty.
@@ -31,6 +33,7 @@ pub(crate) struct Image<T> {
     pub(crate) revision: u64,
     created_at: i64,
     updated_at: Option<i64>,
+    expires_at: Option<i64>,
     status: T,
     space: T,
     metadata: T,
@@ -44,6 +47,7 @@ impl<'r> From<&'r Memory> for Image<&'r str> {
             revision: memory.revision.get(),
             created_at: memory.created_at.as_millis(),
             updated_at: memory.updated_at.map(Timestamp::as_millis),
+            expires_at: memory.expires_at.map(Timestamp::as_millis),
             status: memory.status.as_str(),
             metadata: memory.metadata.as_str(),
             context: memory.context.as_ref().map(Context::as_str),
@@ -58,6 +62,7 @@ impl<'r> From<&'r Document> for Image<&'r str> {
             revision: document.revision.get(),
             created_at: document.created_at.as_millis(),
             updated_at: document.updated_at.map(Timestamp::as_millis),
+            expires_at: document.expires_at.map(Timestamp::as_millis),
             space: document.space_id.as_str(),
             metadata: document.metadata.as_str(),
             content: document.content.as_str(),
@@ -77,6 +82,11 @@ pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
     match before.updated_at {
         Some(millis) => put(&mut changes, tag::UPDATED_AT, &signed(millis)),
         None => put(&mut changes, tag::NEVER_UPDATED, &[]),
+    }
+    match before.expires_at {
+        same if same == after.expires_at => {}
+        Some(millis) => put(&mut changes, tag::EXPIRES_AT, &signed(millis)),
+        None => put(&mut changes, tag::NEVER_EXPIRES, &[]),
     }
     let texts = [
         (tag::STATUS, before.status, after.status),
@@ -108,6 +118,7 @@ impl Image<Vec<u8>> {
             revision: image.revision,
             created_at: image.created_at,
             updated_at: image.updated_at,
+            expires_at: image.expires_at,
             status: owned(image.status),
             space: owned(image.space),
             metadata: owned(image.metadata),
@@ -140,6 +151,8 @@ impl Image<Vec<u8>> {
                 tag::CREATED_AT => self.created_at = whole(value, take_signed)?,
                 tag::UPDATED_AT => self.updated_at = Some(whole(value, take_signed)?),
                 tag::NEVER_UPDATED => self.updated_at = None,
+                tag::EXPIRES_AT => self.expires_at = Some(whole(value, take_signed)?),
+                tag::NEVER_EXPIRES => self.expires_at = None,
                 tag::STATUS => take_text(value, &mut self.status)?,
                 tag::SPACE => take_text(value, &mut self.space)?,
                 tag::METADATA => self.metadata = value.to_vec(),
@@ -166,6 +179,7 @@ impl Image<Vec<u8>> {
             metadata: text(&self.metadata)?,
             trigger: now.trigger.as_str(),
             context: self.context.as_deref().map(text).transpose()?,
+            expires_at: self.expires_at,
         };
         stored.read()
     }
@@ -181,6 +195,7 @@ impl Image<Vec<u8>> {
             space_id: text(&self.space)?,
             metadata: text(&self.metadata)?,
             content: text(&self.content)?,
+            expires_at: self.expires_at,
         };
         stored.read()
     }
@@ -289,8 +304,18 @@ mod tests {
     use super::*;
 
     fn image(revision: u64, updated_at: Option<i64>, context: Option<&str>, content: &str) -> Image<String> {
+        // So that versions differ in it, too.
+        let expires_at = updated_at.filter(|millis| *millis < 0);
         let (created_at, content) = (-7, content.to_owned());
-        Image { revision, created_at, updated_at, content, context: context.map(str::to_owned), ..Image::default() }
+        Image {
+            revision,
+            created_at,
+            updated_at,
+            expires_at,
+            content,
+            context: context.map(str::to_owned),
+            ..Image::default()
+        }
     }
 
     fn borrowed(image: &Image<String>) -> Image<&str> {
@@ -298,6 +323,7 @@ mod tests {
             revision: image.revision,
             created_at: image.created_at,
             updated_at: image.updated_at,
+            expires_at: image.expires_at,
             status: &image.status,
             space: &image.space,
             metadata: &image.metadata,

@@ -46,6 +46,8 @@ struct ShownMemory<'a> {
     created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     updated_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
     trigger: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Box<RawValue>>,
@@ -61,6 +63,8 @@ struct ShownDocument<'a> {
     created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     updated_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
     revision: Revision,
     content: &'a str,
     metadata: Box<RawValue>,
@@ -75,6 +79,7 @@ impl Show for Ledger {
             status: memory.status,
             created_at: memory.created_at,
             updated_at: memory.updated_at,
+            expires_at: memory.expires_at,
             trigger: cuts.json("trigger", &memory.trigger)?,
             context: memory.context.as_ref().map(|context| cuts.json("context", context)).transpose()?,
             metadata: cuts.metadata(&memory.metadata)?,
@@ -92,6 +97,7 @@ impl Show for Documents {
             space_id: &document.space_id,
             created_at: document.created_at,
             updated_at: document.updated_at,
+            expires_at: document.expires_at,
             revision: document.revision,
             content: cuts.content(&document.content),
             metadata: cuts.metadata(&document.metadata)?,
@@ -171,6 +177,7 @@ mod tests {
             created_at: Timestamp::MIN,
             updated_at: None,
             revision: Revision::FIRST,
+            expires_at: None,
         }
     }
 

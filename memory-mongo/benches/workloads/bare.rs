@@ -139,5 +139,6 @@ fn memory(row: &RawDocument) -> Memory {
         status: Status::parse(text("status")).expect("a status"),
         revision: Revision::new(row.get_i64("revision").expect("a revision") as u64).expect("a revision"),
         idempotency_key: None,
+        expires_at: None,
     }
 }

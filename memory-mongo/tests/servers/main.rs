@@ -4,6 +4,7 @@ mod deadlines;
 mod deaths;
 mod elections;
 mod erasure;
+mod expiry;
 mod feed;
 mod history;
 mod outcomes;
@@ -88,6 +89,10 @@ fn main() -> ExitCode {
         async_trial("mongo::nothing_is_left_of_what_is_erased", erasure::nothing_is_left_of_what_is_erased),
         async_trial("mongo::erasures_and_restores_race", erasure::erasures_and_restores_race),
         async_trial("mongo::a_document_goes_on_behind_its_erasure", erasure::a_document_goes_on_behind_its_erasure),
+        async_trial("mongo::what_expires_is_listed", expiry::what_expires_is_listed),
+        async_trial("mongo::what_is_forgotten_keeps_nothing_out", expiry::what_is_forgotten_keeps_nothing_out),
+        async_trial("mongo::rules_of_retention_are_one_row", expiry::rules_of_retention_are_one_row),
+        async_trial("mongo::what_expires_walks_an_index", plans::what_expires_walks_an_index),
         async_trial("mongo::a_page_of_the_feed_has_many_removals", feed::a_page_of_the_feed_has_many_removals),
         async_trial(
             "mongo::a_query_of_documents_examines_what_its_places_hold",

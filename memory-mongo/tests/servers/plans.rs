@@ -1,5 +1,7 @@
 //! The server's own explanation of what a search examines.
 
+use memory_core::engine::{Access, Reader};
+
 use super::*;
 
 /// The server's own explanation of each search that recalls make: none sorts, and none looks at much more than it gives.
@@ -142,6 +144,7 @@ pub(crate) async fn a_query_of_documents_examines_what_its_places_hold() -> Case
         created_at: Timestamp::from_millis(number).expect("valid"),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     };
     provider.documents().restore((0..20_000).map(document).collect()).await?;
     let database = admin(&server.url()).await?.client().database("agent_memory");
@@ -195,5 +198,61 @@ pub(crate) async fn collections_are_listed_from_name_to_name() -> CaseResult {
     let plan = database.collection::<Document>("system.profile").find_one(listed).await?.ok_or("nothing was listed")?;
     assert!(plan.get_str("planSummary")?.starts_with("DISTINCT_SCAN"), "{plan}");
     assert!(plan.get_i32("keysExamined")? <= 10, "{plan}");
+    Ok(())
+}
+
+/// By the server's own count: a slice costs what it gives, however many rows have no time, or a later one.
+pub(crate) async fn what_expires_walks_an_index() -> CaseResult {
+    const ROWS: i64 = 10_000;
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.clock = Arc::new(ManualClock::new(at(0)));
+    let (provider, engine) = (open(config.clone()).await?, MongoEngine::open(&config).await?);
+    let memory = |number: i64| match number % 20 {
+        0 => event("a-b", number).expires_at(at(1 + number / 1_000)),
+        1 => event("a-b", number).expires_at(at(ROWS)),
+        _ => event("a-b", number),
+    };
+    for start in (0..ROWS).step_by(5_000) {
+        provider.store_many((start..start + 5_000).map(memory).collect()).await?;
+    }
+    let documents = provider.documents();
+    documents.put_many((0..500).map(|number| note(&number.to_string()).expires_at(at(3))).collect()).await?;
+
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    database.run_command(doc! { "profile": 2 }).await?;
+    let (mut behind, mut found) = (None::<(Timestamp, RecordId)>, Vec::new());
+    loop {
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let slice = engine.run(Access::ReadLatest, until, Arc::new(behind), |reader, behind: &Option<_>| {
+            Box::pin(reader.expired(at(9), behind.as_ref(), 64))
+        });
+        let slice = slice.await?;
+        let is_last = slice.len() < 64;
+        behind = slice.last().cloned();
+        found.extend(slice);
+        if is_last {
+            break;
+        }
+    }
+    database.run_command(doc! { "profile": 0 }).await?;
+    assert!(found.is_sorted_by_key(|(at, record)| (*at, record.to_key())));
+    assert_eq!(found.len(), 950);
+
+    let searched = doc! { "op": "query", "command.hint": "expiry" };
+    let mut searches = database.collection::<Document>("system.profile").find(searched).await?;
+    let mut count = 0;
+    while searches.advance().await? {
+        let search = searches.deserialize_current()?;
+        let plan = search.get_str("planSummary")?;
+        assert!(plan == "EOF" || plan.contains("IXSCAN") && !plan.contains("COLLSCAN"), "{search}");
+        assert!(!search.contains_key("hasSortStage"), "{search}");
+        let [keys, rows] = [search.get_i32("keysExamined")?, search.get_i32("docsExamined")?];
+        let given = search.get_i32("nreturned")?;
+        assert!(keys <= given + 4 && rows <= given + 4, "{keys} keys, {rows} rows for {given}: {search}");
+        count += 1;
+    }
+    assert_eq!(count, 2 * (950 / 64 + 1), "one of each list for each slice");
+    engine.close().await?;
     Ok(())
 }

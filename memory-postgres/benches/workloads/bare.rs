@@ -53,7 +53,7 @@ impl BareSqlx {
         let options: PgConnectOptions = url.parse().expect("the URL of a test server");
         let schema = config.namespace.as_str();
         let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
-        let options = options.options(settings).options([("search_path", schema), ("agent_memory.writer", "6")]);
+        let options = options.options(settings).options([("search_path", schema), ("agent_memory.writer", "8")]);
         let pool = PgPoolOptions::new().max_connections(config.pool_size.get()).test_before_acquire(false);
         Self { pool: pool.connect_lazy_with(options), held: OnceCell::new() }
     }
@@ -175,5 +175,6 @@ fn memory(row: &PgRow) -> Memory {
         trigger: Trigger::from_stored(row.get(7)).expect("JSON"),
         context: row.get::<Option<&str>, _>(8).map(|text| Context::from_stored(text).expect("JSON")),
         idempotency_key: None,
+        expires_at: None,
     }
 }

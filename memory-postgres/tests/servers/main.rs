@@ -4,6 +4,7 @@ mod common;
 mod connections;
 mod crashes;
 mod erasure;
+mod expiry;
 mod feed;
 mod given_up;
 mod heavy;
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
         trial("erasure::it_gives_way_to_those_who_write", erasure::gives_way),
         trial("erasure::it_gives_up_before_its_end_is_unknown", erasure::gives_up),
         trial("erasure::a_slice_takes_documents_of_several_collections", erasure::of_several_collections),
+        trial("expiry::the_lists_have_what_expires_and_nothing_else", expiry::listed),
+        trial("expiry::programs_of_the_version_before_go_on", expiry::beside_older_programs),
+        trial("expiry::rules_are_refused_as_each_write_is", expiry::read_only),
         trial("feed::a_late_transaction_is_waited_for", feed::late),
         trial("feed::a_page_of_the_feed_needs_what_it_tells", feed::long_rows),
         trial("feed::a_document_that_is_put_again_comes_behind_its_removal", feed::put_again),
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         trial("privileges::later_steps_take_those_of_the_records", privileges::of_later_steps),
         trial("privileges::a_history_takes_those_of_its_own_records", privileges::of_documents_alone),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
+        trial("plans::a_sweep_reads_what_it_finds", plans::sweep),
         trial("plans::every_depth_has_its_index", plans::every_depth),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
         trial("pooler::one_that_drops_settings_is_refused", pooler::dropped_settings),

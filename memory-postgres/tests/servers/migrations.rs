@@ -67,11 +67,19 @@ pub(crate) const WITHOUT_ERASURE: &str = "
     ALTER TABLE agent_memory.changes DROP COLUMN places;
     DELETE FROM agent_memory.schema_migrations WHERE name = 'erasure'";
 
-/// Makes 8 the minimum, as a later version will, and takes that back.
+/// Makes a ledger one in which nothing expires.
+pub(crate) const WITHOUT_EXPIRY: &str = "
+    DROP FUNCTION agent_memory.list_memory(), agent_memory.list_document(), agent_memory.put_without_expiry() CASCADE;
+    DROP TABLE agent_memory.ledger_expiry, agent_memory.document_expiry, agent_memory.retention;
+    ALTER TABLE agent_memory.memories DROP COLUMN expires_at;
+    ALTER TABLE agent_memory.documents DROP COLUMN expires_at;
+    DELETE FROM agent_memory.schema_migrations WHERE name = 'expiry'";
+
+/// Makes 9 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 8'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 9'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 8', '< 7'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 9', '< 7'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -175,12 +183,13 @@ pub(crate) fn large_feed() -> Case {
         let config = config(server.url());
         open(config.clone()).await?.documents().put(document("d")).await?;
         let mut admin = PgConnection::connect(server.url()).await?;
-        sqlx::raw_sql(WITHOUT_ERASURE).execute(&mut admin).await?;
-        sqlx::raw_sql(LARGE).execute(&mut admin).await?;
+        for made in [WITHOUT_EXPIRY, WITHOUT_ERASURE, LARGE] {
+            sqlx::raw_sql(made).execute(&mut admin).await?;
+        }
         let refused = memory_postgres::migrate(&config).await.expect_err("it is large");
         check(&refused, ErrorKind::SchemaMismatch, "make its new index first");
         admin.execute(INDEX).await?;
-        assert_eq!(memory_postgres::migrate(&config).await?.applied, [(6, "erasure")]);
+        assert_eq!(memory_postgres::migrate(&config).await?.applied, [(6, "erasure"), (7, "expiry")]);
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
         Ok(())
     })
@@ -192,7 +201,7 @@ pub(crate) fn no_steps() -> Case {
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         open(config(server.url())).await?.documents().put(document("d")).await?;
-        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
         admin.execute(RAISE).await?;
@@ -336,7 +345,7 @@ pub(crate) fn words_go() -> Case {
             assert_eq!(before.len(), 3);
 
             let report = memory_postgres::migrate(&config).await?;
-            assert_eq!(report.applied.last(), Some(&(6, "erasure")));
+            assert_eq!(report.applied.last(), Some(&(7, "expiry")));
             let provider = open(config.clone()).await?;
             while provider.backfill().await?.is_some() {}
             let now = shape(&mut admin).await?;
@@ -454,6 +463,7 @@ pub(crate) fn placed() -> Case {
             created_at: at((number % 100) as i64),
             updated_at: None,
             revision: Revision::FIRST,
+            expires_at: None,
         };
         for start in (0..4_200).step_by(300) {
             older.documents().restore((start..start + 300).map(document).collect()).await?;
@@ -466,7 +476,7 @@ pub(crate) fn placed() -> Case {
         let before = found(&older).await?;
         assert_eq!(before.len(), 336);
         let mut admin = PgConnection::connect(server.url()).await?;
-        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
 
@@ -610,11 +620,11 @@ async fn shape(admin: &mut PgConnection) -> Result<BTreeSet<String>, sqlx::Error
     Ok(sqlx::query_scalar(shape).fetch_all(admin).await?.into_iter().collect())
 }
 
-/// The records of the ledger and of the documents, without words, and without when they were stored.
+/// The records of the ledger and of the documents, without words, and without when they were stored and expire.
 async fn records(admin: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     let records = "
-        SELECT (to_jsonb(m) - 'stored_at')::text FROM agent_memory.memories m
-        UNION ALL SELECT (to_jsonb(d) - 'words')::text FROM agent_memory.documents d ORDER BY 1";
+        SELECT (to_jsonb(m) - 'stored_at' - 'expires_at')::text FROM agent_memory.memories m
+        UNION ALL SELECT (to_jsonb(d) - 'words' - 'expires_at')::text FROM agent_memory.documents d ORDER BY 1";
     sqlx::query_scalar(records).fetch_all(admin).await
 }
 

@@ -1,11 +1,12 @@
 //! The plans of recalls, as the server itself explains them while it runs them.
 
 use std::fs;
+use std::sync::Arc;
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, DocumentId, DocumentQuery, History, MemoryId, MemoryProvider, MemoryQuery, Metadata, Order, SpaceId,
-    SpaceSelector, Status,
+    Collection, DocumentId, DocumentQuery, History, ManualClock, MemoryId, MemoryProvider, MemoryQuery, Metadata,
+    Order, SpaceId, SpaceSelector, Status, Sweep,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
@@ -19,18 +20,20 @@ const MOST_ROWS: u64 = 4_000;
 /// Often enough that the server also makes the plan that it keeps, which knows no values.
 const TIMES: usize = 7;
 
+const EXPLAINS: [(&str, &str); 4] = [
+    ("session_preload_libraries", "auto_explain"),
+    ("auto_explain.log_min_duration", "0"),
+    ("auto_explain.log_analyze", "on"),
+    ("auto_explain.log_timing", "off"),
+];
+
 const DOCUMENTS: &str = "
     INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content)
     SELECT 'notes', 'note-' || n, n, 1, 'guild-' || n % 100 || '-' || n, '{}', 'word' || n
     FROM generate_series(1, 100000) AS n";
 
 pub(crate) fn no_scan() -> Case {
-    let server = LocalPostgres::start_with(&[
-        ("session_preload_libraries", "auto_explain"),
-        ("auto_explain.log_min_duration", "0"),
-        ("auto_explain.log_analyze", "on"),
-        ("auto_explain.log_timing", "off"),
-    ])?;
+    let server = LocalPostgres::start_with(&EXPLAINS)?;
     run(async {
         let provider = open(config(server.url())).await?;
         for start in (0..ROWS).step_by(10_000) {
@@ -151,6 +154,45 @@ pub(crate) fn no_scan() -> Case {
             assert!(!line.contains("Seq Scan"), "{line} in\n{}", plan_of(&log, line));
             let rows = rows_of(line).unwrap_or(0);
             assert!(rows <= MOST_ROWS, "{rows} rows in\n{}", plan_of(&log, line));
+        }
+        Ok(())
+    })
+}
+
+/// Among many records that expire in a thousand years, those that have expired are found by the lists' indexes.
+pub(crate) fn sweep() -> Case {
+    const LATER: &str = "
+        INSERT INTO agent_memory.ledger_expiry (expires_at, key)
+        SELECT 32503680000000 + n, 'm'::bytea || uuid_send(gen_random_uuid()) FROM generate_series(1, 20000) AS n;
+        INSERT INTO agent_memory.document_expiry (expires_at, key)
+        SELECT 32503680000000 + n, convert_to('dnotes/' || n, 'UTF8') FROM generate_series(1, 20000) AS n;
+        ANALYZE";
+    let server = LocalPostgres::start_with(&EXPLAINS)?;
+    run(async {
+        let clock = Arc::new(ManualClock::new(at(1_000)));
+        let mut config = config(server.url());
+        config.clock = Arc::<ManualClock>::clone(&clock);
+        let provider = open(config).await?;
+        let expiring = |number| event("a-b", number).expires_at(at(1_000 + number));
+        provider.store_many((1..=7).map(expiring).collect()).await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        sqlx::raw_sql(LATER).execute(&mut admin).await?;
+        let file = server.folder().join("log");
+        let start = fs::read_to_string(&file)?.len();
+        for number in 1..=TIMES {
+            clock.set(at(1_000 + number as i64));
+            assert_eq!(provider.sweep(&Sweep::due()).await?.records.len(), 1);
+        }
+        provider.shutdown().await?;
+
+        let log = fs::read_to_string(&file)?.split_off(start);
+        for list in ["ledger_expiry", "document_expiry"] {
+            let lines: Vec<_> = log.lines().filter(|line| line.contains(&format!(" on {list} "))).collect();
+            assert!(lines.len() >= TIMES, "{list} is read in\n{log}");
+            for line in lines {
+                assert!(line.contains(&format!("using {list}_pkey")), "{line} in\n{}", plan_of(&log, line));
+                assert!(rows_of(line).is_some_and(|rows| rows <= 1), "{line} in\n{}", plan_of(&log, line));
+            }
         }
         Ok(())
     })

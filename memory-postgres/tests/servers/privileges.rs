@@ -1,16 +1,20 @@
 //! The privileges that the README lists: enough, and not one too many.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Erasure, Error,
-    ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
+    ErrorKind, History, IdempotencyKey, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Retention,
+    Sweep, Watch, Watched,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::common::{Case, SECRET, at, check, config, event, open, run};
-use crate::migrations::{WITHOUT_ERASURE, WITHOUT_FEED, WITHOUT_HISTORY};
+use crate::migrations::{WITHOUT_ERASURE, WITHOUT_EXPIRY, WITHOUT_FEED, WITHOUT_HISTORY};
 
 /// What a role is there for, and all that comes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -67,18 +71,18 @@ pub(crate) fn documented() -> Case {
     })
 }
 
-/// The steps that make the feed, the history and the tombstones give those who may write and read records what they need of them.
+/// The steps from the feed on give those who may write and read records what they need of their tables.
 pub(crate) fn of_later_steps() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         let sql = listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED] {
+        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED] {
             execute(&mut admin, without).await?;
         }
-        let is_later =
-            |grant: &str| ["agent_memory.changes", "history", "tombstone"].iter().any(|of| grant.contains(of));
+        let later = ["agent_memory.changes", "history", "tombstone", "expiry", "retention"];
+        let is_later = |grant: &str| later.iter().any(|of| grant.contains(of));
         for grant in grants(&sql).into_iter().filter(|grant| !is_later(grant)) {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
@@ -104,7 +108,7 @@ pub(crate) fn of_documents_alone() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        for without in [WITHOUT_ERASURE, WITHOUT_HISTORY] {
+        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY] {
             execute(&mut admin, without).await?;
         }
         for grant in [
@@ -158,7 +162,7 @@ fn grants(sql: &str) -> Vec<&str> {
 /// whether it keeps a history, and made no key.
 async fn work(
     admin: &mut PgConnection,
-    config: PostgresConfig,
+    mut config: PostgresConfig,
     does: Does,
 ) -> Result<Result<(), Error>, Box<dyn std::error::Error + Send + Sync>> {
     if does >= Does::Writes {
@@ -167,6 +171,8 @@ async fn work(
             EXCEPTION WHEN undefined_table OR invalid_schema_name THEN END $$";
         execute(admin, undecided).await?;
     }
+    let clock = Arc::new(ManualClock::new(at(1_000)));
+    config.clock = Arc::<ManualClock>::clone(&clock);
     let provider = match open(config).await {
         Ok(provider) => provider,
         Err(error) => return Ok(Err(error)),
@@ -183,6 +189,7 @@ async fn work(
         }
         if does == Does::Erases {
             erase(&provider).await?;
+            sweep(&provider, &clock).await?;
         }
         read(&provider).await
     };
@@ -206,6 +213,11 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     let put = documents.put(document()).await?;
     documents.put(document().with_id(put.id.clone())).await?;
     assert_eq!(documents.remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?, [put.id]);
+    // What is to expire, and then is not.
+    let id = provider.store(event("a-b", 1).expires_at(at(5_000))).await?;
+    provider.update(id, MemoryPatch::new().clear_expiry()).await?;
+    let put = documents.put(document().expires_at(at(5_000))).await?;
+    documents.put(document().with_id(put.id)).await?;
     Ok(())
 }
 
@@ -214,6 +226,23 @@ async fn erase(provider: &PostgresMemory) -> Result<(), Error> {
     let put = provider.documents().put(DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1))).await?;
     let erasure = Erasure::records([id.into(), (notes(), put.id).into()], "a test")?;
     assert_eq!(provider.erase(&erasure).await?.records.len(), 2);
+    Ok(())
+}
+
+/// Makes and takes back a rule, erases what has expired, and takes away what stays of it when its time is over.
+async fn sweep(provider: &PostgresMemory, clock: &ManualClock) -> Result<(), Error> {
+    provider.set_retention(vec![Retention::new("nowhere", Duration::from_secs(1))?]).await?;
+    provider.set_retention(Vec::new()).await?;
+    provider.store(event("a-b", 1).expires_at(at(5_000))).await?;
+    let document = DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1)).expires_at(at(5_000));
+    provider.documents().put(document).await?;
+    for millis in [5_000, 5_000 + 91 * 24 * 60 * 60 * 1_000] {
+        clock.set(at(millis));
+        let mut next = Some(Sweep::all());
+        while let Some(from) = next {
+            next = provider.sweep(&from).await?.next;
+        }
+    }
     Ok(())
 }
 
@@ -232,6 +261,7 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     provider.documents().collections().await?;
     // As a watch does that comes to an erasure.
     provider.hash_key().await?;
+    provider.retention().await?;
     provider.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await.map(drop)
 }
 

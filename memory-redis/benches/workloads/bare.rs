@@ -196,6 +196,8 @@ fn memory(id: MemoryId, row: &[u8]) -> Memory {
         idempotency_key: text().map(|key| IdempotencyKey::parse(key).expect("a key")),
         trigger: Trigger::from_stored(text().expect("a trigger")).expect("JSON"),
         context: text().map(|context| Context::from_stored(context).expect("JSON")),
+        // None of the workloads does.
+        expires_at: None,
     }
 }
 

@@ -42,7 +42,9 @@ for place = 1, count do
   end
 end
 if #taken > 0 then return taken end
-if not may('MSET', KEYS[5], '') then return redis.error_reply(DENIED) end
+-- Nothing is to expire that is not there, so whoever may not write the feed lists nothing.
+local is_allowed = may('MSET', KEYS[5], '') and may('XADD', KEYS[2], '*', 'w', '')
+if not is_allowed then return redis.error_reply(DENIED) end
 
 change('ZADD', count + 5, #KEYS, 5 * count + 3)
 note(count, 5, 5)

@@ -29,7 +29,7 @@ for place = 1, count do
   if tombstone and time(guarded, 1) <= time(tombstone, 2) then return 0 end
 end
 
-local is_allowed = may('SET', KEYS[5], '') and may_keep(KEYS[5 + count], ARGV[6])
+local is_allowed = may('SET', KEYS[5], '') and may_keep(KEYS[5 + count], ARGV[6]) and may('XADD', KEYS[2], '*', 'w', '')
 if not is_allowed then return redis.error_reply(DENIED) end
 local sets, last = 5 * count + 3, 2 * count + 4
 local going = last + tonumber(ARGV[sets])

@@ -6,7 +6,7 @@
 -- KEYS: the version of writers, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each, each sorted set
 -- that loses members, what is pruned.
 -- ARGV: how many rows; how many erasures there had been when the copy was begun, or nothing where there is none; up to which entry the
--- feed tells of none of them, or nothing where it had none; for each row the head that was read, its entry of the feed, its name, its
+-- feed tells of none of them, or nothing where it had none, or * where it may tell of them; for each row the head that was read, its entry of the feed, its name, its
 -- tombstone, its idempotency key, or nothing, and by which a tombstone knows that, or nothing; 0, as no set gets members; how many sets
 -- there are, and what each loses; what is pruned.
 local count, erasures, looked = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -20,20 +20,21 @@ local is_allowed = may('HSET', KEYS[4], '', '') and may('HINCRBY', KEYS[4], '', 
   and may('RENAME', KEYS[3], KEYS[2]) and may('UNLINK', KEYS[2]) and may('UNLINK', KEYS[6 + count]) and may('DEL', row)
 -- What is read behind the first write.
 is_allowed = is_allowed and may('XRANGE', KEYS[2], '-', '+') and may('XREVRANGE', KEYS[3], '+', '-')
-  and may('HGET', KEYS[5], '') and may('EXISTS', row) and may('ZRANGEBYLEX', row, '-', '+')
+  and may('HGET', KEYS[4], '') and may('HGET', KEYS[5], '') and may('EXISTS', row) and may('ZRANGEBYLEX', row, '-', '+')
 for place = 6 + 2 * count, #KEYS do is_allowed = is_allowed and may('ZREM', KEYS[place], '') end
 if not is_allowed then return redis.error_reply(DENIED) end
 
 local names = {}
 for place = 1, count do names[ARGV[6 * place]] = true end
 local is_copied, last = erasures ~= '', looked ~= '' and looked or nil
+local may_tell = looked == '*'
 if is_copied then
   if erasures ~= (redis.call('HGET', KEYS[4], 'erasures') or '0') then return 2 end
   last = reached()
 end
 -- Other clients wait meanwhile, so it is little that a script takes of the feed.
 local MOST = 3 * SLICE
-local come = behind(last, MOST + 1)
+local come = may_tell and {} or behind(last, MOST + 1)
 if not come then return 2 end
 if #come > MOST then return 3 end
 for _, entry in ipairs(is_copied and {} or come) do
@@ -50,12 +51,22 @@ if is_copied then
   redis.call('UNLINK', KEYS[2])
   redis.call('RENAME', KEYS[3], KEYS[2])
 end
+-- Lets an idempotency key be known by the memories whose tombstones have it, of which one may be forgotten: 16 bytes for each, or none where
+-- an erasure from before there was expiry has made it known for ever.
+local function know(hash, id)
+  local ids = redis.call('HGET', KEYS[4], hash)
+  if ids == '' then return end
+  for place = 1, ids and #ids or 0, 16 do
+    if string.sub(ids, place, place + 15) == id then return end
+  end
+  redis.call('HSET', KEYS[4], hash, (ids or '') .. id)
+end
 -- A copy that another erasure has begun may tell of what goes here.
-redis.call('HINCRBY', KEYS[4], 'erasures', 1)
+if not may_tell then redis.call('HINCRBY', KEYS[4], 'erasures', 1) end
 for place = 1, count do
   local name, tombstone, key, hash = unpack(ARGV, 6 * place, 6 * place + 3)
   redis.call('HSET', KEYS[4], name, tombstone)
-  if hash ~= '' then redis.call('HSET', KEYS[4], hash, '') end
+  if hash ~= '' then know(hash, string.sub(name, 2)) end
   if key ~= '' and redis.call('HGET', KEYS[5], key) == string.sub(name, 2) then redis.call('HDEL', KEYS[5], key) end
   redis.call('DEL', KEYS[5 + place])
   redis.call('UNLINK', KEYS[5 + count + place])

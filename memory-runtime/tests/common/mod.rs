@@ -13,8 +13,8 @@ use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
     Backfill, Changes, DocumentStore, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History, HistoryPage,
     Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled,
-    Record, RecordId, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Tombstone, TombstonePage,
-    Updated, Version, Watch,
+    Record, RecordId, RestoreReport, Result, Retention, SpaceId, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp,
+    Tombstone, TombstonePage, Updated, Version, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -241,6 +241,18 @@ impl MemoryProvider for Recording {
 
     async fn hash_key(&self) -> Result<Option<HashKey>> {
         self.inner.hash_key().await
+    }
+
+    async fn sweep(&self, from: &Sweep) -> Result<Swept> {
+        self.inner.sweep(from).await
+    }
+
+    async fn retention(&self) -> Result<Vec<Retention>> {
+        self.inner.retention().await
+    }
+
+    async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
+        self.inner.set_retention(rules).await
     }
 
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {

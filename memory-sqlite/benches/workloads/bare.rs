@@ -210,5 +210,6 @@ fn memory(row: &Row<'_>) -> Memory {
         status: Status::parse(text(3)).expect("a status"),
         revision: Revision::new(row.get::<_, i64>(8).expect("a revision") as u64).expect("a revision"),
         idempotency_key: None,
+        expires_at: None,
     }
 }

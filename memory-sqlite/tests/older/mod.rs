@@ -1,4 +1,4 @@
-//! Ledgers as programs of version 2 have left them.
+//! Ledgers as programs of version 2 and later ones have left them.
 
 use std::path::Path;
 
@@ -25,11 +25,11 @@ const WORDS: &str = "
     INSERT INTO memory_words (rowid, words)
     SELECT seq, printf('event%d %s', seq, hex(randomblob(300))) FROM memories WHERE seq >= ?1";
 
-/// Makes a ledger that is empty, with the wanted steps up to version 2.
-pub(crate) fn empty(path: &Path, is_wanted: impl Fn(&Step) -> bool) -> Connection {
+/// Makes a ledger that is empty, with the wanted steps up to a version.
+pub(crate) fn empty(path: &Path, version: u32, is_wanted: impl Fn(&Step) -> bool) -> Connection {
     let file = Connection::open(path).expect("a file");
     file.execute_batch(FILE).expect("a log and the bookkeeping");
-    let steps = migrations::sqlite().iter().filter(|step| step.version <= 2 && is_wanted(step));
+    let steps = migrations::sqlite().iter().filter(|step| step.version <= version && is_wanted(step));
     steps.for_each(|step| take(&file, step, true));
     file
 }
@@ -37,10 +37,8 @@ pub(crate) fn empty(path: &Path, is_wanted: impl Fn(&Step) -> bool) -> Connectio
 /// Makes a ledger with so many memories, a tenth as many documents, and an index of the words of the newest so many memories, if there is
 /// to be one. Gives a connection of a program that is still running.
 pub(crate) fn ledger(path: &Path, memories: i64, indexed: Option<i64>) -> Connection {
-    let file = empty(path, Step::is_taken);
-    file.execute(&format!("{NUMBERS} {MEMORIES}"), [memories]).expect("memories");
-    file.execute_batch(PATHS).expect("their paths");
-    file.execute(&format!("{NUMBERS} {DOCUMENTS}"), [memories / 10]).expect("documents");
+    let file = empty(path, 2, Step::is_taken);
+    fill(&file, memories);
     file.execute_batch(DOCUMENT_WORDS).expect("their words");
     if let Some(indexed) = indexed {
         let words = migrations::sqlite().iter().find(|step| step.kind == Kind::Retired).expect("the step");
@@ -51,6 +49,13 @@ pub(crate) fn ledger(path: &Path, memories: i64, indexed: Option<i64>) -> Connec
         assert_eq!(file.execute(reached, [from]).expect("how far it is"), 1);
     }
     file
+}
+
+/// Adds so many memories, and a tenth as many documents.
+pub(crate) fn fill(file: &Connection, memories: i64) {
+    file.execute(&format!("{NUMBERS} {MEMORIES}"), [memories]).expect("memories");
+    file.execute_batch(PATHS).expect("their paths");
+    file.execute(&format!("{NUMBERS} {DOCUMENTS}"), [memories / 10]).expect("documents");
 }
 
 fn take(file: &Connection, step: &Step, is_complete: bool) {

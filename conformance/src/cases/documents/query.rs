@@ -311,6 +311,7 @@ fn lying(place: usize, space_id: String) -> Document {
         created_at: at((place * 7 % 300) as i64),
         updated_at: None,
         revision: Revision::FIRST,
+        expires_at: None,
     }
 }
 

@@ -34,6 +34,7 @@ async fn restore_writes_counts_and_names_conflicts(stage: Stage) -> CaseResult {
         created_at: at(-77),
         updated_at: (revision > 1).then(|| at(12)),
         revision: Revision::new(revision).expect("a valid revision"),
+        expires_at: None,
     };
     let (a, b) = (restored("a", "apple", 9_007_199_254_740_991), restored("b", "banana", 1));
     let report = documents.restore(vec![a.clone(), b.clone()]).await?;
@@ -86,6 +87,7 @@ fn version(id: &str, content: &str, revision: u64) -> Document {
         created_at: at(-77),
         updated_at: (revision > 1).then(|| at(12)),
         revision: Revision::new(revision).expect("a valid revision"),
+        expires_at: None,
     }
 }
 

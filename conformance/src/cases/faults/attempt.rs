@@ -309,6 +309,7 @@ impl Attempt {
             created_at: at(place as i64),
             updated_at: None,
             revision: Revision::FIRST,
+            expires_at: None,
         }
     }
 }

@@ -3,6 +3,8 @@
 //! It shares the types of `memory_core` and none of its decisions: all engines leave these to the same code, so that a mistake there is in
 //! all of them.
 
+mod erasure;
+mod expiry;
 mod filter;
 mod space;
 #[cfg(test)]
@@ -12,15 +14,16 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
-    Actor, Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, IdempotencyKey, Memory,
+    Actor, Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, ExpiryPatch, Memory,
     MemoryId, MemoryPatch, Metadata, MetadataPatch, NewMemory, Order, Record, RecordId, RestoreReport, Revision,
     Timestamp, Updated,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::op::{Ask, Of, Question, Selector, Watching, Why};
+use super::op::{Ask, Of, Question, Selector, Watching};
 use crate::fixture::at;
+use expiry::is_over;
 use filter::View;
 
 /// What a call must answer. A call that is refused has done nothing.
@@ -40,6 +43,8 @@ pub(crate) struct Naive {
     tombstones: BTreeMap<RecordId, Stone>,
     /// What was erased, as it was.
     erased: Vec<Record>,
+    /// What of it has expired, and may still be in the engine.
+    unswept: BTreeSet<RecordId>,
     /// Members of metadata that no version has, each by its path.
     transient: &'static [&'static str],
 }
@@ -119,6 +124,7 @@ impl Naive {
                         status: new.status,
                         revision: Revision::FIRST,
                         idempotency_key: new.idempotency_key,
+                        expires_at: new.expires_at,
                     });
                     ids.push(id);
                 }
@@ -139,8 +145,10 @@ impl Naive {
             return Err(ErrorKind::Conflict);
         }
         let before = memory.clone();
-        let names_nothing =
-            patch.context == ContextPatch::Keep && patch.metadata == MetadataPatch::Keep && patch.status.is_none();
+        let names_nothing = patch.context == ContextPatch::Keep
+            && patch.metadata == MetadataPatch::Keep
+            && patch.status.is_none()
+            && patch.expires_at == ExpiryPatch::Keep;
         if !names_nothing {
             memory.revision = Revision::new(memory.revision.get() + 1).map_err(|_| ErrorKind::TooLarge)?;
             memory.updated_at = Some(now);
@@ -161,10 +169,16 @@ impl Naive {
         if let Some(status) = patch.status {
             memory.status = status;
         }
+        match patch.expires_at {
+            ExpiryPatch::Keep => {}
+            ExpiryPatch::Clear => memory.expires_at = None,
+            ExpiryPatch::Set(time) => memory.expires_at = Some(time),
+        }
         let memory = memory.clone();
         let updated = Updated { revision: memory.revision, updated_at: memory.updated_at };
         let is_passing = before.metadata != memory.metadata
-            && (before.status, &before.context) == (memory.status, &memory.context)
+            && (before.status, before.expires_at, &before.context)
+                == (memory.status, memory.expires_at, &memory.context)
             && self.lasting(&before.metadata) == self.lasting(&memory.metadata);
         if is_passing {
             let (revision, json) = (memory.revision.get(), self.version(&Record::Memory(memory)));
@@ -218,14 +232,17 @@ impl Naive {
         Ok(found)
     }
 
-    /// Writes memories as they are, each by itself (W12), but for those of which the id or the key was erased (E3).
+    /// Writes memories as they are, each by itself (W12), but for those of which the id or the key was erased (E3), or that are over (X2).
     pub(crate) fn restore(&mut self, memories: Vec<Memory>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, memory) in memories.into_iter().enumerate() {
             let key_is_taken = memory.idempotency_key.is_some()
                 && self.memories.iter().any(|other| other.idempotency_key == memory.idempotency_key);
             match self.get(memory.id) {
-                _ if self.look(memory.id).is_err() || self.has_erased_key(memory.idempotency_key.as_ref()) => {
+                _ if is_over(memory.expires_at, now)
+                    || self.look(memory.id).is_err()
+                    || self.has_erased_key(memory.idempotency_key.as_ref()) =>
+                {
                     report.erased.push(place);
                 }
                 Some(present) if json(present) == json(&memory) => report.equal += 1,
@@ -273,7 +290,10 @@ impl Naive {
             created_at,
             updated_at: present.map(|_| now),
             revision: Revision::new(revision).expect("a low revision"),
+            expires_at: write.expires_at,
         };
+        // What was over in its place was swept first.
+        self.unswept.remove(&record);
         self.documents.push(document.clone());
         self.keep(&Record::Document(document.clone()), now, write.actor.as_ref());
         Ok(document)
@@ -293,8 +313,11 @@ impl Naive {
         let (documents, history, created) = (self.documents.clone(), self.history.clone(), self.created.clone());
         let mut all = Self { documents, history, created, tombstones: self.tombstones.clone(), ..Self::default() };
         let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
-        let put = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
+        let put: Vec<Document> = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
         (self.documents, self.history, self.created) = (all.documents, all.history, all.created);
+        for document in &put {
+            self.unswept.remove(&name_of(document));
+        }
         Ok(put)
     }
 
@@ -336,15 +359,17 @@ impl Naive {
         Ok(found)
     }
 
-    /// Writes documents as they are, each by itself, but for those that were created before they were erased (E3).
+    /// Writes documents as they are, each by itself, but for those that are over (X2), or were created before they were erased (E3).
     pub(crate) fn restore_documents(&mut self, documents: Vec<Document>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, document) in documents.into_iter().enumerate() {
             match self.document(&document.collection, &document.id) {
+                _ if is_over(document.expires_at, now) => report.erased.push(place),
                 Some(present) if json(present) == json(&document) => report.equal += 1,
                 Some(_) => report.conflicts.push(place),
                 None if self.keeps_out(&document) => report.erased.push(place),
                 None => {
+                    self.unswept.remove(&name_of(&document));
                     self.keep(&Record::Document(document.clone()), now, None);
                     self.documents.push(document);
                     report.written += 1;
@@ -352,78 +377,6 @@ impl Naive {
             }
         }
         report
-    }
-
-    /// Which of these records an erasure takes: what is there, and documents that were removed where there is a history of them (E1).
-    pub(crate) fn to_erase(&self, records: &[RecordId], keeps_history: bool) -> BTreeSet<RecordId> {
-        let is_taken = |record: &RecordId| match record {
-            RecordId::Memory(id) => self.get(*id).is_some(),
-            RecordId::Document { collection, id } => {
-                self.document(collection, id).is_some() || keeps_history && self.history.contains_key(record)
-            }
-        };
-        records.iter().filter(|record| is_taken(record)).cloned().collect()
-    }
-
-    /// Which memories an erasure takes that has a query (E1).
-    pub(crate) fn memories_to_erase(&self, question: &Question, excluded: &[MemoryId]) -> Answer<BTreeSet<RecordId>> {
-        if question.statuses.is_empty() {
-            refuse_everything(&question.ask)?;
-        }
-        let found = self.found_memories(question, excluded)?;
-        Ok(found.into_iter().map(|memory| RecordId::Memory(memory.id)).collect())
-    }
-
-    /// Which documents an erasure takes that has a query (E1).
-    pub(crate) fn documents_to_erase(&self, collection: &Collection, ask: &Ask) -> Answer<BTreeSet<RecordId>> {
-        refuse_everything(ask)?;
-        Ok(self.found_documents(collection, ask)?.into_iter().map(name_of).collect())
-    }
-
-    /// Erases a record with its history, and leaves a tombstone (E1, E2).
-    pub(crate) fn erase(&mut self, record: &RecordId, why: Why, now: Timestamp, keeps_history: bool) {
-        let memory = self.memories.iter().position(|memory| RecordId::Memory(memory.id) == *record);
-        let document = self.documents.iter().position(|document| name_of(document) == *record);
-        let memory = memory.map(|place| self.memories.remove(place));
-        let document = document.map(|place| self.documents.remove(place));
-        self.history.remove(record);
-        let has_key = memory.as_ref().is_some_and(|memory| memory.idempotency_key.is_some());
-        // What it has erased it keeps out, however far behind its clock is (E3): the document, those of its history, and one that was erased before.
-        let created_at = document.as_ref().map(|document| document.created_at.as_millis());
-        let created_at = created_at.max(self.created.remove(record).filter(|_| keeps_history));
-        let earlier = self.tombstones.get(record).map(|stone| stone.at);
-        let at = [created_at, earlier].into_iter().flatten().fold(now.as_millis(), i64::max);
-        let (reason, actor) = (why.reason.to_owned(), why.actor.map(str::to_owned));
-        self.tombstones.insert(record.clone(), Stone { at, reason, actor, has_key });
-        self.erased.extend(memory.map(Record::Memory));
-        self.erased.extend(document.map(Record::Document));
-    }
-
-    /// What stays of each record that was erased.
-    pub(crate) fn tombstones(&self) -> &BTreeMap<RecordId, Stone> {
-        &self.tombstones
-    }
-
-    /// What was erased, as it was.
-    pub(crate) fn erased(&self) -> &[Record] {
-        &self.erased
-    }
-
-    fn erased_memories(&self) -> impl Iterator<Item = &Memory> {
-        self.erased.iter().filter_map(|record| match record {
-            Record::Memory(memory) => Some(memory),
-            Record::Document(_) => None,
-        })
-    }
-
-    fn has_erased_key(&self, key: Option<&IdempotencyKey>) -> bool {
-        key.is_some() && self.erased_memories().any(|memory| memory.idempotency_key.as_ref() == key)
-    }
-
-    /// Whether a document was created before it was erased.
-    fn keeps_out(&self, document: &Document) -> bool {
-        let stone = self.tombstones.get(&name_of(document));
-        stone.is_some_and(|stone| document.created_at.as_millis() <= stone.at)
     }
 
     /// The spaces right below a path that hold records of the ledger or of a collection, as far as these lie in `within`: each with how many
@@ -626,12 +579,6 @@ fn refuse_field(ask: &Ask, name: &str) -> Answer<()> {
 
 fn name_of(document: &Document) -> RecordId {
     RecordId::Document { collection: document.collection.clone(), id: document.id.clone() }
-}
-
-/// Refuses to erase all spaces without a condition (E1).
-fn refuse_everything(ask: &Ask) -> Answer<()> {
-    let is_everything = ask.spaces.is_empty() && ask.filter.is_none() && ask.text.is_none();
-    if is_everything { Err(ErrorKind::InvalidInput) } else { Ok(()) }
 }
 
 /// Whether a watch is one of such records.

@@ -16,7 +16,7 @@ impl Sides {
         self.stage.harness().can_erase()
     }
 
-    /// Erases records by their names: what is there goes, and what was removed with its history, and the rest is passed over.
+    /// Erases records by their names: what is there goes, and what was removed with its history or has expired, and the rest is passed over.
     pub(super) async fn erase_records(&mut self, handle: usize, whose: &[Whose], has_unknown: bool, why: Why) -> Step {
         let named = whose.iter().filter_map(|whose| self.record_id(whose));
         let records: Vec<_> = named.chain(has_unknown.then_some(RecordId::Memory(UNKNOWN))).collect();
@@ -30,7 +30,7 @@ impl Sides {
         };
         let gone = model.clone().unwrap_or_default();
         // In ascending order, and at once.
-        let model = model.map(|records| (records.into_iter().collect::<Vec<_>>(), true));
+        let model = model.map(|records: BTreeSet<_>| (records.into_iter().collect::<Vec<_>>(), true));
         same("erase", engine.map(|slice| (slice.records, slice.is_complete)), model)?;
         self.bury(gone, why);
         Ok(())
@@ -48,14 +48,24 @@ impl Sides {
         for number in handle.. {
             let left = self.to_erase(asked).unwrap_or_default();
             let slice = self.engine(number).erase(&erasure).await;
-            let slice = slice.map_err(|error| format!("erase: {error:?}"))?;
-            check(&slice, &left, limit)?;
-            self.bury(slice.records, why);
+            let mut slice = slice.map_err(|error| format!("erase: {error:?}"))?;
+            let may_be_more = !self.model.unswept().is_empty();
+            let over = self.take_over(&mut slice);
+            check(&slice, &over, may_be_more, &left, limit)?;
+            self.bury(slice.records.into_iter().chain(over), why);
             if slice.is_complete || !slices.to_the_end {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Takes those records out of a slice that are over, which an erasure finds all the same.
+    fn take_over(&self, slice: &mut ErasedSlice) -> Vec<RecordId> {
+        let is_over = |record: &RecordId| self.model.unswept().contains(record);
+        let (over, records) = std::mem::take(&mut slice.records).into_iter().partition(is_over);
+        slice.records = records;
+        over
     }
 
     /// A restore of what was erased leaves it out: under its own id, and a memory that had a key also under another.
@@ -75,6 +85,12 @@ impl Sides {
     pub(super) async fn tombstone(&self, handle: usize, record: &RecordId) -> Step {
         let engine = self.engine(handle).tombstone(record).await;
         let model = self.model.tombstones().get(record).cloned();
+        if self.model.unswept().contains(record) {
+            // As long as it is there, what the tombstone will have is up to the engine, or there is none.
+            let reason = |stone: Option<Stone>| stone.map(|stone| stone.reason);
+            let engine = engine.map(|tombstone| reason(tombstone.as_ref().map(stone)).or(reason(model.clone())));
+            return same("tombstone", engine, Ok(reason(model)));
+        }
         same("tombstone", engine.map(|tombstone| tombstone.as_ref().map(stone)), Ok(model))
     }
 
@@ -93,6 +109,8 @@ impl Sides {
                 break;
             }
         }
+        // Of what is over and was not swept, there may be none.
+        found.extend(self.model.unswept().iter().cloned());
         same("tombstones", Ok(found), Ok(self.model.tombstones().keys().cloned().collect()))?;
         for (number, record) in self.model.tombstones().keys().take(EVERYTHING).enumerate() {
             self.tombstone(number, record).await?;
@@ -142,17 +160,19 @@ fn erasure(asked: &Asked<'_>, limit: usize, why: Why) -> Result<Erasure> {
     Ok(why.told_of(erasure?.limit(limit)?))
 }
 
-/// A slice has some of what is left, in ascending order, and says whether that is all.
-fn check(slice: &ErasedSlice, left: &BTreeSet<RecordId>, limit: usize) -> Step {
+/// A slice has some of what is left, and says whether that is all. Of what is over it may have some, too, or leave more of it.
+fn check(slice: &ErasedSlice, over: &[RecordId], may_be_more: bool, left: &BTreeSet<RecordId>, limit: usize) -> Step {
     let ErasedSlice { records, is_complete } = slice;
-    let is_some = records.len() <= limit
+    let is_some = records.len() + over.len() <= limit
         && records.is_sorted_by(|one, next| one < next)
         && records.iter().all(|record| left.contains(record));
     let is_all = records.len() == left.len();
-    if is_some && *is_complete == is_all && (is_all || !records.is_empty()) {
+    let is_right = if *is_complete { is_all } else { !is_all || may_be_more };
+    let has_any = *is_complete || !records.is_empty() || !over.is_empty();
+    if is_some && is_right && has_any {
         return Ok(());
     }
-    Err(format!("erase: a slice of at most {limit} is\n  {slice:#?}\nof what is left\n  {left:#?}"))
+    Err(format!("erase: a slice of at most {limit} is\n  {slice:#?}\nand {over:#?}\nof what is left\n  {left:#?}"))
 }
 
 fn stone(tombstone: &Tombstone) -> Stone {

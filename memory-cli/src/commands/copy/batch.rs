@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
-    Change, ChangeKind, Collection, Document, DocumentId, DocumentSelection, Memory, MemoryProvider, Record, RecordId,
-    RestoreReport, Result, Unreadable,
+    Change, ChangeKind, Clock as _, Collection, Document, DocumentId, DocumentSelection, Memory, MemoryProvider,
+    Record, RecordId, RestoreReport, Result, SystemClock, Tombstone, Unreadable,
 };
 
 use super::mark::is_copied;
@@ -163,7 +163,11 @@ async fn erase(
 ) -> Result<RestoreReport> {
     let (mut tombstones, mut places) = (Vec::with_capacity(records.len()), Vec::with_capacity(records.len()));
     for (place, record) in records.iter().enumerate() {
-        let tombstone = source.tombstone(record).await?;
+        let tombstone = match source.tombstone(record).await? {
+            // It has expired, and what stayed of it is gone, too (X4).
+            None if !is_there(source, record).await? => Some(Tombstone::of_expiry(record.clone(), SystemClock.now())),
+            tombstone => tombstone,
+        };
         places.extend(tombstone.is_some().then_some(place));
         tombstones.extend(tombstone);
     }
@@ -171,6 +175,13 @@ async fn erase(
     let mut report = target.restore_tombstones(tombstones, &key).await?;
     report.conflicts = report.conflicts.into_iter().filter_map(|place| places.get(place).copied()).collect();
     Ok(report)
+}
+
+async fn is_there(source: &dyn MemoryProvider, record: &RecordId) -> Result<bool> {
+    match record {
+        RecordId::Memory(id) => Ok(source.get(*id).await?.is_some()),
+        RecordId::Document { collection, id } => Ok(source.documents().get(collection, id).await?.is_some()),
+    }
 }
 
 impl Taken {

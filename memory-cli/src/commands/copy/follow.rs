@@ -13,7 +13,7 @@ use super::batch::Batch;
 use super::claim;
 use super::mark::{Mark, is_one_place};
 use super::strays::{replace, strays};
-use super::{Copied, SAME_PLACE, verify_all};
+use super::{Copied, SAME_PLACE, rules, verify_all};
 use crate::progress::Progress;
 use crate::usage::Usage;
 use crate::{backfill, output, tombstones};
@@ -165,6 +165,8 @@ impl<'a> Follower<'a> {
             return Ok(None);
         }
         let compare = async {
+            // What they have over at the source is to be hidden in both.
+            rules::carry(self.source, self.target, self.progress).await?;
             let mut copied = verify_all(self.source, self.target, self.progress).await?;
             let own = strays(&*self.source.documents(), &*self.target.documents()).await?.len();
             if own > 0 {

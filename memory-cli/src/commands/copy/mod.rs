@@ -4,6 +4,7 @@ mod batch;
 mod claim;
 mod follow;
 mod mark;
+mod rules;
 mod strays;
 mod walk;
 
@@ -16,8 +17,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use memory_core::{
-    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record, RecordId,
-    RestoreReport, Selects, compare_heads,
+    Clock as _, DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record,
+    RecordId, RestoreReport, Selects, SystemClock, compare_heads,
 };
 use sha2::{Digest, Sha256};
 
@@ -371,6 +372,9 @@ async fn copy(
     }
     // What was erased since it was transferred.
     bury(source, target, args, progress, &mut copied).await?;
+    if args.is_everything() {
+        rules::carry(source, target, progress).await?;
+    }
     Ok(copied)
 }
 
@@ -487,6 +491,11 @@ where
                 }
                 Ordering::Greater => break,
             }
+        }
+        // What has expired since it was read is not missing.
+        let has_expired = K::head(&record).expires_at.is_some_and(|time| time <= SystemClock.now());
+        if has_expired && other_line.is_empty() {
+            continue;
         }
         copied.source.write_all(&line)?;
         copied.target.write_all(&other_line)?;

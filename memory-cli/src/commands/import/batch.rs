@@ -1,8 +1,8 @@
 //! Records that are written together.
 
 use memory_core::{
-    Document, DocumentStore, ErrorKind, HashKey, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord,
-    RecordId, Tombstone, Version,
+    Clock as _, Document, DocumentStore, ErrorKind, HashKey, Memory, MemoryId, MemoryProvider, NewMemory,
+    Record as CoreRecord, RecordId, SystemClock, Timestamp, Tombstone, Version,
 };
 
 use crate::line::Record;
@@ -196,13 +196,24 @@ async fn store(
         ids.iter().filter(|id| **id > before).count() as u64
     };
     let Numbered { numbers, records } = memories;
+    let all = numbers.len();
+    // What is over is no memory to store any more.
+    let (numbers, records): (Vec<_>, Vec<_>) =
+        numbers.into_iter().zip(records).filter(|(_, memory)| !is_over(memory)).unzip();
+    let mut erased = (all - records.len()) as u64;
+    if records.is_empty() {
+        return Ok(Written { erased, ..Written::default() });
+    }
     match provider.store_many(records.clone()).await {
-        Ok(ids) => return Ok(Written { written: count(ids), ..Written::default() }),
+        Ok(ids) => return Ok(Written { written: count(ids), erased, ..Written::default() }),
         Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Erased) => {}
+        // Some are over since they were looked at.
+        Err(error) if error.kind() == ErrorKind::InvalidInput && records.iter().any(is_over) => {}
         Err(error) => return Err(error),
     }
-    let (mut ids, mut conflicts, mut erased) = (Vec::new(), 0, 0);
+    let (mut ids, mut conflicts) = (Vec::new(), 0);
     for (number, memory) in numbers.into_iter().zip(records) {
+        let expires_at = memory.expires_at;
         match provider.store(memory).await {
             Ok(id) => ids.push(id),
             Err(error) if error.kind() == ErrorKind::Conflict => {
@@ -210,10 +221,19 @@ async fn store(
                 progress.note(&format!("error: line {number}: {}", error.message()));
             }
             Err(error) if error.kind() == ErrorKind::Erased => erased += 1,
+            Err(error) if error.kind() == ErrorKind::InvalidInput && has_passed(expires_at) => erased += 1,
             Err(error) => return Err(error),
         }
     }
     Ok(Written { written: count(ids), conflicts, erased, tombstones: 0 })
+}
+
+fn is_over(memory: &NewMemory) -> bool {
+    has_passed(memory.expires_at)
+}
+
+fn has_passed(expires_at: Option<Timestamp>) -> bool {
+    expires_at.is_some_and(|time| time <= SystemClock.now())
 }
 
 fn conflict(number: u64, record: &str) -> String {

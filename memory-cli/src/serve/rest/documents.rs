@@ -243,7 +243,9 @@ pub(super) async fn collections(
 impl NewDocumentBody {
     fn into_write(self, collection: Collection) -> DocumentWrite {
         let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
-        DocumentWrite::new(collection, self.space_id, self.content, created_at).with_metadata(self.metadata)
+        let mut write = DocumentWrite::new(collection, self.space_id, self.content, created_at);
+        write.expires_at = self.expires_at;
+        write.with_metadata(self.metadata)
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod hits;
 mod memories;
 mod params;
 mod recall;
+mod retention;
 pub(crate) mod spaces;
 mod watch;
 mod wire;
@@ -51,6 +52,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(history::of_document))
         .routes(routes!(documents::collections))
         .routes(routes!(erase::erase))
+        .routes(routes!(retention::show, retention::put))
         .routes(routes!(health))
         .routes(routes!(metrics))
         .split_for_parts();
@@ -117,6 +119,7 @@ mod tests {
             "Memory",
             "Document",
             "EraseBody",
+            "RetentionBody",
             "Change",
             "SpaceBody",
             "MemoryPatch",

@@ -44,6 +44,10 @@ pub(crate) struct NewMemoryBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub(crate) idempotency_key: Option<IdempotencyKey>,
+    /// When it expires, in milliseconds since 1970 UTC; never by default.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
 impl NewMemoryBody {
@@ -54,6 +58,7 @@ impl NewMemoryBody {
         memory.metadata = self.metadata;
         memory.status = self.status.into();
         memory.idempotency_key = self.idempotency_key;
+        memory.expires_at = self.expires_at;
         memory
     }
 }
@@ -135,6 +140,10 @@ pub(crate) struct MemoryBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     idempotency_key: Option<IdempotencyKey>,
+    /// From when on it is in no answer any more; never when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    expires_at: Option<Timestamp>,
 }
 
 impl From<Memory> for MemoryBody {
@@ -150,6 +159,7 @@ impl From<Memory> for MemoryBody {
             status: memory.status,
             revision: memory.revision,
             idempotency_key: memory.idempotency_key,
+            expires_at: memory.expires_at,
         }
     }
 }
@@ -171,6 +181,10 @@ pub(crate) struct PatchBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     status: Option<StatusName>,
+    /// Takes the time of its expiry away, or sets it, in milliseconds since 1970 UTC.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    expires_at: Option<ExpiryChange>,
     /// The revision that the memory must have; as the header `If-Match`.
     #[serde(default, deserialize_with = "revision")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 9_007_199_254_740_991_i64)]
@@ -191,6 +205,18 @@ enum MetadataChange {
     Replace(AnyObject),
     Merge(AnyObject),
 }
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+enum ExpiryChange {
+    Clear,
+    Set(AnyTime),
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = i64)]
+struct AnyTime(#[serde(deserialize_with = "some_time")] Timestamp);
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(transparent)]
@@ -216,6 +242,11 @@ impl PatchBody {
             Some(MetadataChange::Merge(AnyObject(metadata))) => patch.merge_metadata(metadata),
         };
         patch.status = self.status.map(Status::from);
+        patch = match self.expires_at {
+            None => patch,
+            Some(ExpiryChange::Clear) => patch.clear_expiry(),
+            Some(ExpiryChange::Set(AnyTime(time))) => patch.set_expiry(time),
+        };
         patch.if_revision = self.if_revision;
         patch
     }
@@ -250,6 +281,10 @@ pub(crate) struct NewDocumentBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) created_at: Option<Timestamp>,
+    /// When it expires, in milliseconds since 1970 UTC; never by default.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
 /// Documents to put, all or none.
@@ -287,6 +322,10 @@ pub(crate) struct PutBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     created_at: Option<Timestamp>,
+    /// When it expires, in milliseconds since 1970 UTC; never by default.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    expires_at: Option<Timestamp>,
     /// What must be in place; anything by default.
     #[serde(default)]
     expect: ExpectBody,
@@ -297,6 +336,7 @@ impl PutBody {
         let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
         let mut write = DocumentWrite::new(self.collection, self.space_id, self.content, created_at);
         write.id = self.id;
+        write.expires_at = self.expires_at;
         write.with_metadata(self.metadata).expect(self.expect.into())
     }
 }
@@ -350,12 +390,15 @@ pub(crate) struct PutDocumentBody {
     updated_at: Option<Timestamp>,
     #[schema(value_type = u64)]
     revision: Revision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    expires_at: Option<Timestamp>,
 }
 
 impl From<Document> for PutDocumentBody {
     fn from(document: Document) -> Self {
-        let Document { collection, id, created_at, updated_at, revision, .. } = document;
-        Self { collection, id, created_at, updated_at, revision }
+        let Document { collection, id, created_at, updated_at, revision, expires_at, .. } = document;
+        Self { collection, id, created_at, updated_at, revision, expires_at }
     }
 }
 
@@ -381,6 +424,10 @@ pub(crate) struct DocumentBody {
     updated_at: Option<Timestamp>,
     #[schema(value_type = u64)]
     pub(crate) revision: Revision,
+    /// From when on it is in no answer any more; never when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    expires_at: Option<Timestamp>,
 }
 
 impl From<Document> for DocumentBody {
@@ -394,6 +441,7 @@ impl From<Document> for DocumentBody {
             created_at: document.created_at,
             updated_at: document.updated_at,
             revision: document.revision,
+            expires_at: document.expires_at,
         }
     }
 }
@@ -473,7 +521,7 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 }
 
 /// Objects; serde alone would take an array for one, field by field.
-fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub(super) fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let objects = Vec::<Object<T>>::deserialize(deserializer)?;
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
@@ -509,6 +557,11 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OfObject<T> {
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let millis = whole(deserializer)?.map(|number| Timestamp::from_millis(number as i64));
     millis.transpose().map_err(D::Error::custom)
+}
+
+/// A time that is there.
+fn some_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    time(deserializer)?.ok_or_else(|| D::Error::custom("a time must be a number"))
 }
 
 /// A revision; 1.0 as well.

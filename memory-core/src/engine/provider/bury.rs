@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::found_records::{Earlier, FoundRecord, Steps, find, tombstones};
+use super::living::View;
 use super::{Shared, after};
 use crate::engine::session::{Erasing, ErasingRecord, Writer, no_erasure};
 use crate::engine::{Access, Engine};
-use crate::{Error, HashKey, MAX_ERASED, Outcome, RecordId, RestoreReport, Result, Tombstone};
+use crate::{Error, HashKey, MAX_ERASED, Outcome, RecordId, RestoreReport, Result, Timestamp, Tombstone};
 
 /// The tombstones of one step.
 struct Buried {
@@ -55,7 +56,7 @@ impl<E: Engine> Shared<E> {
         let (mut report, mut first) = (RestoreReport::default(), 0);
         while first < tombstones.len() {
             let brought = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
-            let (count, earlier) = self.earlier(&records[first..], half).await.map_err(|error| error.after(brought))?;
+            let (count, earlier) = open.earlier(&records[first..], half).await.map_err(|error| error.after(brought))?;
             if count == 0 {
                 return Err(too_slow().after(brought));
             }
@@ -65,7 +66,9 @@ impl<E: Engine> Shared<E> {
                 let brought = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
                 let (tombstones, earlier) = (some[range].to_vec(), Arc::clone(&earlier));
                 let buried = Buried { tombstones, earlier, hash_key: hash_key.clone(), is_own_key };
-                let step = open.run_until(until, Access::Write, buried, |writer, given| Box::pin(bury(writer, given)));
+                let step = open.run_until(until, View::of_all(Access::Write), buried, |writer, given| {
+                    Box::pin(bury(writer, given))
+                });
                 match step.await.map_err(|error| error.after(brought))? {
                     Some(Step { count, written, unreadable }) => {
                         steps.took(count);
@@ -99,7 +102,13 @@ async fn bury<W: Writer>(writer: &mut W, given: &Buried) -> Result<Option<Step>>
         let (present, earlier) = (present.get(record), given.earlier.get(record));
         let bare = || Tombstone { key: None, places: Vec::new(), ..tombstone.clone() };
         let own = || if given.is_own_key { tombstone.clone() } else { bare() };
+        // It was over elsewhere, and is to be there for longer here.
+        let is_extended = |expires_at: Option<Timestamp>| {
+            tombstone.is_of_expiry() && expires_at.is_some_and(|expires_at| expires_at > tombstone.at)
+        };
         let (found, tombstone) = match found.get(record) {
+            FoundRecord::Memory(found) if is_extended(found.record.expires_at) => continue,
+            FoundRecord::Document(found) if is_extended(found.record.expires_at) => continue,
             FoundRecord::Memory(found) => {
                 let tombstone = bare().of_memory(&found.record, hash_key);
                 (ErasingRecord::Memory(found), present.into_iter().fold(tombstone, Tombstone::behind))

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::living::LivingWork;
 use super::restore::Present;
 use super::{MAX_LIGHT_EXAMINED, NAMES, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::history::VersionEntry;
 use crate::engine::pages::DocumentsOf;
 use crate::engine::recall;
-use crate::engine::session::{Found, Put, Reader, Work, Writer};
+use crate::engine::session::{Found, Put, Reader, Writer};
 use crate::engine::spaces::{self, AskedSpaces};
 use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
+use crate::expiry::Rules;
 use crate::provider::check_writes;
 use crate::{
     Blocks, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
@@ -84,9 +86,10 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
                 // Without their places, others' documents would be looked at too.
                 open.check_backfill(Blocks::DocumentPlaces).await?;
             }
-            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::documents(reader, asked));
+            let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::documents(reader, asked));
             let recall = recall.read_in(open.settings.language);
-            let recalled = self.shared.look(&open, Access::Read, &recall, recall.query.is_heavy(), true, work).await?;
+            let recalled =
+                self.shared.look(&open, Access::Read.into(), &recall, recall.query.is_heavy(), true, work).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };
@@ -97,7 +100,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let work = async {
             let open = self.shared.ready().await?;
             open.check_backfill(Blocks::DocumentPlaces).await?;
-            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(document_levels(reader, asked));
+            let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(document_levels(reader, asked));
             self.shared.list(&open, Some(collection), query, work).await
         };
         self.shared.gate.read("documents.spaces", work).await
@@ -168,12 +171,14 @@ impl<E: Engine> ProviderDocuments<E> {
         let named = |write: DocumentWrite| (write.id.clone().unwrap_or_else(DocumentId::generate), write);
         let (ids, writes): (Vec<_>, Vec<_>) = writes.into_iter().map(named).unzip();
         let (open, writes) = (self.shared.ready().await?, Arc::new(Writes { ids, writes }));
+        open.check_expiry(writes.writes.iter().map(|write| write.expires_at))?;
         let mut is_again = false;
         loop {
             // Asked here, since a clock that panics must not end a thread of the engine.
             let (writes, now) = (Arc::clone(&writes), open.settings.clock.now());
             let keeps_history = open.history_since().await?.is_some();
-            let change = Change { writes, now, keeps_history, is_again };
+            let rules = open.rules().await?;
+            let change = Change { writes, now, keeps_history, rules, is_again };
             // A race that was lost is run again, until the deadline.
             if let Some(put) = open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await? {
                 return Ok(put);
@@ -194,6 +199,7 @@ struct Change {
     writes: Arc<Writes>,
     now: Timestamp,
     keeps_history: bool,
+    rules: Arc<Rules>,
     /// Whether a document was changed meanwhile, or a tombstone kept one out.
     is_again: bool,
 }
@@ -230,6 +236,10 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
                 error.with_message(message)
             }
         })?);
+    }
+    for document in documents.iter_mut().filter(|document| change.rules.keep(document.space_id.as_str()).is_some()) {
+        // What the caller says of its creation decides nothing (X3).
+        document.updated_at = Some(change.now);
     }
     for document in documents.iter_mut().filter(|_| !erased_at.is_empty()) {
         let record = (document.collection.clone(), document.id.clone()).into();

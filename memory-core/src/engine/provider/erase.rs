@@ -9,22 +9,31 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::timeout_at;
 
 use super::found_records::{Earlier, FoundRecord, Steps, find, tombstones};
+use super::living::View;
 use super::{Open, Shared, after};
 use crate::engine::session::{Erasing, ErasingRecord, Reader, Writer, no_erasure};
 use crate::engine::{Access, Engine};
 use crate::erasure::Erased;
+use crate::expiry::Lifetimes;
 use crate::{
     Cursor, Document, DocumentQuery, ErasedSlice, Erasure, Error, ErrorKind, HashKey, MAX_ERASED, Memory, MemoryQuery,
     Outcome, RecordId, Result, Timestamp, Tombstone, TombstonePage,
 };
 
-/// One slice of an erasure.
-struct Slice {
-    erasure: Arc<Erasure>,
+/// One slice of an erasure, or of a sweep.
+pub(super) struct Slice {
+    why: Why,
     records: Vec<RecordId>,
     earlier: Arc<Earlier>,
-    at: Timestamp,
     hash_key: HashKey,
+}
+
+/// Why its records go.
+enum Why {
+    /// Somebody asked for it, then.
+    Asked(Arc<Erasure>, Timestamp),
+    /// They are over.
+    Over(Lifetimes),
 }
 
 impl<E: Engine> Shared<E> {
@@ -41,7 +50,7 @@ impl<E: Engine> Shared<E> {
             // Those that an earlier call has erased come last, or each call would ask for them before the others.
             let known = self.with_tombstones(&records).await?;
             records.sort_by_key(|record| known.contains(record));
-            let (count, earlier) = self.earlier(&records, looking).await?;
+            let (count, earlier) = open.earlier(&records, looking).await?;
             let slice = open.erase_slice(&erasure, &records[..count], earlier, &hash_key, until);
             let (erased, is_all) = slice.await?;
             let is_complete = is_all && count == records.len() && next.is_none();
@@ -67,12 +76,12 @@ impl<E: Engine> Shared<E> {
             (Erased::Records(records), _) | (_, Some(records)) => Ok((records.clone(), None)),
             (Erased::Memories(query), None) => {
                 let query = MemoryQuery { limit: erasure.limit, offset: 0, cursor, ..query.clone() };
-                let page = self.memories(Access::ReadLatest, &query).await?;
+                let page = self.memories(View::of_all(Access::ReadLatest), &query).await?;
                 Ok((page.memories.into_iter().map(|memory| memory.id.into()).collect(), next(page.next)))
             }
             (Erased::Documents(query), None) => {
                 let query = DocumentQuery { limit: erasure.limit, offset: 0, cursor, ..query.clone() };
-                let page = self.documents(Access::ReadLatest, &query).await?;
+                let page = self.documents(View::of_all(Access::ReadLatest), &query).await?;
                 let records = page.documents.into_iter().map(|document| (document.collection, document.id).into());
                 Ok((records.collect(), next(page.next)))
             }
@@ -91,7 +100,16 @@ impl<E: Engine> Shared<E> {
     pub(super) async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
         let open = self.ready().await?;
         let work = open.run(Access::Read, record.clone(), |reader, record| {
-            Box::pin(async move { super::tombstone(reader, record).await })
+            Box::pin(async move {
+                // What is over and was not swept yet has one, too, for who has asked for it (X2).
+                match record {
+                    RecordId::Memory(id) => drop(reader.memories(&[*id]).await?),
+                    RecordId::Document { collection, id } => {
+                        drop(reader.documents(collection, std::slice::from_ref(id)).await?);
+                    }
+                }
+                super::tombstone(reader, record).await
+            })
         });
         work.await
     }
@@ -157,10 +175,8 @@ impl<E: Engine> Open<E> {
         while let Some(range) = steps.next() {
             let (records, erasure, earlier) = (records[range].to_vec(), Arc::clone(erasure), Arc::clone(&earlier));
             // Asked here, since a clock that panics must not end a thread of the engine.
-            let at = self.settings.clock.now();
-            let slice = Slice { erasure, records, earlier, at, hash_key: hash_key.clone() };
-            let step = self.run_until(until, Access::Write, slice, |writer, slice| Box::pin(erase(writer, slice)));
-            match step.await? {
+            let why = Why::Asked(erasure, self.settings.clock.now());
+            match self.erase_step(Slice { why, records, earlier, hash_key: hash_key.clone() }, until).await? {
                 Some((erased, count)) => {
                     steps.took(count);
                     if !erased.is_empty() {
@@ -172,35 +188,47 @@ impl<E: Engine> Open<E> {
         }
         Ok((Vec::new(), true))
     }
+
+    /// Finds and erases the records of a slice in one step. Gives which, and at how many it has looked; `None`, and nothing is erased, when some
+    /// have changed meanwhile.
+    pub(super) async fn erase_step(&self, slice: Slice, until: Instant) -> Result<Option<(Vec<RecordId>, usize)>> {
+        let view = View::of_all(Access::Write);
+        self.run_until(until, view, slice, |writer, slice| Box::pin(erase(writer, slice))).await
+    }
 }
 
-/// Finds and erases them in one step. Gives which, and at how many it has looked; `None`, and nothing is erased, when some have changed
-/// meanwhile.
 async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<(Vec<RecordId>, usize)>> {
     let found = find(writer, &slice.records).await?;
     let (records, count) = (&slice.records[..found.count], found.count);
-    let is_named = matches!(slice.erasure.of, Erased::Records(_));
+    let is_named = matches!(&slice.why, Why::Asked(erasure, _) if matches!(erasure.of, Erased::Records(_)));
     let present = tombstones(writer, records).await?;
     let mut erasings = Vec::new();
     for record in records {
         let (earlier, hash_key) = (slice.earlier.get(record), &slice.hash_key);
-        let tombstone = slice.tombstone(record.clone());
         let (found, tombstone) = match found.get(record) {
-            FoundRecord::Memory(found) if slice.takes_memory(&found.record) => {
+            FoundRecord::Memory(found) => {
+                let Some(tombstone) = slice.takes_memory(&found.record) else { continue };
                 (ErasingRecord::Memory(found), tombstone.of_memory(&found.record, hash_key))
             }
-            FoundRecord::Document(found) if slice.takes_document(&found.record) => {
+            FoundRecord::Document(found) => {
+                let Some(tombstone) = slice.takes_document(&found.record) else { continue };
                 (ErasingRecord::Document(found), tombstone.of_document(&found.record, hash_key))
             }
             FoundRecord::Unreadable if is_named => return Err(unreadable(record)),
             // A document that was removed, of which there is a history.
-            FoundRecord::Nothing if is_named && earlier.is_some() => (ErasingRecord::Absent, tombstone),
+            // So is one that has expired, of which a tombstone stays for a while.
+            FoundRecord::Nothing
+                if is_named && (earlier.is_some() || present.get(record).is_some_and(Tombstone::is_of_expiry)) =>
+            {
+                (ErasingRecord::Absent, slice.tombstone(record.clone(), None))
+            }
             _ => continue,
         };
         let mut tombstone = present.get(record).into_iter().fold(tombstone, Tombstone::behind);
         if let Some(earlier) = earlier {
             // However far behind its clock is, it keeps out what it has erased (E3).
-            tombstone.at = earlier.created_at.map_or(tombstone.at, |created_at| tombstone.at.max(created_at));
+            let created_at = earlier.created_at.filter(|_| !tombstone.is_of_expiry());
+            tombstone.at = created_at.map_or(tombstone.at, |created_at| tombstone.at.max(created_at));
             tombstone = tombstone.with_spaces(&earlier.spaces, hash_key);
         }
         erasings.push(Erasing { found, tombstone });
@@ -226,29 +254,56 @@ fn unreadable(record: &RecordId) -> Error {
 }
 
 impl Slice {
-    fn takes_memory(&self, memory: &Memory) -> bool {
-        match &self.erasure.of {
-            Erased::Records(_) => true,
-            Erased::Memories(query) => query.covers(memory.space_id.as_str()) && query.wants(memory),
-            Erased::Documents(_) => false,
-        }
+    /// Those of these records that are over.
+    pub(super) fn of_expired(
+        records: Vec<RecordId>,
+        earlier: Arc<Earlier>,
+        lifetimes: Lifetimes,
+        hash_key: HashKey,
+    ) -> Self {
+        Self { why: Why::Over(lifetimes), records, earlier, hash_key }
     }
 
-    fn takes_document(&self, document: &Document) -> bool {
-        match &self.erasure.of {
-            Erased::Records(_) => true,
-            Erased::Memories(_) => false,
-            Erased::Documents(query) => {
-                let is_of = query.collection() == &document.collection;
-                is_of && query.covers(document.space_id.as_str()) && query.wants(document)
+    /// What stays of a memory, if it goes.
+    fn takes_memory(&self, memory: &Memory) -> Option<Tombstone> {
+        let end = match &self.why {
+            Why::Over(lifetimes) => Some(lifetimes.end_of_memory(memory)?),
+            Why::Asked(erasure, _) => match &erasure.of {
+                Erased::Records(_) => None,
+                Erased::Memories(query) if query.covers(memory.space_id.as_str()) && query.wants(memory) => None,
+                Erased::Memories(_) | Erased::Documents(_) => return None,
+            },
+        };
+        Some(self.tombstone(memory.id.into(), end))
+    }
+
+    /// What stays of a document, if it goes.
+    fn takes_document(&self, document: &Document) -> Option<Tombstone> {
+        let end = match &self.why {
+            Why::Over(lifetimes) => Some(lifetimes.end_of_document(document)?),
+            Why::Asked(erasure, _) => match &erasure.of {
+                Erased::Records(_) => None,
+                Erased::Documents(query)
+                    if query.collection() == &document.collection
+                        && query.covers(document.space_id.as_str())
+                        && query.wants(document) =>
+                {
+                    None
+                }
+                Erased::Memories(_) | Erased::Documents(_) => return None,
+            },
+        };
+        Some(self.tombstone((document.collection.clone(), document.id.clone()).into(), end))
+    }
+
+    /// One that has no hash so far, of a record that was over then, if it was.
+    fn tombstone(&self, record: RecordId, end: Option<Timestamp>) -> Tombstone {
+        match &self.why {
+            Why::Asked(erasure, at) => {
+                let (reason, actor) = (erasure.reason.clone(), erasure.actor.clone());
+                Tombstone { record, at: *at, reason, actor, key: None, places: Vec::new() }
             }
+            Why::Over(lifetimes) => Tombstone::of_expiry(record, end.unwrap_or(lifetimes.now)),
         }
-    }
-
-    /// One that has no hash so far.
-    fn tombstone(&self, record: RecordId) -> Tombstone {
-        let Erasure { reason, actor, .. } = &*self.erasure;
-        let (reason, actor) = (reason.clone(), actor.clone());
-        Tombstone { record, at: self.at, reason, actor, key: None, places: Vec::new() }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures::future::try_join_all;
 use tokio::time::timeout_at;
 
-use super::Shared;
+use super::{Open, Shared};
 use crate::engine::session::{Found, Reader, Writer};
 use crate::engine::{Access, Engine};
 use crate::{
@@ -70,16 +70,16 @@ impl Steps {
     }
 }
 
-impl<E: Engine> Shared<E> {
+impl<E: Engine> Open<E> {
     /// What the documents among the first of these records were, and of how many records: of as many as can be asked for until then.
-    pub(super) async fn earlier(self: &Arc<Self>, records: &[RecordId], until: Instant) -> Result<(usize, Earlier)> {
+    pub(super) async fn earlier(&self, records: &[RecordId], until: Instant) -> Result<(usize, Earlier)> {
         let mut earlier = Earlier::new();
-        if self.ready().await?.history_since().await?.is_none() {
+        if self.history_since().await?.is_none() {
             return Ok((records.len(), earlier));
         }
         let documents: Vec<_> = records.iter().enumerate().filter(|(_, record)| is_document(record)).collect();
         for some in documents.chunks(ASKED_AT_ONCE) {
-            let last = try_join_all(some.iter().map(|(_, record)| self.last_versions(record)));
+            let last = try_join_all(some.iter().map(|(_, record)| self.was(record, until)));
             match (timeout_at(until.into(), last).await, some.first()) {
                 (Ok(last), _) => earlier.extend(last?.into_iter().flatten()),
                 (Err(_), Some((place, _))) => return Ok((*place, earlier)),
@@ -89,6 +89,22 @@ impl<E: Engine> Shared<E> {
         Ok((records.len(), earlier))
     }
 
+    /// `None` of a document that has no history.
+    async fn was(&self, record: &RecordId, until: Instant) -> Result<Option<(RecordId, LastVersions)>> {
+        let history = History::of(record.clone()).with_removed().limit(VERSIONS)?;
+        let last = match self.last_versions(&history, until).await {
+            // What can't be read goes all the same.
+            Err(error) if error.kind() == ErrorKind::Corrupt => LastVersions::default(),
+            page => match page?.versions {
+                versions if versions.is_empty() => return Ok(None),
+                versions => LastVersions::of(versions),
+            },
+        };
+        Ok(Some((record.clone(), last)))
+    }
+}
+
+impl<E: Engine> Shared<E> {
     /// Which of these records have a tombstone; none is asked for where there are few documents.
     pub(super) async fn with_tombstones(self: &Arc<Self>, records: &[RecordId]) -> Result<HashSet<RecordId>> {
         let documents: Vec<_> = records.iter().filter(|record| is_document(record)).cloned().collect();
@@ -99,20 +115,6 @@ impl<E: Engine> Shared<E> {
         let found =
             open.run(Access::ReadLatest, documents, |reader, documents| Box::pin(tombstones(reader, documents)));
         Ok(found.await?.into_keys().collect())
-    }
-
-    /// `None` of a document that has no history.
-    async fn last_versions(self: &Arc<Self>, record: &RecordId) -> Result<Option<(RecordId, LastVersions)>> {
-        let history = History::of(record.clone()).with_removed().limit(VERSIONS)?;
-        let last = match self.history(&history).await {
-            // What can't be read goes all the same.
-            Err(error) if error.kind() == ErrorKind::Corrupt => LastVersions::default(),
-            page => match page?.versions {
-                versions if versions.is_empty() => return Ok(None),
-                versions => LastVersions::of(versions),
-            },
-        };
-        Ok(Some((record.clone(), last)))
     }
 }
 

@@ -1,12 +1,14 @@
 //! The versions of a record: what it is now, and from there back along the entries of its history.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use super::living::{LivingWork, View};
 use super::{Open, Shared};
 use crate::engine::history::{HistoryRow, no_history};
 use crate::engine::pages::Asked;
-use crate::engine::session::{Found, Reader, Work};
-use crate::engine::watch::Watch;
+use crate::engine::session::{Found, Reader};
+use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::history::Image;
 use crate::page::MAX_PAGE_BYTES;
@@ -40,6 +42,15 @@ impl<E: Engine> Open<E> {
         self.since.get_or_try_init(decide).await.copied()
     }
 
+    /// The page of a history, also of what is over.
+    pub(super) async fn last_versions(&self, history: &History, until: Instant) -> Result<HistoryPage> {
+        let watching = Watching::new(until, None);
+        let query = (history.clone(), self.settings.history.transient.clone());
+        let asked = Asked { query, key: self.key.clone(), watch: watching.watch(), has_places: true };
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
+        self.run_until(until, View::of_all(Access::ReadLatest), asked, work).await
+    }
+
     /// When a write is that leaves an entry in the history; `None` where none is kept.
     pub(super) async fn written_at(&self) -> Result<Option<Timestamp>> {
         // Asked here, since a clock that panics must not end a thread of the engine.
@@ -56,10 +67,10 @@ impl<E: Engine> Shared<E> {
     pub(super) async fn history(&self, history: &History) -> Result<HistoryPage> {
         let open = self.ready().await?;
         open.history_since().await?.ok_or_else(no_history)?;
-        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
         // Of two replicas one may lag behind the other, between the record and its entries.
         let asked = (history.clone(), open.settings.history.transient.clone());
-        self.look(&open, Access::ReadLatest, &asked, false, true, work).await
+        self.look(&open, Access::ReadLatest.into(), &asked, false, true, work).await
     }
 
     /// A record as it was.
@@ -73,9 +84,9 @@ impl<E: Engine> Shared<E> {
         if time > open.settings.clock.now() {
             return Err(Error::invalid("this time is in the future"));
         }
-        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
         let asked = (id.clone(), time, open.settings.history.transient.clone());
-        self.look(&open, Access::ReadLatest, &asked, false, true, work).await
+        self.look(&open, Access::ReadLatest.into(), &asked, false, true, work).await
     }
 }
 

@@ -3,9 +3,11 @@
 mod bury;
 mod documents;
 mod erase;
+mod expire;
 mod found_records;
 mod held;
 mod history;
+mod living;
 mod progress;
 mod remove;
 mod restore;
@@ -35,7 +37,7 @@ use super::load::COUNTERS;
 use super::pages::{self, Asked, Memories};
 use super::recall;
 use super::retry::Retry;
-use super::session::{Reader, Work, Writer};
+use super::session::{Reader, Writer};
 use super::settings::{Config, EngineSettings};
 use super::spaces::{self, AskedSpaces};
 use super::watch::Watching;
@@ -45,10 +47,12 @@ use crate::provider::check_batch;
 use crate::{
     Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, ErasedSlice, Erasure, Error,
     ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, Version, Watch,
+    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention,
+    SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, Version, Watch,
 };
 use documents::ProviderDocuments;
+use expire::KnownRules;
+use living::{LivingWork, View};
 use restore::Present;
 use tail::Tail;
 pub use watcher::HEARTBEAT;
@@ -100,6 +104,8 @@ struct Open<E: Engine> {
     blocked: Mutex<Vec<Blocks>>,
     /// Since when documents can't be looked for by place, if that was found.
     no_places: Mutex<Option<Instant>>,
+    /// How long records are kept.
+    rules: KnownRules,
 }
 
 impl<E: Engine> Provider<E> {
@@ -155,7 +161,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
             let (since, hash_key, no_places) = (OnceCell::new(), OnceCell::new(), Mutex::default());
-            let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places };
+            let rules = KnownRules::default();
+            let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places, rules };
             // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
             if let Err(error) = open.history_since().await
                 && error.kind() == ErrorKind::SchemaMismatch
@@ -223,15 +230,21 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         let memory = memory.into_memory(MemoryId::generate());
-        self.shared.gate.write("store", async { self.shared.ready().await?.store(memory).await }).await
+        let work = async {
+            let open = self.shared.ready().await?;
+            open.check_expiry([memory.expires_at])?;
+            open.store(memory).await
+        };
+        self.shared.gate.write("store", work).await
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
         let work = async {
             let memories = check_batch(memories)?;
             record_rows(memories.len());
-            let memories = memories.into_iter().map(Arc::new).collect();
-            self.shared.ready().await?.store_all(memories, Outcome::NotDone).await
+            let open = self.shared.ready().await?;
+            open.check_expiry(memories.iter().map(|memory| memory.expires_at))?;
+            open.store_all(memories.into_iter().map(Arc::new).collect(), Outcome::NotDone).await
         };
         self.shared.gate.write("store_many", work).await
     }
@@ -239,6 +252,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
         let work = async {
             let (open, patch) = (self.shared.ready().await?, Arc::new(patch));
+            open.check_expiry([patch.expires_at.time()])?;
             loop {
                 // Asked here, since a clock that panics must not end a thread of the engine.
                 let (patch, now) = (Arc::clone(&patch), open.settings.clock.now());
@@ -283,9 +297,10 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
         let work = async {
             let open = self.shared.ready().await?;
-            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::memories(reader, asked));
+            let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::memories(reader, asked));
             let recall = recall.read_in(open.settings.language);
-            let recalled = self.shared.look(&open, Access::Read, &recall, recall.query.is_heavy(), true, work).await?;
+            let recalled =
+                self.shared.look(&open, Access::Read.into(), &recall, recall.query.is_heavy(), true, work).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };
@@ -295,7 +310,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
         let work = async {
             let open = self.shared.ready().await?;
-            let work: Work<E::Session, _, _> =
+            let work: LivingWork<E::Session, _, _> =
                 |reader, asked| Box::pin(async move { spaces::levels(reader, &Memories, asked).await });
             self.shared.list(&open, None, query, work).await
         };
@@ -381,6 +396,24 @@ impl<E: Engine> MemoryProvider for Provider<E> {
         self.shared.gate.write("restore_tombstones", work).await
     }
 
+    async fn sweep(&self, from: &Sweep) -> Result<Swept> {
+        let _background = COUNTERS.background.count();
+        let work = async {
+            let swept = self.shared.sweep(from).await?;
+            record_rows(swept.records.len());
+            Ok(swept)
+        };
+        self.shared.gate.write("sweep", work).await
+    }
+
+    async fn retention(&self) -> Result<Vec<Retention>> {
+        self.shared.gate.read("retention", self.shared.retention()).await
+    }
+
+    async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
+        self.shared.gate.write("set_retention", self.shared.set_retention(rules)).await
+    }
+
     fn documents(&self) -> Arc<dyn DocumentStore> {
         Arc::new(ProviderDocuments::new(Arc::clone(&self.shared)))
     }
@@ -406,18 +439,18 @@ impl<E: Engine> Shared<E> {
     }
 
     /// The page of a query of the ledger.
-    async fn memories(&self, access: Access, query: &MemoryQuery) -> Result<MemoryPage> {
+    async fn memories(&self, view: impl Into<View>, query: &MemoryQuery) -> Result<MemoryPage> {
         let open = self.ready().await?;
-        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
-        self.look(&open, access, query, query.is_heavy(), true, work).await
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
+        self.look(&open, view.into(), query, query.is_heavy(), true, work).await
     }
 
     /// The page of a query of documents.
-    async fn documents(&self, access: Access, query: &DocumentQuery) -> Result<DocumentPage> {
+    async fn documents(&self, view: impl Into<View>, query: &DocumentQuery) -> Result<DocumentPage> {
         let open = self.ready().await?;
         let has_places = open.has_document_places().await;
-        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
-        self.look(&open, access, query, query.is_heavy(), has_places, work).await
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
+        self.look(&open, view.into(), query, query.is_heavy(), has_places, work).await
     }
 
     /// The levels of a query of spaces. One that seemed light and has examined many records begins anew, with a permit (L8).
@@ -426,7 +459,7 @@ impl<E: Engine> Shared<E> {
         open: &Arc<Open<E>>,
         of: Option<&Collection>,
         query: &SpaceQuery,
-        work: Work<E::Session, AskedSpaces, Vec<SpaceLevel>>,
+        work: LivingWork<E::Session, AskedSpaces, Vec<SpaceLevel>>,
     ) -> Result<Vec<SpaceLevel>> {
         let (until, mut is_heavy) = (open.until(), query.is_heavy());
         loop {
@@ -434,7 +467,7 @@ impl<E: Engine> Shared<E> {
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
             let asked =
                 AskedSpaces { query: query.clone(), key: open.key.clone(), watch: watching.watch(), of: of.cloned() };
-            let levels = open.run_watched(permit, &watching, Access::Read, asked, work).await;
+            let levels = open.run_watched(permit, &watching, Access::Read.into(), asked, work).await;
             if !watching.is_spent() {
                 record_rows(levels.iter().flatten().map(|level| level.spaces.len()).sum());
                 return levels;
@@ -447,11 +480,11 @@ impl<E: Engine> Shared<E> {
     async fn look<Q, T>(
         &self,
         open: &Arc<Open<E>>,
-        access: Access,
+        view: View,
         question: &Q,
         mut is_heavy: bool,
         has_places: bool,
-        work: Work<E::Session, Asked<Q>, T>,
+        work: LivingWork<E::Session, Asked<Q>, T>,
     ) -> Result<T>
     where
         Q: Clone + Send + Sync + 'static,
@@ -462,7 +495,7 @@ impl<E: Engine> Shared<E> {
             let permit = self.permit(is_heavy).await?;
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
             let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
-            let found = open.run_watched(permit, &watching, access, asked, work).await;
+            let found = open.run_watched(permit, &watching, view, asked, work).await;
             if !watching.is_spent() {
                 return found;
             }
@@ -477,33 +510,27 @@ impl<E: Engine> Shared<E> {
 
 impl<E: Engine> Open<E> {
     /// Runs work. What writes is repeated only while it has written nothing.
-    async fn run<A, T>(&self, access: Access, argument: A, work: Work<E::Session, A, T>) -> Result<T>
+    async fn run<A, T>(&self, view: impl Into<View>, argument: A, work: LivingWork<E::Session, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.run_until(self.until(), access, argument, work).await
+        self.run_until(self.until(), view, argument, work).await
     }
 
     async fn run_until<A, T>(
         &self,
         until: Instant,
-        access: Access,
+        view: impl Into<View>,
         argument: A,
-        work: Work<E::Session, A, T>,
+        work: LivingWork<E::Session, A, T>,
     ) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let counted: Work<E::Session, Counted<E::Session, A, T>, T> = |session, counted| {
-            Box::pin(async move {
-                let _session = COUNTERS.sessions.count();
-                (counted.work)(session, &counted.argument).await
-            })
-        };
-        let argument = Arc::new(Counted { argument, work });
-        let attempt = |_| self.engine.run(access, until, Arc::clone(&argument), counted);
+        let (view, argument) = (view.into(), Arc::new(argument));
+        let attempt = |_| self.in_session(view, until, Arc::clone(&argument), work);
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
     }
 
@@ -515,9 +542,9 @@ impl<E: Engine> Open<E> {
         self: &Arc<Self>,
         permit: Option<Arc<Permit>>,
         watch: &super::watch::Watch,
-        access: Access,
+        view: View,
         argument: A,
-        work: Work<E::Session, A, T>,
+        work: LivingWork<E::Session, A, T>,
     ) -> Result<T>
     where
         A: Send + Sync + 'static,
@@ -525,11 +552,11 @@ impl<E: Engine> Open<E> {
     {
         let is_heavy = permit.is_some();
         let (until, watched) = (watch.until(), Watched { argument, work, _permit: permit });
-        let work: Work<E::Session, Watched<E::Session, A, T>, T> =
+        let work: LivingWork<E::Session, Watched<E::Session, A, T>, T> =
             |session, watched| (watched.work)(session, &watched.argument);
         match is_heavy {
-            true => self.run_apart(until, access, watched, work).await,
-            false => self.run_until(until, access, watched, work).await,
+            true => self.run_apart(until, view, watched, work).await,
+            false => self.run_until(until, view, watched, work).await,
         }
     }
 
@@ -538,16 +565,17 @@ impl<E: Engine> Open<E> {
     async fn run_apart<A, T>(
         self: &Arc<Self>,
         until: Instant,
-        access: Access,
+        view: impl Into<View>,
         argument: A,
-        work: Work<E::Session, A, T>,
+        work: LivingWork<E::Session, A, T>,
     ) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
+        let view = view.into();
         if E::OWN_THREADS {
-            return self.run_until(until, access, argument, work).await;
+            return self.run_until(until, view, argument, work).await;
         }
         let (open, executor) = (Arc::clone(self), Handle::current());
         // Closed when this future is dropped.
@@ -556,7 +584,7 @@ impl<E: Engine> Open<E> {
             tokio::select! {
                 biased;
                 _ = given_up => Err(Error::new(ErrorKind::Timeout, "nobody waits for the answer any more")),
-                done = open.run_until(until, access, argument, work) => done,
+                done = open.run_until(until, view, argument, work) => done,
             }
         };
         let run = run.instrument(Span::current());
@@ -638,16 +666,10 @@ impl<E: Engine> Open<E> {
     }
 }
 
-/// Work that counts the sessions in which it runs.
-struct Counted<S, A, T> {
-    argument: A,
-    work: Work<S, A, T>,
-}
-
 /// Work with the permit of its call, which is given back when the work has ended, also where its caller has gone before.
 struct Watched<S, A, T> {
     argument: A,
-    work: Work<S, A, T>,
+    work: LivingWork<S, A, T>,
     _permit: Option<Arc<Permit>>,
 }
 
@@ -722,6 +744,7 @@ async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Upda
 fn makes_version(before: &Memory, after: &Memory, transient: &TransientKeys) -> Result<bool> {
     Ok(before.status != after.status
         || before.context != after.context
+        || before.expires_at != after.expires_at
         || before.metadata == after.metadata
         || transient.strip(&before.metadata)? != transient.strip(&after.metadata)?)
 }

@@ -41,7 +41,7 @@ impl<E: Engine> Open<E> {
             Search { selection, ids, max, watch, has_places, end }
         };
         let first = search(selection.candidate_ids().map(<[_]>::to_vec));
-        let found = self.run_watched(permit.clone(), watching, Access::ReadLatest, first, |reader, search| {
+        let found = self.run_watched(permit.clone(), watching, Access::ReadLatest.into(), first, |reader, search| {
             Box::pin(find(reader, search))
         });
         let Selection { ids, documents } = found.await?;
@@ -50,7 +50,7 @@ impl<E: Engine> Open<E> {
         }
         // Whether a document is selected is not asked again: while an engine writes, others wait.
         let removal = (selection.collection().clone(), documents, end.clone());
-        let removed = self.run_watched(permit.clone(), watching, Access::Write, removal, |writer, removal| {
+        let removed = self.run_watched(permit.clone(), watching, Access::Write.into(), removal, |writer, removal| {
             Box::pin(async move {
                 let (collection, documents, end) = removal;
                 writer.remove(collection, &removals(documents, end.as_ref())).await
@@ -63,7 +63,7 @@ impl<E: Engine> Open<E> {
         // transaction, and elsewhere little comes in between.
         loop {
             let again = search(Some(ids.clone()));
-            let removed = self.run_watched(permit.clone(), watching, Access::Write, again, |writer, search| {
+            let removed = self.run_watched(permit.clone(), watching, Access::Write.into(), again, |writer, search| {
                 Box::pin(remove(writer, search))
             });
             if let Some(removed) = removed.await? {
@@ -174,8 +174,9 @@ async fn find_in(
             if !watch.goes_on() {
                 return Ok(Verdict::Stop);
             }
-            let document =
-                row.head().and_then(|head| selection.covers(head.space).then(|| row.read(&head)).transpose());
+            let document = row
+                .head()
+                .and_then(|head| (!head.is_over && selection.covers(head.space)).then(|| row.read(&head)).transpose());
             match document {
                 Ok(Some(document)) if selection.matches(&document) => selected.add(&document)?,
                 // What can't be read is not selected.

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Open;
+use super::living::View;
 use crate::engine::history::VersionEntry;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
+use crate::expiry::Lifetimes;
 use crate::{
     Collection, Document, DocumentId, ErrorKind, HashKey, Memory, Outcome, Record, RestoreReport, Result, Timestamp,
 };
@@ -28,6 +31,7 @@ struct Given<T> {
     at: Option<Timestamp>,
     /// Makes the hashes of their idempotency keys, if some have one and the engine can erase.
     hash_key: Option<HashKey>,
+    lifetimes: Lifetimes,
 }
 
 /// What became of a record.
@@ -36,13 +40,17 @@ pub(super) enum Restored {
     Written,
     Equal,
     Conflict,
-    /// It was erased, and stays so (E3).
+    /// It was erased, and stays so (E3), or is over (X2).
     Erased,
+    /// What is over is in its place, and has to be swept first.
+    BehindSweep,
 }
 
 impl<E: Engine> Open<E> {
     pub(super) async fn restore(&self, memories: Vec<Memory>, present: Present) -> Result<RestoreReport> {
+        self.check_erases(memories.iter().map(|memory| memory.expires_at))?;
         let (mut report, hash_key) = (RestoreReport::default(), self.hash_key_of(&memories).await?);
+        let lifetimes = self.lifetimes().await?;
         for (start, some) in slices::<E, _>(&memories, Memory::size) {
             let until = self.until();
             let argument = Arc::new(Given {
@@ -50,9 +58,10 @@ impl<E: Engine> Open<E> {
                 present,
                 at: self.written_at().await?,
                 hash_key: hash_key.clone(),
+                lifetimes: lifetimes.clone(),
             });
             let attempt = |_| {
-                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
+                self.in_session(View::of_all(Access::Write), until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_memories(writer, given))
                 })
             };
@@ -63,21 +72,48 @@ impl<E: Engine> Open<E> {
     }
 
     pub(super) async fn restore_documents(&self, documents: Vec<Document>, present: Present) -> Result<RestoreReport> {
-        let mut report = RestoreReport::default();
+        self.check_erases(documents.iter().map(|document| document.expires_at))?;
+        let (mut report, lifetimes) = (RestoreReport::default(), self.lifetimes().await?);
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let at = self.written_at().await?;
-            let argument = Arc::new(Given { records: some.to_vec(), present, at, hash_key: None });
-            let attempt = |_| {
-                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
-                    Box::pin(restore_documents(writer, given))
-                })
-            };
-            // Never after an unknown outcome: a document that was put and removed since would come back (W11).
-            let restored = self.retry().run(|error| self.engine.is_temporary(error), attempt).await;
-            report.extend(start, restored)?;
+            let (at, lifetimes) = (self.written_at().await?, lifetimes.clone());
+            let mut given = Given { records: some.to_vec(), present, at, hash_key: None, lifetimes };
+            let mut places: Vec<_> = (start..start + some.len()).collect();
+            loop {
+                let records = given.records.clone();
+                let slice = Given { records, lifetimes: given.lifetimes.clone(), hash_key: None, ..given };
+                let mut behind = Vec::new();
+                let restored = self.restore_slice(slice, until).await.map(|(restored, over)| {
+                    behind = over;
+                    restored.of_places(&places)
+                });
+                report.extend(0, restored)?;
+                places = behind.iter().map(|place| places[*place]).collect();
+                if places.is_empty() {
+                    break;
+                }
+                given.records = behind.into_iter().map(|place| given.records[place].clone()).collect();
+                let over =
+                    given.records.iter().map(|document| (document.collection.clone(), document.id.clone()).into());
+                let swept = self.expire(over.collect(), until).await.map(|_| RestoreReport::default());
+                report.extend(0, swept)?;
+            }
         }
+        report.conflicts.sort_unstable();
+        report.erased.sort_unstable();
         Ok(report)
+    }
+
+    /// Restores documents, but for those that have what is over in their places: the report does not count these.
+    async fn restore_slice(&self, given: Given<Document>, until: Instant) -> Result<(RestoreReport, Vec<usize>)> {
+        let given = Arc::new(given);
+        let attempt = |_| {
+            self.in_session(View::of_all(Access::Write), until, Arc::clone(&given), |writer, given| {
+                Box::pin(restore_documents(writer, given))
+            })
+        };
+        // Never after an unknown outcome: a document that was put and removed since would come back (W11).
+        self.retry().run(|error| self.engine.is_temporary(error), attempt).await
     }
 }
 
@@ -94,12 +130,22 @@ impl RestoreReport {
         Ok(())
     }
 
+    /// The same of records that have these places.
+    fn of_places(mut self, places: &[usize]) -> Self {
+        for place in self.conflicts.iter_mut().chain(&mut self.erased) {
+            *place = places[*place];
+        }
+        self
+    }
+
     pub(super) fn count(&mut self, place: usize, restored: Restored) {
         match restored {
             Restored::Written => self.written += 1,
             Restored::Equal => self.equal += 1,
             Restored::Conflict => self.conflicts.push(place),
             Restored::Erased => self.erased.push(place),
+            // It is restored again, and counted then.
+            Restored::BehindSweep => {}
         }
     }
 }
@@ -123,7 +169,9 @@ pub(super) fn slices<E: Engine, T>(records: &[T], size: impl Fn(&T) -> usize) ->
 
 async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Result<RestoreReport> {
     let (memories, mut report) = (&given.records, RestoreReport::default());
-    let mut places: Vec<_> = (0..memories.len()).collect();
+    let is_over = |place: &usize| given.lifetimes.end_of_memory(&memories[*place]).is_some();
+    let (over, mut places): (Vec<_>, Vec<_>) = (0..memories.len()).partition(is_over);
+    report.erased = over;
     // A record whose id or key another one of the slice has comes in a later round, when that one is there or not.
     while !places.is_empty() {
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
@@ -140,13 +188,18 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
         // An earlier round may have written some.
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
-        let present = present(writer, &some, &appended).await.map_err(|error| error.after(Outcome::Unknown))?;
+        let present = present(writer, &appended).await.map_err(|error| error.after(Outcome::Unknown))?;
         for ((place, memory), appended) in round.into_iter().zip(&some).zip(appended) {
             let restored = match appended {
                 Appended::Written => Some(Restored::Written),
                 Appended::Erased => Some(Restored::Erased),
                 Appended::NotWritten => None,
-                Appended::Taken(owner) => match present.get(&memory.id) {
+                Appended::Taken(owner) => match present.get(&owner) {
+                    // As behind a sweep, its tombstone would have the key (X2).
+                    Some(Ok(found)) if owner != memory.id => match given.lifetimes.end_of_memory(&found.record) {
+                        Some(_) => Some(Restored::Erased),
+                        None => Some(Restored::Conflict),
+                    },
                     Some(Ok(found)) => {
                         let met = given.meets(writer, found, memory);
                         met.await.map_err(|error| error.after(Outcome::Unknown))?
@@ -169,19 +222,21 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
     Ok(report)
 }
 
-/// What is there under the ids of the memories that were not written.
-async fn present<R: Reader>(
-    reader: &mut R,
-    memories: &[&Memory],
-    appended: &[Appended],
-) -> Result<MemoriesFound<R::Version>> {
-    let own = memories.iter().zip(appended).filter(|(memory, appended)| **appended == Appended::Taken(memory.id));
-    let own: Vec<_> = own.map(|(memory, _)| memory.id).collect();
-    if own.is_empty() { Ok(HashMap::new()) } else { reader.memories(&own).await }
+/// What is there in the way of the memories that were not written.
+async fn present<R: Reader>(reader: &mut R, appended: &[Appended]) -> Result<MemoriesFound<R::Version>> {
+    let owners = appended.iter().filter_map(|appended| match appended {
+        Appended::Taken(owner) => Some(*owner),
+        Appended::Written | Appended::NotWritten | Appended::Erased => None,
+    });
+    let owners: Vec<_> = owners.collect();
+    if owners.is_empty() { Ok(HashMap::new()) } else { reader.memories(&owners).await }
 }
 
-async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -> Result<RestoreReport> {
-    let documents = &given.records;
+/// The places of those that have what is over in their places come apart.
+async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -> Result<(RestoreReport, Vec<usize>)> {
+    let is_over = |place: &usize| given.lifetimes.end_of_document(&given.records[*place]).is_some();
+    let (over, places): (Vec<_>, Vec<_>) = (0..given.records.len()).partition(is_over);
+    let documents: Vec<_> = places.iter().map(|place| &given.records[*place]).collect();
     let puts: Vec<_> = documents.iter().map(|document| given.put(None, document)).collect();
     let put = writer.put_new(&puts).await?;
     let mut taken = BTreeMap::<&Collection, Vec<DocumentId>>::new();
@@ -197,8 +252,8 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
         let readable = found.into_iter().filter_map(Result::ok);
         present.extend(readable.map(|found| ((collection, found.record.id.clone()), found)));
     }
-    let mut report = RestoreReport::default();
-    for (place, (document, is_put)) in documents.iter().zip(put).enumerate() {
+    let (mut report, mut behind) = (RestoreReport { erased: over, ..RestoreReport::default() }, Vec::new());
+    for (place, (document, is_put)) in places.into_iter().zip(documents.iter().zip(put)) {
         let restored = match is_put {
             true => Restored::Written,
             false => {
@@ -207,9 +262,12 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
                 met.await.map_err(|error| error.after(Outcome::Unknown))?
             }
         };
-        report.count(place, restored);
+        match restored {
+            Restored::BehindSweep => behind.push(place),
+            restored => report.count(place, restored),
+        }
     }
-    Ok(report)
+    Ok((report, behind))
 }
 
 impl Given<Memory> {
@@ -226,6 +284,7 @@ impl Given<Memory> {
                 let entry = self.at.map(|at| VersionEntry::of_update(&found.record, memory, at, None));
                 Ok(writer.replace(found, memory, entry.as_ref()).await?.then_some(Restored::Written))
             }
+            _ if self.lifetimes.end_of_memory(&found.record).is_some() => Ok(Some(Restored::Erased)),
             _ => Ok(Some(Restored::Conflict)),
         }
     }
@@ -257,7 +316,12 @@ impl Given<Document> {
             match before.as_ref().map(|found| &found.record) {
                 Some(present) if present == document => return Ok(Restored::Equal),
                 Some(present) if self.present == Present::Stays || !is_later_document(document, present) => {
-                    return Ok(Restored::Conflict);
+                    return Ok(match self.lifetimes.end_of_document(present) {
+                        None => Restored::Conflict,
+                        // As its tombstone would keep it out, or not (E3).
+                        Some(end) if document.created_at <= end => Restored::Erased,
+                        Some(_) => Restored::BehindSweep,
+                    });
                 }
                 // It was removed since.
                 None if is_erased(writer, document).await? => return Ok(Restored::Erased),

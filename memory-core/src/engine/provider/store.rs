@@ -4,10 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Open;
+use super::living::LivingWork;
 use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Error, HashKey, IdempotencyKey, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, check_repetition};
+use crate::{
+    Error, ErrorKind, HashKey, IdempotencyKey, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, check_repetition,
+};
 
 /// How many memories are compared at once with those that they repeat.
 const COMPARED: usize = 64;
@@ -26,7 +29,7 @@ impl<E: Engine> Open<E> {
         let attempt = |attempt| {
             let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
             let given = Arc::new(Given { memories: memories.clone(), is_repeated, at, hash_key: hash_key.clone() });
-            self.engine.run(Access::Write, until, given, |writer, given| Box::pin(append_all(writer, given)))
+            self.in_session(Access::Write.into(), until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
         // Under its own id a memory is stored once, however often that is tried (W11).
         self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await
@@ -47,7 +50,8 @@ impl<E: Engine> BatchStore for Open<E> {
     async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
         let (at, hash_key) = (self.written_at().await?, self.hash_key_of(&memories).await?);
         let given = Arc::new(Given { memories, is_repeated: false, at, hash_key });
-        self.engine.run(Access::Write, self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
+        let work: LivingWork<E::Session, _, _> = |writer, given| Box::pin(append_each(writer, given));
+        self.in_session(Access::Write.into(), self.until(), given, work).await
     }
 }
 
@@ -89,7 +93,14 @@ async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<Memor
             break;
         }
         // Nothing was written. Those that are there stay out, and the others are tried again.
-        for (memory, first) in taken.iter().zip(firsts_of(writer, &taken).await?) {
+        let firsts = firsts_of(writer, &taken).await?;
+        // As where it is swept already, what is over comes before what conflicts (X2).
+        let is_erased =
+            |first: &&Result<MemoryId>| first.as_ref().is_err_and(|error| error.kind() == ErrorKind::Erased);
+        if let Some(Err(error)) = firsts.iter().find(is_erased) {
+            return Err(error.clone());
+        }
+        for (memory, first) in taken.iter().zip(firsts) {
             owners.insert(memory.0.id, first?);
         }
         fresh.retain(|memory| !owners.contains_key(&memory.id));
@@ -157,7 +168,7 @@ mod tests {
     use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Put, Reader, Removal, VersionEntry, Visit, Walk};
     use crate::in_memory::InMemorySession;
     use crate::query::{Documents, Ledger};
-    use crate::{Collection, DocumentId, ErrorKind, NewMemory, SpaceId, Trigger};
+    use crate::{Collection, DocumentId, NewMemory, SpaceId, Trigger};
 
     /// A session that is one transaction, in which memories can't be read.
     struct Blind(InMemorySession);

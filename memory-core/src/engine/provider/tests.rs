@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
+use crate::engine::Work;
 use crate::engine::{Config, heavy_calls};
 use crate::in_memory::InMemorySession;
 use crate::{Durability, QueryBuilder, SpaceId, Trigger};

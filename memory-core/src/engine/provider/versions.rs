@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::living::View;
 use super::restore::{Restored, is_erased, is_later, slices};
 use super::{Open, tombstone};
 use crate::engine::history::{VersionEntry, no_history};
@@ -42,6 +43,7 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         let Some(versions) = Versions::check(versions)?.map(Arc::new) else { return Ok(report) };
         self.history_since().await?.ok_or_else(no_history)?;
+        self.check_erases(versions.all.iter().map(|(_, record)| record.expires_at()))?;
         let hash_key = self.hash_key_of(versions.first_memory().as_slice()).await?;
         for (start, some) in slices::<E, _>(&versions.all, |(_, record)| record.size()) {
             // They are of one record.
@@ -55,8 +57,9 @@ impl<E: Engine> Open<E> {
             let given =
                 Arc::new(Given { versions: Arc::clone(&versions), range, transient, now, hash_key: hash_key.clone() });
             let attempt = |_| {
-                self.engine
-                    .run(Access::Write, until, Arc::clone(&given), |writer, given| Box::pin(restore(writer, given)))
+                self.in_session(View::of_all(Access::Write), until, Arc::clone(&given), |writer, given| {
+                    Box::pin(restore(writer, given))
+                })
             };
             // A memory is stored once under its id, however often that is tried; a document that was put and removed since would come back
             // (W11).

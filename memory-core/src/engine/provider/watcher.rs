@@ -13,10 +13,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
 use super::held::{self, LetGo};
+use super::living::LivingWork;
 use super::progress::{Part, Progress};
 use super::tail::Entries;
 use super::{Shared, ended, tell};
-use crate::engine::session::{Reader, Work};
+use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEnd, FeedPosition};
 use crate::{Change, ChangeKind, Changes, Result, Watch, WatchFrom};
 use steps::{Listed, Page, Step, Steps};
@@ -208,7 +209,7 @@ impl<E: Engine> Shared<E> {
     }
 
     async fn feed_end(&self) -> Result<FeedEnd> {
-        let newest: Work<E::Session, _, _> = |reader, ()| Box::pin(reader.newest_change());
+        let newest: LivingWork<E::Session, _, _> = |reader, ()| Box::pin(reader.newest_change());
         let _turn = self.tail.turn().await;
         self.gate.read("watch", async { self.open()?.run(Access::ReadLatest, (), newest).await }).await
     }

@@ -5,12 +5,13 @@ use std::mem;
 use std::sync::Arc;
 
 use super::super::held::{self, Due};
+use super::super::living::LivingWork;
 use super::super::progress::{Part, Progress};
 use super::super::tail::{Entries, PAGE, Tail};
 use super::super::tell::{self, Noted, Told};
 use super::super::{NAMES, Shared, after};
 use crate::cursor::{CursorKey, Position};
-use crate::engine::session::{Reader, Work};
+use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedPage, FeedPosition};
 use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
 
@@ -151,7 +152,7 @@ impl<E: Engine> Steps<E> {
             Some(Collections::Named(names)) => names.iter().find(|name| Some(*name) > last).cloned(),
             Some(Collections::All) => {
                 if listed.names.is_empty() && !listed.is_all {
-                    let names: Work<E::Session, Option<Collection>, _> =
+                    let names: LivingWork<E::Session, Option<Collection>, _> =
                         |reader, behind| Box::pin(reader.collections(behind.as_ref(), NAMES));
                     let names = self.shared.open()?.run(Access::ReadLatest, last.cloned(), names).await?;
                     *listed = Listed { is_all: names.len() < NAMES, names: names.into() };
@@ -184,7 +185,7 @@ impl<E: Engine> Steps<E> {
         let until = after(self.shared.settings.deadline / 2);
         let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
         let work = async {
-            let (open, tell): (_, Work<E::Session, _, _>) =
+            let (open, tell): (_, LivingWork<E::Session, _, _>) =
                 (self.shared.ready().await?, |reader, noted| Box::pin(tell::tell(reader, noted)));
             open.run_apart(open.until(), Access::ReadLatest, noted, tell).await
         };

@@ -8,6 +8,7 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::engine::Work;
 use crate::engine::provider::NAMES;
 use crate::engine::provider::tail::PAGE;
 use crate::engine::provider::tell::Noted;

@@ -1,0 +1,97 @@
+//! Erasure: what goes, what stays of it, and what does not come back (E1 to E3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use memory_core::{Collection, Document, ErrorKind, IdempotencyKey, Memory, MemoryId, Record, RecordId, Timestamp};
+
+use super::expiry::EXPIRED;
+use super::{Answer, Naive, Stone, name_of};
+use crate::model::op::{Ask, Question, Why};
+
+impl Naive {
+    /// Which of these records an erasure takes: what is there, documents that were removed where there is a history of them, and what has
+    /// expired and is known for a while (E1).
+    pub(crate) fn to_erase(&self, records: &[RecordId], keeps_history: bool) -> BTreeSet<RecordId> {
+        let is_there = |record: &RecordId| match record {
+            RecordId::Memory(id) => self.get(*id).is_some(),
+            RecordId::Document { collection, id } => {
+                self.document(collection, id).is_some() || keeps_history && self.history.contains_key(record)
+            }
+        };
+        let has_expired = |record: &RecordId| self.tombstones.get(record).is_some_and(Stone::is_of_expiry);
+        records.iter().filter(|record| is_there(record) || has_expired(record)).cloned().collect()
+    }
+
+    /// Which memories an erasure takes that has a query (E1).
+    pub(crate) fn memories_to_erase(&self, question: &Question, excluded: &[MemoryId]) -> Answer<BTreeSet<RecordId>> {
+        if question.statuses.is_empty() {
+            refuse_everything(&question.ask)?;
+        }
+        let found = self.found_memories(question, excluded)?;
+        Ok(found.into_iter().map(|memory| RecordId::Memory(memory.id)).collect())
+    }
+
+    /// Which documents an erasure takes that has a query (E1).
+    pub(crate) fn documents_to_erase(&self, collection: &Collection, ask: &Ask) -> Answer<BTreeSet<RecordId>> {
+        refuse_everything(ask)?;
+        Ok(self.found_documents(collection, ask)?.into_iter().map(name_of).collect())
+    }
+
+    /// Erases a record with its history, and leaves a tombstone (E1, E2).
+    pub(crate) fn erase(&mut self, record: &RecordId, why: Why, now: Timestamp, keeps_history: bool) {
+        let memory = self.memories.iter().position(|memory| RecordId::Memory(memory.id) == *record);
+        let document = self.documents.iter().position(|document| name_of(document) == *record);
+        let memory = memory.map(|place| self.memories.remove(place));
+        let document = document.map(|place| self.documents.remove(place));
+        self.history.remove(record);
+        let has_key = memory.as_ref().is_some_and(|memory| memory.idempotency_key.is_some())
+            || self.tombstones.get(record).is_some_and(|stone| stone.has_key);
+        self.unswept.remove(record);
+        // What it has erased it keeps out, however far behind its clock is (E3): the document, those of its history, and one that was erased before.
+        let created_at = document.as_ref().map(|document| document.created_at.as_millis());
+        let created_at = created_at.max(self.created.remove(record).filter(|_| keeps_history));
+        // What has expired stands in the way of no put (X4).
+        let created_at = created_at.filter(|_| why.reason != EXPIRED.reason);
+        let earlier = self.tombstones.get(record).map(|stone| stone.at);
+        let at = [created_at, earlier].into_iter().flatten().fold(now.as_millis(), i64::max);
+        let (reason, actor) = (why.reason.to_owned(), why.actor.map(str::to_owned));
+        self.tombstones.insert(record.clone(), Stone { at, reason, actor, has_key });
+        self.erased.extend(memory.map(Record::Memory));
+        self.erased.extend(document.map(Record::Document));
+    }
+
+    /// What stays of each record that was erased.
+    pub(crate) fn tombstones(&self) -> &BTreeMap<RecordId, Stone> {
+        &self.tombstones
+    }
+
+    /// What was erased, as it was.
+    pub(crate) fn erased(&self) -> &[Record] {
+        &self.erased
+    }
+
+    pub(super) fn erased_memories(&self) -> impl Iterator<Item = &Memory> {
+        self.erased.iter().filter_map(|record| match record {
+            Record::Memory(memory) => Some(memory),
+            Record::Document(_) => None,
+        })
+    }
+
+    pub(super) fn has_erased_key(&self, key: Option<&IdempotencyKey>) -> bool {
+        let has_a_tombstone = |memory: &&Memory| self.tombstones.contains_key(&RecordId::Memory(memory.id));
+        let mut erased = self.erased_memories().filter(has_a_tombstone);
+        key.is_some() && erased.any(|memory| memory.idempotency_key.as_ref() == key)
+    }
+
+    /// Whether a document was created before it was erased.
+    pub(super) fn keeps_out(&self, document: &Document) -> bool {
+        let stone = self.tombstones.get(&name_of(document));
+        stone.is_some_and(|stone| document.created_at.as_millis() <= stone.at)
+    }
+}
+
+/// Refuses to erase all spaces without a condition (E1).
+fn refuse_everything(ask: &Ask) -> Answer<()> {
+    let is_everything = ask.spaces.is_empty() && ask.filter.is_none() && ask.text.is_none();
+    if is_everything { Err(ErrorKind::InvalidInput) } else { Ok(()) }
+}

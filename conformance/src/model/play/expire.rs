@@ -1,0 +1,96 @@
+//! What expires, and how it is swept.
+
+use memory_core::{Collection, Document, DocumentId, DocumentWrite, Expect, Revision, Sweep, Swept, Timestamp};
+
+use super::{Sides, Step};
+use crate::fixture::{at, document_id};
+use crate::model::op::{Since, Write};
+
+/// More slices than any round has.
+const MANY_SLICES: usize = 10_000;
+
+impl Sides {
+    /// Since when it is counted until something expires: now, where it can.
+    pub(super) fn ends(&self) -> Since {
+        self.can_erase().then(|| self.now())
+    }
+
+    /// A put. A document that was erased by somebody does not expire when it is put anew: which of two tombstones stays of it is no matter here.
+    pub(super) fn write(&self, write: &Write) -> DocumentWrite {
+        let mut write = write.to_write(self.ends());
+        if write.id.as_ref().is_some_and(|id| self.was_erased(&write.collection, id)) {
+            write.expires_at = None;
+        }
+        write
+    }
+
+    /// The document of a put as one to restore.
+    pub(super) fn restored_document(&self, write: &Write) -> Document {
+        let new = self.write(write);
+        // What a put expects says here whether the document was changed before.
+        let is_changed = new.expect != Expect::Any;
+        let id = new.id.unwrap_or_else(|| document_id("restored"));
+        Document {
+            expires_at: new.expires_at.filter(|_| !self.was_erased(&new.collection, &id)),
+            id,
+            collection: new.collection,
+            space_id: new.space_id,
+            content: new.content,
+            metadata: new.metadata,
+            created_at: new.created_at,
+            updated_at: is_changed.then(|| at(7)),
+            revision: Revision::new(if is_changed { 2 } else { 1 }).expect("a valid revision"),
+        }
+    }
+
+    fn was_erased(&self, collection: &Collection, id: &DocumentId) -> bool {
+        self.model.was_erased(&(collection.clone(), id.clone()).into())
+    }
+
+    /// Moves the clock. It goes back only while nothing expires: what was over and not swept would show again.
+    pub(super) fn set_clock(&mut self, time: Timestamp) {
+        let time = if self.model.has_expiry() { time.max(self.now()) } else { time };
+        self.stage.namespace().clock.set(time);
+        for record in self.model.expire(time, self.stage.harness().keeps_history()) {
+            // A watch that tells it before it was over is told of it when it was swept, if at all.
+            for begun in &mut self.watches {
+                begun.replica.forget(&record);
+            }
+        }
+    }
+
+    /// Sweeps a slice, or all of a round, each slice by the same handle. What of that a call has swept before, nobody knows.
+    pub(super) async fn sweep(&mut self, handle: usize, is_due: bool, to_the_end: bool) -> Step {
+        let (mut next, mut taken) = (if is_due { Sweep::due() } else { Sweep::all() }, 0);
+        for _ in 0..MANY_SLICES {
+            let swept = self.engine(handle).sweep(&next).await;
+            let Swept { records, tombstones, next: behind } = swept.map_err(|error| format!("sweep: {error:?}"))?;
+            let is_right = records.len() <= 100
+                && records.is_sorted_by(|one, next| one < next)
+                && records.iter().all(|record| self.model.unswept().contains(record));
+            if !is_right {
+                let over = self.model.unswept();
+                return Err(format!("sweep: a slice is\n  {records:#?}\nand what is over is\n  {over:#?}"));
+            }
+            records.iter().for_each(|record| self.model.sweep(record));
+            taken += tombstones;
+            match behind {
+                None => return self.end_of_round(is_due, taken),
+                // Tombstones that a round has taken so far would have to be known by name.
+                Some(_) if is_due && !to_the_end => return Ok(()),
+                Some(behind) => next = behind,
+            }
+        }
+        Err("sweep: a round does not come to an end".to_owned())
+    }
+
+    /// Nothing is left that is over, and of a round of all no tombstone whose time is.
+    fn end_of_round(&mut self, is_due: bool, taken: usize) -> Step {
+        self.model.sweep_all();
+        let expected = if is_due { 0 } else { self.model.forget(self.now()) };
+        match taken == expected {
+            true => Ok(()),
+            false => Err(format!("sweep: a round has taken {taken} tombstones away, and should have {expected}")),
+        }
+    }
+}

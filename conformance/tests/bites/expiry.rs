@@ -1,0 +1,103 @@
+//! The expiry of the reference with one bug.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memory_core::{
+    Clock, Collection, Count, Document, DocumentId, DocumentWrite, Erasure, InMemory, Memory, MemoryId, MemoryProvider,
+    MemoryQuery, RecordId, Result, SpaceLevel, SpaceSelector, Sweep, Swept, Timestamp,
+};
+
+use crate::flaw::Flaw;
+
+/// What a broken handle knows of records that expire.
+#[derive(Debug)]
+pub(crate) struct Expiring {
+    clock: Arc<dyn Clock>,
+    /// Memories that were stored with an expiresAt, and not swept since.
+    memories: Mutex<Vec<Memory>>,
+    /// Documents that were put with one, and not put again since.
+    documents: Mutex<Vec<Document>>,
+}
+
+impl Expiring {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, memories: Mutex::default(), documents: Mutex::default() }
+    }
+
+    /// Remembers a memory that expires, as it was stored.
+    pub(crate) async fn stored(&self, inner: &InMemory, expires_at: Option<Timestamp>, id: MemoryId) -> Result<()> {
+        if expires_at.is_some() {
+            let memory = inner.get(id).await?;
+            locked(&self.memories).extend(memory);
+        }
+        Ok(())
+    }
+
+    /// Those that are over and were not swept, which a query finds all the same.
+    pub(crate) fn found(&self, flaw: Flaw, query: &MemoryQuery) -> Vec<Memory> {
+        if flaw != Flaw::ExpiredIsShownUntilSwept || query.cursor().is_some() || query.filter().is_some() {
+            return Vec::new();
+        }
+        let is_found = |memory: &Memory| query.text().is_none() && query.spaces().matches(memory.space_id.as_str());
+        self.over().into_iter().filter(is_found).collect()
+    }
+
+    /// Counts those that are over and were not swept.
+    pub(crate) fn count(&self, levels: &mut [SpaceLevel]) -> Result<()> {
+        let over = self.over();
+        for space in levels.iter_mut().flat_map(|level| &mut level.spaces) {
+            let under = SpaceSelector::under(space.id.as_str())?;
+            let more = over.iter().filter(|memory| under.matches(memory.space_id.as_str())).count();
+            if let Count::Exactly(count) = space.count {
+                space.count = Count::Exactly(count + more);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sweeps, apart from the flaw.
+    pub(crate) async fn sweep(&self, inner: &InMemory, flaw: Flaw, from: &Sweep) -> Result<Swept> {
+        let mut swept = match flaw {
+            // That of tombstones is the last part of the other round.
+            Flaw::TombstonesOfExpiryStay => inner.sweep(&Sweep::due()).await?,
+            _ => inner.sweep(from).await?,
+        };
+        let over = self.over();
+        if flaw == Flaw::SweepTakesWhatWasExtended && !over.is_empty() {
+            let records = over.iter().map(|memory| RecordId::Memory(memory.id));
+            let erased = inner.erase(&Erasure::records(records, "it was to expire")?).await?;
+            let all: BTreeSet<_> = swept.records.into_iter().chain(erased.records).collect();
+            swept.records = all.into_iter().collect();
+        }
+        locked(&self.memories).retain(|memory| !over.iter().any(|gone| gone.id == memory.id));
+        Ok(swept)
+    }
+
+    /// Remembers a document that was put.
+    pub(crate) fn put(&self, document: &Document) {
+        let mut documents = locked(&self.documents);
+        documents.retain(|other| (&other.collection, &other.id) != (&document.collection, &document.id));
+        documents.extend(document.expires_at.map(|_| document.clone()));
+    }
+
+    /// Whether what was put last under the id of a write is over.
+    pub(crate) fn blocks(&self, write: &DocumentWrite) -> bool {
+        let (collection, id): (&Collection, Option<&DocumentId>) = (&write.collection, write.id.as_ref());
+        let now = self.clock.now();
+        let is_in_place = |document: &&Document| document.collection == *collection && Some(&document.id) == id;
+        let in_place = locked(&self.documents).iter().find(is_in_place).and_then(|document| document.expires_at);
+        in_place.is_some_and(|end| end <= now)
+    }
+
+    /// The memories that were to be over by now when they were stored.
+    fn over(&self) -> Vec<Memory> {
+        let now = self.clock.now();
+        let is_over = |memory: &&Memory| memory.expires_at.is_some_and(|end| end <= now);
+        locked(&self.memories).iter().filter(is_over).cloned().collect()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

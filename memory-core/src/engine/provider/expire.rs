@@ -1,0 +1,317 @@
+//! Sweeping what is over, and the rules by which it is (X3, X4).
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::erase::Slice;
+use super::found_records::Steps;
+use super::living::View;
+use super::{Open, Shared};
+use crate::engine::session::{Reader, Writer, no_erasure};
+use crate::engine::{Access, Engine};
+use crate::expiry::{KEPT_TOMBSTONES, Lifetimes, Ruled, Rules, Stage};
+use crate::{
+    Collection, DocumentQuery, Error, ErrorKind, MAX_ERASED, MemoryQuery, Order, Outcome, RecordId, Result, Retention,
+    Sweep, Swept, Timestamp, Tombstone,
+};
+
+/// How many records a slice of a sweep looks at.
+const SLICE: usize = 100;
+/// How long a handle does not ask for the rules again.
+const KNOWN: Duration = Duration::from_millis(500);
+/// How long a call waits for them where it knows some.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Work that gives the records that it has erased.
+pub(super) type Expiring<'e> = Pin<Box<dyn Future<Output = Result<Vec<RecordId>>> + Send + 'e>>;
+
+/// The rules of the namespace, as a handle knows them.
+#[derive(Debug, Default)]
+pub(super) struct KnownRules(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// When they were asked for last, and what they were; `None` before that.
+    rules: Option<(Instant, Arc<Rules>)>,
+    /// How often they were set by this handle.
+    generation: u64,
+}
+
+impl KnownRules {
+    /// Those that are known, whether it is time for this call to ask for them, and the generation.
+    fn get(&self) -> (Option<Arc<Rules>>, bool, u64) {
+        let mut known = self.lock();
+        let generation = known.generation;
+        let Some((asked, rules)) = &mut known.rules else { return (None, true, generation) };
+        let is_due = asked.elapsed() >= KNOWN;
+        if is_due {
+            // The others go on with what is known meanwhile.
+            *asked = Instant::now();
+        }
+        (Some(Arc::clone(rules)), is_due, generation)
+    }
+
+    /// Keeps what was read, unless this handle has set others since.
+    fn learn(&self, rules: &Arc<Rules>, generation: u64) {
+        let mut known = self.lock();
+        if known.generation == generation {
+            known.rules = Some((Instant::now(), Arc::clone(rules)));
+        }
+    }
+
+    fn set(&self, rules: Arc<Rules>) {
+        let mut known = self.lock();
+        known.generation += 1;
+        known.rules = Some((Instant::now(), rules));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E: Engine> Open<E> {
+    /// What is over now.
+    pub(super) async fn lifetimes(&self) -> Result<Lifetimes> {
+        // Asked here, since a clock that panics must not end a thread of the engine.
+        Ok(Lifetimes { now: self.settings.clock.now(), rules: self.rules().await? })
+    }
+
+    /// The rules of the namespace, as they were a moment ago; where nobody can be asked, as they were last.
+    pub(super) async fn rules(&self) -> Result<Arc<Rules>> {
+        if !E::ERASES {
+            return Ok(Arc::default());
+        }
+        match self.rules.get() {
+            (Some(rules), false, _) => Ok(rules),
+            // A replica answers also where the server that keeps them does not.
+            (Some(rules), true, generation) => {
+                match timeout(PATIENCE.min(self.settings.deadline / 3), self.read_rules(generation)).await {
+                    Ok(Err(error)) if !error.is_retryable() => Err(error),
+                    Ok(Err(_)) | Err(_) => Ok(rules),
+                    Ok(read) => read,
+                }
+            }
+            (None, _, generation) => self.read_rules(generation).await,
+        }
+    }
+
+    /// The rules as they are now.
+    async fn rules_now(&self) -> Result<Arc<Rules>> {
+        let generation = self.rules.get().2;
+        self.read_rules(generation).await
+    }
+
+    async fn read_rules(&self, generation: u64) -> Result<Arc<Rules>> {
+        // To ask for them is no part of what a call does.
+        let kept = self.engine.retention().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        let rules = Arc::new(Rules::parse(kept.as_deref())?);
+        self.rules.learn(&rules, generation);
+        Ok(rules)
+    }
+
+    /// `InvalidInput` for an expiresAt that is not in the future, `Unsupported` where the engine can't erase (X1).
+    pub(super) fn check_expiry(&self, times: impl IntoIterator<Item = Option<Timestamp>>) -> Result<()> {
+        let Some(first) = times.into_iter().flatten().min() else { return Ok(()) };
+        self.check_erases([Some(first)])?;
+        match first > self.settings.clock.now() {
+            true => Ok(()),
+            false => Err(Error::invalid("an expiresAt lies in the future, in milliseconds since 1970")),
+        }
+    }
+
+    /// `Unsupported` for an expiresAt where the engine can't erase (X1).
+    pub(super) fn check_erases(&self, times: impl IntoIterator<Item = Option<Timestamp>>) -> Result<()> {
+        match E::ERASES || times.into_iter().flatten().next().is_none() {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Unsupported, "this engine can't erase, so nothing expires in it")),
+        }
+    }
+
+    /// Erases those of these records that are over, and gives them. Boxed, since it is work in a session, which may begin it.
+    pub(super) fn expire(&self, records: Vec<RecordId>, until: Instant) -> Expiring<'_> {
+        Box::pin(self.expire_now(records, until))
+    }
+
+    async fn expire_now(&self, records: Vec<RecordId>, until: Instant) -> Result<Vec<RecordId>> {
+        let hash_key = self.hash_key(None).await?.ok_or_else(no_erasure)?;
+        let (mut expired, mut first) = (Vec::new(), 0);
+        let done = |expired: &[RecordId]| if expired.is_empty() { Outcome::NotDone } else { Outcome::Unknown };
+        while first < records.len() {
+            // A put may have met many.
+            let slice = &records[first..records.len().min(first + SLICE)];
+            let (count, earlier) = self.earlier(slice, until).await.map_err(|error| error.after(done(&expired)))?;
+            if count == 0 {
+                return Err(too_slow().after(done(&expired)));
+            }
+            let (some, earlier) = (&records[first..first + count], Arc::new(earlier));
+            let mut steps = Steps::of(count);
+            while let Some(range) = steps.next() {
+                // A rule that was taken back erases nothing any more.
+                let rules = self.rules_now().await.map_err(|error| error.after(done(&expired)))?;
+                let lifetimes = Lifetimes { now: self.settings.clock.now(), rules };
+                let slice = Slice::of_expired(some[range].to_vec(), Arc::clone(&earlier), lifetimes, hash_key.clone());
+                match self.erase_step(slice, until).await.map_err(|error| error.after(done(&expired)))? {
+                    Some((erased, looked_at)) => {
+                        steps.took(looked_at);
+                        expired.extend(erased);
+                    }
+                    None => steps.lost(),
+                }
+            }
+            first += count;
+        }
+        expired.sort_unstable();
+        Ok(expired)
+    }
+}
+
+fn too_slow() -> Error {
+    Error::new(ErrorKind::Timeout, "to look for what the documents were took all of the time").retryable()
+}
+
+impl<E: Engine> Shared<E> {
+    pub(super) async fn retention(&self) -> Result<Vec<Retention>> {
+        let open = self.ready().await?;
+        if !E::ERASES {
+            return Ok(Vec::new());
+        }
+        let read = |_| open.rules_now();
+        Ok(open.retry().run(|error| open.engine.is_temporary(error), read).await?.to_vec())
+    }
+
+    pub(super) async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
+        let rules = Arc::new(Rules::new(rules)?);
+        let open = self.ready().await?;
+        if !E::ERASES {
+            return Err(no_erasure());
+        }
+        let text = rules.to_text();
+        let set = |_| open.engine.set_retention(&text);
+        open.retry().repeatable().run(|error| open.engine.is_temporary(error), set).await?;
+        open.rules.set(rules);
+        Ok(())
+    }
+
+    pub(super) async fn sweep(self: &Arc<Self>, from: &Sweep) -> Result<Swept> {
+        let open = self.ready().await?;
+        if !E::ERASES {
+            return Err(no_erasure());
+        }
+        let until = open.until();
+        let (records, stage) = match &from.stage {
+            Stage::Scheduled(behind) => self.scheduled(behind.clone()).await?,
+            Stage::Ruled(rules, place) => match rules.first() {
+                Some(rule) => {
+                    let (records, next) = self.ruled(rule, place).await?;
+                    let next = match next {
+                        Some(place) => Stage::Ruled(Arc::clone(rules), place),
+                        None => Stage::Ruled(rules[1..].into(), Ruled::Beginning),
+                    };
+                    (records, next)
+                }
+                None => (Vec::new(), Stage::Tombstones(None)),
+            },
+            Stage::Tombstones(behind) => {
+                let (tombstones, stage) = self.forget(behind.clone()).await?;
+                let next = stage.map(|stage| Sweep { stage, ..from.clone() });
+                return Ok(Swept { tombstones, next, ..Swept::default() });
+            }
+        };
+        let records = if records.is_empty() { records } else { open.expire(records, until).await? };
+        let is_over = from.is_due && !matches!(stage, Stage::Scheduled(_));
+        Ok(Swept { records, tombstones: 0, next: (!is_over).then(|| Sweep { stage, ..from.clone() }) })
+    }
+
+    /// The next records that say themselves that they have expired.
+    async fn scheduled(&self, place: Option<(Timestamp, (Timestamp, RecordId))>) -> Result<(Vec<RecordId>, Stage)> {
+        let open = self.ready().await?;
+        let (by, behind) = place.map_or_else(|| (open.settings.clock.now(), None), |(by, behind)| (by, Some(behind)));
+        let asked = (by, behind);
+        let work = open.run(View::of_all(Access::ReadLatest), asked, |reader, (by, behind)| {
+            Box::pin(async move { reader.expired(*by, behind.as_ref(), SLICE).await })
+        });
+        let found = work.await?;
+        let next = match found.last().filter(|_| found.len() == SLICE) {
+            Some(last) => Stage::Scheduled(Some((by, last.clone()))),
+            None => Stage::Ruled(open.rules().await?.to_vec().into(), Ruled::Beginning),
+        };
+        Ok((found.into_iter().map(|(_, record)| record).collect(), next))
+    }
+
+    /// The next records that are over by a rule, and where to go on, if there are more.
+    async fn ruled(self: &Arc<Self>, rule: &Retention, place: &Ruled) -> Result<(Vec<RecordId>, Option<Ruled>)> {
+        let (before, cursor) = match place {
+            Ruled::Beginning => {
+                // One that says that it was created later than it was stored goes when that is long enough ago, too.
+                let now = self.open()?.settings.clock.now().as_millis();
+                match Timestamp::from_millis(now.saturating_sub(rule.keep_millis()).saturating_add(1)) {
+                    Ok(before) => (before, None),
+                    Err(_) => return Ok((Vec::new(), Some(Ruled::Documents(None, None)))),
+                }
+            }
+            Ruled::Memories(before, cursor) => (*before, Some(cursor.clone())),
+            Ruled::Documents(collection, cursor) => {
+                return self.ruled_documents(rule, collection.clone(), cursor.clone()).await;
+            }
+        };
+        let query = MemoryQuery::builder().under(rule.under()).created_before(before).order(Order::OldestFirst);
+        let query = MemoryQuery { cursor, ..query.limit(SLICE).build()? };
+        let page = self.memories(View::of_all(Access::ReadLatest), &query).await?;
+        let lifetimes = self.open()?.lifetimes().await?;
+        let over = page.memories.iter().filter(|memory| lifetimes.end_of_memory(memory).is_some());
+        let over = over.map(|memory| memory.id.into()).collect();
+        let next = page.next.map(|next| Ruled::Memories(before, next.to_string()));
+        Ok((over, Some(next.unwrap_or(Ruled::Documents(None, None)))))
+    }
+
+    async fn ruled_documents(
+        self: &Arc<Self>,
+        rule: &Retention,
+        collection: Option<Collection>,
+        cursor: Option<String>,
+    ) -> Result<(Vec<RecordId>, Option<Ruled>)> {
+        let collection = match (collection, &cursor) {
+            (Some(collection), Some(_)) => Some(collection),
+            (behind, _) => self.collection_behind(behind).await?,
+        };
+        let Some(collection) = collection else { return Ok((Vec::new(), None)) };
+        let query = DocumentQuery::builder(collection.clone()).under(rule.under()).order(Order::OldestFirst);
+        let query = DocumentQuery { cursor, ..query.limit(SLICE).build()? };
+        let page = self.documents(View::of_all(Access::ReadLatest), &query).await?;
+        let lifetimes = self.open()?.lifetimes().await?;
+        let over = page.documents.iter().filter(|document| lifetimes.end_of_document(document).is_some());
+        let over = over.map(|document| (document.collection.clone(), document.id.clone()).into()).collect();
+        Ok((over, Some(Ruled::Documents(Some(collection), page.next.map(|next| next.to_string())))))
+    }
+
+    async fn collection_behind(&self, behind: Option<Collection>) -> Result<Option<Collection>> {
+        let open = self.ready().await?;
+        let work = open.run(View::of_all(Access::ReadLatest), behind, |reader, behind| {
+            Box::pin(async move { reader.collections(behind.as_ref(), 1).await })
+        });
+        Ok(work.await?.pop())
+    }
+
+    /// Takes away those of the next tombstones whose time is over.
+    async fn forget(&self, behind: Option<String>) -> Result<(usize, Option<Stage>)> {
+        let page = self.tombstones(behind.as_deref()).await?;
+        let open = self.ready().await?;
+        let now = open.settings.clock.now().as_millis();
+        let is_over = |tombstone: &Tombstone| {
+            tombstone.is_of_expiry() && tombstone.at.as_millis().saturating_add(KEPT_TOMBSTONES) <= now
+        };
+        let over: Vec<_> = page.tombstones.into_iter().filter(is_over).collect();
+        // A page may have more than a call takes.
+        for some in over.chunks(MAX_ERASED) {
+            let work = open.run(View::of_all(Access::Write), some.to_vec(), |writer, tombstones| {
+                Box::pin(async move { writer.forget(tombstones).await })
+            });
+            work.await?;
+        }
+        Ok((over.len(), page.next.map(|next| Stage::Tombstones(Some(next)))))
+    }
+}

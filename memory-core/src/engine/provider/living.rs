@@ -1,0 +1,296 @@
+//! Sessions as the calls see them: what is over is not there (X2).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::Open;
+use crate::engine::feed::{FeedEnd, FeedPage, FeedPosition};
+use crate::engine::history::{HistoryRow, Removal, VersionEntry};
+use crate::engine::load::COUNTERS;
+use crate::engine::session::{
+    Append, Appended, DocumentsFound, Erasing, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
+};
+use crate::engine::walk::{Mark, Place, Row, Visit, Walk};
+use crate::engine::{Access, Engine};
+use crate::expiry::Lifetimes;
+use crate::page::{Head, Selects};
+use crate::query::{Documents, Ledger};
+use crate::{
+    Collection, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, Tombstone,
+};
+
+/// What a call does in a session, as [`Work`].
+pub(super) type LivingWork<S, A, T> = for<'v, 's> fn(&'s mut Living<'v, S>, &'s A) -> Steps<'s, T>;
+
+/// How a call looks at the storage.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    access: Access,
+    /// Whether it also sees what is over: to erase it.
+    is_all: bool,
+}
+
+impl View {
+    pub(super) const fn of_all(access: Access) -> Self {
+        Self { access, is_all: true }
+    }
+}
+
+impl From<Access> for View {
+    fn from(access: Access) -> Self {
+        Self { access, is_all: false }
+    }
+}
+
+/// A session in which what is over is not there.
+pub(super) struct Living<'v, S> {
+    session: &'v mut S,
+    /// `None` where all is shown.
+    lifetimes: Option<&'v Lifetimes>,
+    /// What was asked for by name and is over, and since when.
+    hidden: HashMap<RecordId, Timestamp>,
+    /// What is over in the places of puts.
+    in_the_way: &'v Mutex<Vec<RecordId>>,
+}
+
+/// The work of one attempt.
+struct Attempt<S, A, T> {
+    argument: Arc<A>,
+    work: LivingWork<S, A, T>,
+    lifetimes: Option<Lifetimes>,
+    in_the_way: Mutex<Vec<RecordId>>,
+}
+
+impl<E: Engine> Open<E> {
+    /// Runs work in a session that shows what is not over. What is over in the place of a put is swept, and the work begins anew.
+    pub(super) async fn in_session<A, T>(
+        &self,
+        view: View,
+        until: Instant,
+        argument: Arc<A>,
+        work: LivingWork<E::Session, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        loop {
+            let lifetimes = if view.is_all { None } else { Some(self.lifetimes().await?) };
+            let argument = Arc::clone(&argument);
+            let attempt = Arc::new(Attempt { argument, work, lifetimes, in_the_way: Mutex::default() });
+            let run: Work<E::Session, Attempt<E::Session, A, T>, T> = |session, attempt| {
+                Box::pin(async move {
+                    let _session = COUNTERS.sessions.count();
+                    // An engine may run it again.
+                    attempt.in_the_way().clear();
+                    let (lifetimes, in_the_way) = (attempt.lifetimes.as_ref(), &attempt.in_the_way);
+                    let mut living = Living { session, lifetimes, hidden: HashMap::new(), in_the_way };
+                    (attempt.work)(&mut living, &attempt.argument).await
+                })
+            };
+            let done = self.engine.run(view.access, until, Arc::clone(&attempt), run).await;
+            let in_the_way = std::mem::take(&mut *attempt.in_the_way());
+            if done.is_ok() || in_the_way.is_empty() {
+                return done;
+            }
+            // No work puts in more than one step, so nothing was done.
+            self.expire(in_the_way, until).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        }
+    }
+}
+
+impl<S, A, T> Attempt<S, A, T> {
+    fn in_the_way(&self) -> MutexGuard<'_, Vec<RecordId>> {
+        self.in_the_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Reader> Living<'_, S> {
+    /// An error where what is over is in the place of a put: the storage has it, and the caller has not seen it.
+    fn check_places(&self, puts: &[Put<'_, S::Version>]) -> Result<()> {
+        let records = puts.iter().map(|put| (put.after.collection.clone(), put.after.id.clone()).into());
+        let over: Vec<RecordId> = records.filter(|record| self.hidden.contains_key(record)).collect();
+        if over.is_empty() {
+            return Ok(());
+        }
+        self.in_the_way.lock().unwrap_or_else(PoisonError::into_inner).extend(over);
+        Err(Error::new(ErrorKind::Unavailable, "what is over is in the way, and was not swept yet").retryable())
+    }
+}
+
+impl<S: Reader> Reader for Living<'_, S> {
+    type Version = S::Version;
+
+    const PLACES: usize = S::PLACES;
+
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<S::Version>> {
+        let mut found = self.session.memories(ids).await?;
+        let Some(lifetimes) = self.lifetimes else { return Ok(found) };
+        let end = |memory: &Result<Found<Memory, S::Version>>| lifetimes.end_of_memory(&memory.as_ref().ok()?.record);
+        let ended = found.iter().filter_map(|(id, memory)| Some((RecordId::from(*id), end(memory)?)));
+        self.hidden.extend(ended);
+        found.retain(|_, memory| end(memory).is_none());
+        Ok(found)
+    }
+
+    async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        let Some(lifetimes) = self.lifetimes else { return self.session.walk_memories(walk, visit).await };
+        let mut visit = |row: &dyn Row<Ledger>| visit(&LivingRow { row, lifetimes, is_memory: true });
+        self.session.walk_memories(walk, &mut visit).await
+    }
+
+    async fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        self.session.siblings(of, prefix, after, most).await
+    }
+
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<S::Version>> {
+        let mut found = self.session.documents(collection, ids).await?;
+        let Some(lifetimes) = self.lifetimes else { return Ok(found) };
+        found.retain(|document| {
+            let Ok(Found { record, .. }) = document else { return true };
+            let end = lifetimes.end_of_document(record);
+            self.hidden.extend(end.map(|end| ((collection.clone(), record.id.clone()).into(), end)));
+            end.is_none()
+        });
+        Ok(found)
+    }
+
+    async fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        let Some(lifetimes) = self.lifetimes else { return self.session.walk_documents(collection, walk, visit).await };
+        let mut visit = |row: &dyn Row<Documents>| visit(&LivingRow { row, lifetimes, is_memory: false });
+        self.session.walk_documents(collection, walk, &mut visit).await
+    }
+
+    fn collections(
+        &mut self,
+        behind: Option<&Collection>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<Collection>>> + Send {
+        self.session.collections(behind, most)
+    }
+
+    fn newest_change(&mut self) -> impl Future<Output = Result<FeedEnd>> + Send {
+        self.session.newest_change()
+    }
+
+    fn changes(&mut self, after: &FeedPosition, most: usize) -> impl Future<Output = Result<FeedPage>> + Send {
+        self.session.changes(after, most)
+    }
+
+    fn history(
+        &mut self,
+        of: &RecordId,
+        below: u64,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<HistoryRow>>> + Send {
+        self.session.history(of, below, most)
+    }
+
+    /// Those of what was asked for before and is over, too.
+    async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
+        let mut found = self.session.tombstones(of).await?;
+        for (record, at) in of.iter().filter_map(|record| Some((record, self.hidden.get(record)?))) {
+            let made = Tombstone::of_expiry(record.clone(), *at);
+            match found.iter_mut().find(|tombstone| tombstone.record == *record) {
+                Some(earlier) => *earlier = made.behind(earlier),
+                None => found.push(made),
+            }
+        }
+        Ok(found)
+    }
+
+    fn tombstones_behind(
+        &mut self,
+        behind: Option<&[u8]>,
+        most: usize,
+    ) -> impl Future<Output = Result<(Vec<Tombstone>, Option<Vec<u8>>)>> + Send {
+        self.session.tombstones_behind(behind, most)
+    }
+
+    fn expired(
+        &mut self,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<(Timestamp, RecordId)>>> + Send {
+        self.session.expired(by, behind, most)
+    }
+
+    fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
+        self.session.stored_at(id)
+    }
+}
+
+impl<S: Writer> Writer for Living<'_, S> {
+    fn append(&mut self, append: Append<'_>) -> impl Future<Output = Result<Vec<Appended>>> + Send {
+        self.session.append(append)
+    }
+
+    fn replace(
+        &mut self,
+        before: &Found<Memory, S::Version>,
+        after: &Memory,
+        entry: Option<&VersionEntry>,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        self.session.replace(before, after, entry)
+    }
+
+    async fn put(&mut self, puts: &[Put<'_, S::Version>]) -> Result<bool> {
+        self.check_places(puts)?;
+        self.session.put(puts).await
+    }
+
+    fn put_new(&mut self, puts: &[Put<'_, S::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
+        self.session.put_new(puts)
+    }
+
+    fn remove(
+        &mut self,
+        collection: &Collection,
+        removals: &[Removal<'_, S::Version>],
+    ) -> impl Future<Output = Result<bool>> + Send {
+        self.session.remove(collection, removals)
+    }
+
+    fn erase(&mut self, erasings: &[Erasing<'_, S::Version>]) -> impl Future<Output = Result<bool>> + Send {
+        self.session.erase(erasings)
+    }
+
+    fn forget(&mut self, tombstones: &[Tombstone]) -> impl Future<Output = Result<()>> + Send {
+        self.session.forget(tombstones)
+    }
+}
+
+/// A row whose head tells whether its record is over.
+struct LivingRow<'r, K: Selects> {
+    row: &'r dyn Row<K>,
+    lifetimes: &'r Lifetimes,
+    is_memory: bool,
+}
+
+impl<K: Selects> Row<K> for LivingRow<'_, K> {
+    fn head(&self) -> Result<Head<'_>> {
+        let head = self.row.head()?;
+        Ok(Head { is_over: self.lifetimes.end(&head, self.is_memory).is_some(), ..head })
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<K::Record> {
+        self.row.read(head)
+    }
+
+    fn id(&self) -> String {
+        self.row.id()
+    }
+}

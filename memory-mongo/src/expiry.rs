@@ -1,0 +1,204 @@
+//! Expiry: the list of what says itself when it expires, the rules of an operator, and the end of tombstones.
+//!
+//! The list is an index of each of the two collections, on the rows alone that have a time. So the server keeps it, in each statement of each
+//! program, also of an older one, whose put takes a row's time away with the row; a row without a time is not in it, and costs nothing. A
+//! collection of its own would need a transaction for each store of what expires, and no older program would keep it. What speaks against an
+//! index is that it is built where there are many rows; as the server has it, that is beside running programs.
+
+use std::collections::HashSet;
+
+use memory_core::engine::corrupt;
+use memory_core::{Error, ErrorKind, MemoryId, RecordId, Result, Timestamp, Tombstone};
+use migrations::EXPIRY;
+use mongodb::ClientSession;
+use mongodb::bson::raw::RawDocument;
+use mongodb::bson::{Binary, Document, doc};
+use mongodb::options::Hint;
+
+use crate::connection::{MongoSession, Rows};
+use crate::erasure::{id, read, record_of};
+use crate::error::{code, native};
+use crate::read::{all, all_in, each_in};
+use crate::row::{ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, text, uuid};
+use crate::write::AT_ONCE;
+
+/// The `_id` of the rules of retention in the bookkeeping, and their field.
+const RETENTION: &str = "retention";
+/// What a search answers whose index is not there, or not yet.
+const NO_HINT: i32 = 2;
+
+/// The records that have expired by then, behind one of them.
+pub(crate) async fn expired(
+    session: &MongoSession,
+    by: Timestamp,
+    behind: Option<&(Timestamp, RecordId)>,
+    most: usize,
+) -> Result<Vec<(Timestamp, RecordId)>> {
+    let mut found = Vec::new();
+    for list in [List::Memories, List::Documents] {
+        found.append(&mut list.next(session, by, behind, most).await?);
+    }
+    found.sort_by_cached_key(|(at, record)| (*at, record.to_key()));
+    found.truncate(most);
+    Ok(found)
+}
+
+/// The rules that a majority has, if some were kept. As each read, it asks no new primary that does not know yet what that is.
+pub(crate) async fn retention(session: &MongoSession) -> Result<Option<String>> {
+    let on = &session.on;
+    loop {
+        let election = on.election(session).await?;
+        let kept = on.latest.bookkeeping.find_one(doc! { "_id": RETENTION }).max_time(session.left()?);
+        let kept = kept.await.map_err(native)?;
+        if on.is_last(election) {
+            return kept.as_deref().map(|kept| text(kept, RETENTION).map(str::to_owned)).transpose();
+        }
+    }
+}
+
+/// Keeps rules in the place of others.
+pub(crate) async fn set_retention(session: &MongoSession, rules: &str) -> Result<()> {
+    let kept = doc! { "q": { "_id": RETENTION }, "u": { "$set": { RETENTION: rules } }, "upsert": true };
+    let mut transaction = session.begin().await?;
+    let write = async {
+        meet_rules(session, &mut transaction).await?;
+        session.update_in(session.on.primary.bookkeeping.name(), vec![kept], &mut transaction).await
+    };
+    let is_done = write.await.map(|_| true);
+    session.end(transaction, is_done).await.map(drop)
+}
+
+/// Takes tombstones away that are still as they were read, with the rows that keep out what comes again.
+pub(crate) async fn forget(session: &MongoSession, tombstones: &[Tombstone]) -> Result<()> {
+    let mut transaction = session.begin().await?;
+    let mut write = Ok(());
+    for some in tombstones.chunks(AT_ONCE.0) {
+        write = forget_each(session, some, &mut transaction).await;
+        if write.is_err() {
+            break;
+        }
+    }
+    session.end(transaction, write.map(|()| true)).await.map(drop)
+}
+
+async fn forget_each(session: &MongoSession, tombstones: &[Tombstone], transaction: &mut ClientSession) -> Result<()> {
+    let (on, ids) = (&session.on.primary, tombstones.iter().map(|tombstone| id(&tombstone.record)).collect());
+    // One that can't be read is not as it was. Whoever changes one meanwhile is in the way of this transaction.
+    let found = each_in(session, &on.tombstones, ids, transaction, |row| Ok(read(row).ok())).await?;
+    let gone: Vec<_> = found.into_iter().flatten().filter(|found| tombstones.contains(found)).collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    meet_rules(session, transaction).await?;
+    let delete = |tombstone: &Tombstone| doc! { "q": { "_id": id(&tombstone.record) }, "limit": 1 };
+    drop_in(session, &on.tombstones, gone.iter().map(delete).collect(), transaction).await?;
+
+    let memories = gone.iter().filter(|tombstone| matches!(tombstone.record, RecordId::Memory(_)));
+    let delete = |tombstone: &Tombstone| doc! { "q": { "_id": id(&tombstone.record), ERASED: true }, "limit": 1 };
+    drop_in(session, &on.memories, memories.map(delete).collect(), transaction).await?;
+
+    let keys: HashSet<_> = gone.iter().filter_map(|tombstone| tombstone.key).collect();
+    let marks: Vec<_> = keys.iter().copied().map(key_mark).collect();
+    if marks.is_empty() {
+        return Ok(());
+    }
+    // A tombstone that came from another ledger may have the key of one that was here.
+    let others = on.tombstones.find(doc! { "key": { "$in": marks } }).projection(doc! { "_id": 0, "key": 1 });
+    let key = |row: &RawDocument| hash(bytes(row, "key")?).ok_or_else(|| impossible("key"));
+    let others: HashSet<_> = all_in(session, others, transaction, key).await?.into_iter().collect();
+    let delete = |mark: Binary| doc! { "q": { "_id": mark, ERASED: { "$exists": true } }, "limit": 1 };
+    let deletes = keys.difference(&others).copied().map(key_mark).map(delete);
+    drop_in(session, &on.keys, deletes.collect(), transaction).await
+}
+
+async fn drop_in(
+    session: &MongoSession,
+    rows: &Rows,
+    deletes: Vec<Document>,
+    transaction: &mut ClientSession,
+) -> Result<()> {
+    if deletes.is_empty() {
+        return Ok(());
+    }
+    session.change_in(doc! { "delete": rows.name(), "deletes": deletes }, transaction).await.map(drop)
+}
+
+/// Lets a transaction meet the rules for writers, which see no deletion, and nothing outside of their collections: by a row that is gone at its
+/// end, and of which the feed says nothing.
+async fn meet_rules(session: &MongoSession, transaction: &mut ClientSession) -> Result<()> {
+    let (name, id) = (session.on.primary.memories.name(), uuid(MemoryId::generate().as_bytes()));
+    let mut row = erased_row();
+    row.insert("_id", id.clone());
+    session.change_in(doc! { "insert": name, "documents": [row] }, transaction).await?;
+    let delete = doc! { "q": { "_id": id }, "limit": 1 };
+    session.change_in(doc! { "delete": name, "deletes": [delete] }, transaction).await.map(drop)
+}
+
+/// The list of a collection.
+#[derive(Debug, Clone, Copy)]
+enum List {
+    Memories,
+    Documents,
+}
+
+impl List {
+    /// The field that orders what expires at one time.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Memories => "_id",
+            Self::Documents => "expiryKey",
+        }
+    }
+
+    async fn next(
+        self,
+        session: &MongoSession,
+        by: Timestamp,
+        behind: Option<&(Timestamp, RecordId)>,
+        most: usize,
+    ) -> Result<Vec<(Timestamp, RecordId)>> {
+        let rows = match self {
+            Self::Memories => &session.reads.memories,
+            Self::Documents => &session.reads.documents,
+        };
+        // No limit is what zero says to the server.
+        let Some(condition) = self.condition(by, behind).filter(|_| most > 0) else { return Ok(Vec::new()) };
+        let key = self.key();
+        let find = rows.find(condition).sort(doc! { "expiresAt": 1, key: 1 });
+        let find = find.limit(i64::try_from(most).unwrap_or(i64::MAX)).projection(doc! { "expiresAt": 1 });
+        // Along another index, or none, it would look at all rows.
+        let find = find.hint(Hint::Name(EXPIRY.to_owned()));
+        let place = |row: &RawDocument| {
+            let at = Timestamp::from_millis(number(row, "expiresAt")?).map_err(corrupt)?;
+            Ok((at, record_of(&bson(row, "_id")?).ok_or_else(|| impossible("_id"))?))
+        };
+        all(session, find, place).await.map_err(|error| match code(&error) {
+            Some(NO_HINT) => {
+                let message = "the index of what expires is still being built, or is gone: try again later";
+                Error::new(ErrorKind::Unavailable, message).with_source(error).retryable()
+            }
+            _ => error,
+        })
+    }
+
+    /// What finds the rest of the list. The index has numbers alone, which a search has to ask for.
+    fn condition(self, by: Timestamp, behind: Option<&(Timestamp, RecordId)>) -> Option<Document> {
+        let range = |from: i64| doc! { "expiresAt": { "$type": "long", "$gte": from, "$lte": by.as_millis() } };
+        let Some((at, record)) = behind else { return Some(range(Timestamp::MIN.as_millis())) };
+        if by < *at {
+            return None;
+        }
+        let (at, later) = (at.as_millis(), range(at.as_millis() + 1));
+        // Of one time documents come before memories.
+        let rest = match (self, record) {
+            (Self::Memories, RecordId::Memory(id)) => doc! { "$gt": uuid(id.as_bytes()) },
+            (Self::Memories, RecordId::Document { .. }) => return Some(range(at)),
+            (Self::Documents, RecordId::Memory(_)) => return Some(later),
+            (Self::Documents, RecordId::Document { collection, id }) => doc! { "$gt": expiry_key(collection, id) },
+        };
+        // One millisecond as a range: after a single value the server would sort the two lists instead of merging them.
+        let key = self.key();
+        let same = doc! { "expiresAt": { "$type": "long", "$gt": at - 1, "$lt": at + 1 }, key: rest };
+        Some(doc! { "$or": [same, later] })
+    }
+}
