@@ -16,6 +16,8 @@ mod container;
 mod home;
 #[cfg(all(feature = "servers", unix))]
 mod local;
+#[cfg(feature = "servers")]
+mod marks;
 mod missing;
 #[cfg(all(feature = "servers", unix))]
 pub mod mongo;
@@ -31,6 +33,8 @@ pub mod redis_cluster;
 #[cfg(all(feature = "servers", unix))]
 mod test_server;
 
+#[cfg(feature = "servers")]
+pub use marks::Marks;
 pub use missing::{Missing, async_trial, trial};
 pub use on_demand::on_demand;
 #[cfg(all(feature = "servers", unix))]

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 use nix::sys::signal::Signal;
 
 use super::container::Container;
@@ -94,6 +94,26 @@ impl LocalMongo {
             let nodes = vec![start_node(binary, &[])?];
             Ok(Self { nodes, options: String::new(), credentials: String::new(), certificates: None })
         })
+    }
+
+    /// Starts another node, with further arguments, and returns its number when it has copied what the replica set has. It has no vote, so
+    /// that no majority waits for it.
+    pub fn add_node(&mut self, arguments: &[&str]) -> io::Result<usize> {
+        let binary = binary().ok_or_else(|| io::Error::other("its server's binary is not installed"))?;
+        let (number, primary) = (self.nodes.len(), self.primary()?);
+        let node = start_node(&binary, &[&["--replSet", SET][..], arguments].concat())?;
+        let answer = self.command(primary, doc! { "replSetGetConfig": 1, "$db": "admin" })?;
+        let mut config = answer.get_document("config").map_err(io::Error::other)?.clone();
+        let version = config.get_i32("version").map_err(io::Error::other)?;
+        let mut members = config.get_array("members").map_err(io::Error::other)?.clone();
+        let host = format!("127.0.0.1:{}", node.port());
+        members.push(Bson::from(doc! { "_id": number as i32, "host": host, "priority": 0, "votes": 0 }));
+        config.insert("version", version + 1);
+        config.insert("members", members);
+        self.command(primary, doc! { "replSetReconfig": config, "$db": "admin" })?;
+        self.nodes.push(node);
+        self.wait_for_members()?;
+        Ok(number)
     }
 
     /// Where it is reached, without a database. Stays the same over a restart.
