@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use conformance::server::redis::LocalRedis;
-use conformance::server::trial;
+use conformance::server::{Marks, trial};
 use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
@@ -32,6 +32,7 @@ const LENGTHEN: &str = "for _ = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[
 fn main() -> ExitCode {
     let trials = vec![
         trial("redis::an_erasure_leaves_no_byte", || run(an_erasure_leaves_no_byte())),
+        trial("redis::files_that_are_rewritten_have_no_byte", || run(files_that_are_rewritten_have_no_byte())),
         trial("redis::no_entry_of_an_index_is_left", || run(no_entry_of_an_index_is_left())),
         trial("redis::each_place_in_the_feed_stays", || run(each_place_in_the_feed_stays())),
         trial("redis::erasures_at_once_bring_nothing_back", || run(erasures_at_once_bring_nothing_back())),
@@ -94,6 +95,40 @@ async fn an_erasure_leaves_no_byte() -> Case {
         );
     }
     Ok(())
+}
+
+/// The append-only file as it is rewritten, and the snapshot as another one replaces it.
+async fn files_that_are_rewritten_have_no_byte() -> Case {
+    let server = LocalRedis::start_with(&[("appendonly", "yes"), ("rdbcompression", "no")])?;
+    let (provider, marks) = (open(RedisConfig::from_url(&server.url())?).await?, Marks::random());
+    let records = marks.write(&provider).await?;
+    marks.check_there(server.folder())?;
+    write_files(&server, "BGSAVE").await?;
+    let snapshot = server.folder().join("dump.rdb");
+    marks.check_there(&snapshot)?;
+    assert_eq!(provider.erase(&Erasure::records(records.clone(), REASON)?).await?.records.len(), records.len());
+    write_files(&server, "BGREWRITEAOF").await?;
+    let found = marks.found(server.folder())?;
+    assert!(found.keys().eq([&snapshot]), "{marks}: {found:#?}");
+    write_files(&server, "BGSAVE").await?;
+    marks.check_gone(server.folder())?;
+    Ok(())
+}
+
+/// Sends a command that writes files in the background, and waits for its end.
+async fn write_files(server: &LocalRedis, command: &str) -> Case {
+    server.command(&[command])?;
+    for _ in 0..1_000 {
+        let state = server.command(&["INFO", "persistence"])?;
+        let is_over = |what: &&str| state.contains(&format!("{what}:0"));
+        if ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(is_over) {
+            let is_done = |what: &&str| state.contains(&format!("{what}:ok"));
+            assert!(["rdb_last_bgsave_status", "aof_last_bgrewrite_status"].iter().all(is_done), "{state}");
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Err(format!("{command} does not end").into())
 }
 
 /// All sets have the members that they have where the records had never been.
@@ -323,15 +358,16 @@ async fn begin_to_copy(
     provider: &RedisMemory,
     erasure: Erasure,
 ) -> std::result::Result<usize, Box<dyn std::error::Error + Send + Sync>> {
-    let provider = provider.clone();
-    let task = tokio::spawn(async move { provider.erase(&erasure).await });
+    let eraser = provider.clone();
+    let task = tokio::spawn(async move { eraser.erase(&erasure).await });
     while server.command(&["KEYS", COPIES])?.is_empty() {
         assert!(!task.is_finished(), "it has erased before its copy was seen");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     task.abort();
-    // What was sent is done, whether anybody waits for it or not.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(task.await.is_err_and(|error| error.is_cancelled()), "it has erased before it was given up");
+    // What was sent is done, whether anybody waits for it or not: before what is sent behind it on the same connection.
+    provider.get(MemoryId::generate()).await?;
     let copies = server.command(&["KEYS", COPIES])?;
     assert_eq!(copies.lines().count(), 1, "{copies}");
     Ok(server.command(&["XLEN", &copies])?.parse()?)

@@ -1,6 +1,18 @@
 //! What is left of what was erased, also where others write at the same time.
 
+use conformance::server::Marks;
+
 use super::*;
+
+/// Arguments of a server whose files hold texts as they are.
+const UNCOMPRESSED: [&str; 6] = [
+    "--wiredTigerCollectionBlockCompressor",
+    "none",
+    "--wiredTigerJournalCompressor",
+    "none",
+    "--wiredTigerIndexPrefixCompression",
+    "false",
+];
 
 /// Neither a text, nor the name of a space, nor a key, in any row; and a watch that begins before all of it tells of the erasures alone.
 pub(crate) async fn nothing_is_left_of_what_is_erased() -> CaseResult {
@@ -50,6 +62,26 @@ pub(crate) async fn nothing_is_left_of_what_is_erased() -> CaseResult {
         }
     }
     assert_eq!(told, both.map(ChangeKind::Erased));
+    Ok(())
+}
+
+/// What the files and the log of a server still have does not come to a member that is synced behind the erasure.
+pub(crate) async fn a_new_member_has_nothing_of_what_was_erased() -> CaseResult {
+    let mut server = LocalMongo::start_with(1, &UNCOMPRESSED)?;
+    let (provider, marks) = (open(config(&server.url())).await?, Marks::random());
+    let records = marks.write(&provider).await?;
+    let flush = doc! { "fsync": 1 };
+    admin(&server.url_of(0)).await?.run_command(flush.clone()).await?;
+    marks.check_there(server.folder(0))?;
+    let erasure = Erasure::records(records.clone(), "why")?;
+    assert_eq!(provider.erase(&erasure).await?.records.len(), records.len());
+
+    let new = server.add_node(&UNCOMPRESSED)?;
+    let at_new = admin(&server.url_of(new)).await?;
+    at_new.run_command(flush).await?;
+    let tombstones = at_new.client().database("agent_memory").collection::<Document>("tombstones");
+    assert_eq!(tombstones.count_documents(doc! {}).await?, records.len() as u64);
+    marks.check_gone(server.folder(new))?;
     Ok(())
 }
 

@@ -87,6 +87,10 @@ fn main() -> ExitCode {
         async_trial("mongo::histories_walk_an_index", history::histories_walk_an_index),
         async_trial("mongo::a_slice_of_large_entries_is_short", history::a_slice_of_large_entries_is_short),
         async_trial("mongo::nothing_is_left_of_what_is_erased", erasure::nothing_is_left_of_what_is_erased),
+        async_trial(
+            "mongo::a_new_member_has_nothing_of_what_was_erased",
+            erasure::a_new_member_has_nothing_of_what_was_erased,
+        ),
         async_trial("mongo::erasures_and_restores_race", erasure::erasures_and_restores_race),
         async_trial("mongo::a_document_goes_on_behind_its_erasure", erasure::a_document_goes_on_behind_its_erasure),
         async_trial("mongo::what_expires_is_listed", expiry::what_expires_is_listed),

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::server::Marks;
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
     ChangeKind, Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Erasure, Error, ErrorKind,
@@ -26,6 +27,16 @@ const SLOW: &str = "
         BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
     CREATE TRIGGER slow BEFORE DELETE ON agent_memory.memories FOR EACH STATEMENT EXECUTE FUNCTION agent_memory.slow()";
 const IS_ERASING: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')";
+/// What the README names to rid the files of what was erased, for the tables that a certificate names.
+const REWRITE: [&str; 5] = [
+    "DELETE FROM pg_statistic WHERE starelid IN
+        (SELECT oid FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)",
+    "VACUUM (FULL, ANALYZE) agent_memory.memories, agent_memory.documents, agent_memory.document_paths,
+        agent_memory.memory_history, agent_memory.document_history, agent_memory.changes",
+    "VACUUM FULL pg_statistic",
+    "SELECT pg_switch_wal()",
+    "CHECKPOINT",
+];
 
 fn note() -> (Collection, DocumentId) {
     (Collection::parse("notes").expect("valid"), DocumentId::parse("n").expect("valid"))
@@ -93,6 +104,30 @@ pub(crate) fn nothing_is_left() -> Case {
             }
             assert_eq!(erased, records);
         }
+        Ok(())
+    })
+}
+
+/// No file of the server has anything of it any more, once the tables and their statistics are written anew and the log is turned over.
+pub(crate) fn nothing_is_left_in_files() -> Case {
+    // A segment of the log that is used again has what was in it, until it is written over.
+    let server =
+        LocalPostgres::start_with(&[("wal_recycle", "off"), ("wal_compression", "off"), ("autovacuum", "off")])?;
+    run(async {
+        let (provider, marks) = (open(config(server.url())).await?, Marks::random());
+        let records = marks.write(&provider).await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        for statement in ["ANALYZE", "CHECKPOINT"] {
+            admin.execute(statement).await?;
+        }
+        for part in ["data/base", "data/pg_wal"] {
+            marks.check_there(&server.folder().join(part))?;
+        }
+        assert_eq!(erase(&provider, records.clone()).await?.len(), records.len());
+        for statement in REWRITE {
+            admin.execute(statement).await?;
+        }
+        marks.check_gone(server.folder())?;
         Ok(())
     })
 }

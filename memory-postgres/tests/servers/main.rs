@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
         trial("connections::a_server_that_takes_no_writes_keeps_its_readers", connections::read_only_for_all),
         trial("erasure::nothing_is_left_of_it_in_any_table", erasure::nothing_is_left),
+        trial("erasure::nothing_is_left_of_it_in_any_file", erasure::nothing_is_left_in_files),
         trial("erasure::what_has_waited_for_it_brings_nothing_back", erasure::raced),
         trial("erasure::it_gives_way_to_those_who_write", erasure::gives_way),
         trial("erasure::it_gives_up_before_its_end_is_unknown", erasure::gives_up),
