@@ -30,8 +30,9 @@ pub(super) fn of(url: &str) -> Result<String, Usage> {
             let schema = parameter(url, "namespace").unwrap_or_else(|| SCHEMA.to_owned());
             let tables = TABLES.map(|table| format!("{schema}.{table}")).join(", ");
             format!(
-                "its files hold dead rows until VACUUM FULL {tables}; and the write-ahead log holds them until it is turned over, with \
-                 its archive"
+                "its files hold dead rows until VACUUM FULL {tables}; pg_statistic has samples of short values until a superuser \
+                 deletes those of these tables and runs VACUUM FULL pg_statistic; and the write-ahead log holds all of it until it is \
+                 turned over, with its archive"
             )
         }
         "redis" => {
