@@ -348,6 +348,48 @@ async def test_what_is_erased_is_gone_for_good(memory: Memory, root: str, collec
     assert memory.get(other) is not None
 
 
+async def test_what_expires_is_gone(memory: Memory, root: str, collection: str) -> None:
+    far = 8_640_000_000_000
+    id = memory.store(root, {"text": "a cat"}, expires_at=far)
+    (second,) = memory.store_many([NewMemory(space=f"{root}-m2", trigger=1, expires_in=60_000)])
+
+    def expiry(id: str) -> int | None:
+        found = memory.get(id)
+        assert found is not None
+        return found.expires_at
+
+    assert expiry(id) == far and far > (expiry(second) or 0) > 0
+    memory.update(id, never_expires=True)
+    assert expiry(id) is None
+    memory.update(id, expires_at=datetime.now(timezone.utc) + timedelta(days=1))
+    memory.update(id, status="running")
+    assert expiry(id) is not None
+    document = memory.put_document(collection, "n", "a cat", space=root, expires_in=timedelta(days=1))
+    assert document.expires_at is not None
+    # A put without one clears it.
+    assert memory.put_document(collection, "n", "a cat", space=root).expires_at is None
+    (put,) = memory.put_documents([NewDocument(collection=collection, id="n", space=root, content="b", expires_at=far)])
+    assert put.expires_at == far
+    with pytest.raises(InvalidInput):
+        memory.store(root, 1, expires_at=1)
+    with pytest.raises(InvalidInput, match="don't go together"):
+        memory.store(root, 1, expires_in=1, expires_at=far)
+    with pytest.raises(InvalidInput, match="never_expires"):
+        memory.update(id, expires_in=1, never_expires=True)
+
+    async with AsyncMemory.connect(memory.url, memory.token) as client:
+        await client.update(id, expires_in=timedelta(seconds=1))
+        await client.put_document(collection, "n", "b", space=root, expires_in=1000)
+        added = await client.add_document(collection, "b", space=root, expires_in=60_000)
+        assert added.expires_at is not None
+        with pytest.raises(Erased):
+            while await client.get(id) is not None:
+                await asyncio.sleep(0.01)
+        while await client.get_document(collection, "n") is not None:
+            await asyncio.sleep(0.01)
+        assert [each.id async for each in client.walk(under=root)] == [second]
+
+
 def test_health(memory: Memory) -> None:
     health = memory.health()
     assert health.engine and health.schema_version >= 1 and health.latency_ms >= 0

@@ -93,11 +93,20 @@ def test_a_query_of_any_length(store: AgentMemoryStore, rest: str) -> None:
     assert found.key == "1" and (found.score or 0) > 0
 
 
-def test_a_time_to_live_is_refused(store: AgentMemoryStore) -> None:
-    with pytest.raises(NotImplementedError):
-        store.put(("a",), "k", {}, ttl=5)
-    with pytest.raises(NotImplementedError, match="no expiry"):
-        store.batch([PutOp(("a",), "k", {}, ttl=5)])
+@pytest.mark.parametrize("size", [5, 60_000])
+async def test_an_item_lives_for_its_time(store: AgentMemoryStore, memory: Memory, root: str, collection: str, size: int) -> None:
+    store.put(("a",), "long", {"text": "o" * size}, ttl=5)
+    store.put(("a",), "kept", {"text": "o" * size}, ttl=0.02)
+    store.put(("a",), "kept", {"text": "o" * size})
+    # Three seconds, in minutes.
+    store.batch([PutOp(("a",), "short", {"text": "o" * size}, ttl=3 / 60)])
+    assert store.get(("a",), "short") is not None
+    parts = f"{collection}_parts"
+    count = len(list(memory.walk_documents(parts, under=root)))
+    while store.get(("a",), "short") is not None:
+        await asyncio.sleep(0.01)
+    assert {each.key for each in store.search(("a",))} == {"long", "kept"}
+    assert len(list(memory.walk_documents(parts, under=root))) == count * 2 // 3
 
 
 @pytest.mark.parametrize("arrives", [True, False])

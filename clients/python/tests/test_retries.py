@@ -237,8 +237,8 @@ def test_an_old_server_is_named() -> None:
 
 def test_a_newer_server_may_say_more() -> None:
     done: Any
-    done, _ = calls_of(get, in_turn(Reply(200, {**DOCUMENT, "expiresAt": 5})))
-    assert done.content == "x" and done.model_extra == {"expiresAt": 5}
+    done, _ = calls_of(get, in_turn(Reply(200, {**DOCUMENT, "movedAt": 5})))
+    assert done.content == "x" and done.model_extra == {"movedAt": 5}
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:7700", "ftp://x", "http://", "http://a:b@c"])

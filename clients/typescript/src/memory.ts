@@ -7,6 +7,7 @@ import type {
   Change,
   ErasedSlice,
   Erasure,
+  Expiry,
   Health,
   HistoryPage,
   Hit,
@@ -100,10 +101,10 @@ export class Memory {
     return (await this.#transport.call(request, call)) as HistoryPage;
   }
 
-  /** Changes the context, the metadata or the status of a memory. */
+  /** Changes the context, the metadata, the status or the expiry of a memory. */
   async update(id: string, patch: MemoryPatch, options: CallOptions = {}): Promise<Updated> {
     const repeatable = patch.ifRevision !== undefined;
-    return (await this.#transport.call({ method: "PATCH", path: memoryPath(id), body: patch, repeatable }, options)) as Updated;
+    return (await this.#transport.call({ method: "PATCH", path: memoryPath(id), body: patched(patch), repeatable }, options)) as Updated;
   }
 
   /** One page of memories. */
@@ -215,10 +216,36 @@ export function following<Q extends { readonly cursor?: string; readonly offset?
   return { ...rest, cursor } as Q;
 }
 
-/** A record as the server takes it, with a time in milliseconds. */
-export function timed<R extends { readonly createdAt?: number | Date }>(record: R): object {
-  const { createdAt, ...rest } = record;
-  return createdAt === undefined ? rest : { ...rest, createdAt: Number(createdAt) };
+/** A record as the server takes it, with times in milliseconds. */
+export function timed<R extends Expiry & { readonly createdAt?: number | Date }>(record: R): object {
+  const { createdAt, expiresIn, expiresAt, ...rest } = record;
+  const expiry = expiryOf(expiresIn, expiresAt);
+  return {
+    ...rest,
+    ...(createdAt === undefined ? {} : { createdAt: Number(createdAt) }),
+    ...(expiry === undefined ? {} : { expiresAt: expiry }),
+  };
+}
+
+/** The time of an expiry in milliseconds: made before the first attempt, so that a repetition has the same. */
+function expiryOf(expiresIn: number | undefined, expiresAt: unknown): number | undefined {
+  if (expiresIn === undefined && expiresAt === undefined) return undefined;
+  if (expiresIn !== undefined && expiresAt !== undefined) {
+    throw new InvalidInputError("expiresIn and expiresAt don't go together");
+  }
+  const time = expiresIn === undefined ? Number(expiresAt) : Date.now() + Math.ceil(expiresIn);
+  // As JSON it would be null, which is never.
+  if (!Number.isFinite(time)) throw new InvalidInputError("an expiry is a number of milliseconds, or a Date");
+  return time;
+}
+
+/** A patch as the server takes it, with a time in milliseconds. */
+function patched(patch: MemoryPatch): object {
+  const { expiresIn, expiresAt, ...rest } = patch;
+  if (expiresIn === undefined && (expiresAt === undefined || expiresAt === "clear")) {
+    return expiresAt === undefined ? rest : { ...rest, expiresAt };
+  }
+  return { ...rest, expiresAt: { set: expiryOf(expiresIn, typeof expiresAt === "object" ? expiresAt.set : expiresAt) } };
 }
 
 /** A query as a body has it: lists of what may be named several times, and times in milliseconds. */

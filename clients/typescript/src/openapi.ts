@@ -1130,6 +1130,107 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows the rules by which records are kept.
+         * @description For tokens with `erase = true` that read every space.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["RetentionBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        /**
+         * Puts these rules in the place of those that are there.
+         * @description They hold at once, and for what is there already: what they have over is in no answer any more, and is erased. For who may erase
+         *     everything, which no token of a file may.
+         */
+        put: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["RetentionBody"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["RetentionBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/spaces": {
         parameters: {
             query?: never;
@@ -1294,6 +1395,8 @@ export interface components {
         AnyObject: Record<string, never>;
         /** Format: int64 */
         AnyRevision: number;
+        /** Format: int64 */
+        AnyTime: number;
         /** @description Memories to store, all or none. */
         BatchBody: {
             /** @description At most 10,000. */
@@ -1330,6 +1433,11 @@ export interface components {
             content: string;
             /** Format: int64 */
             createdAt: number;
+            /**
+             * Format: int64
+             * @description From when on it is in no answer any more; never when absent.
+             */
+            expiresAt?: number | null;
             id: string;
             metadata: Record<string, never>;
             /** Format: int64 */
@@ -1413,6 +1521,9 @@ export interface components {
             /** @description A document at this revision. */
             revision: components["schemas"]["AnyRevision"];
         };
+        ExpiryChange: "clear" | {
+            set: components["schemas"]["AnyTime"];
+        };
         /** @description By what the parts of the scores were divided: the best of each in this answer. */
         ExplainedBody: {
             /** Format: double */
@@ -1479,6 +1590,11 @@ export interface components {
             context?: unknown;
             /** Format: int64 */
             createdAt: number;
+            /**
+             * Format: int64
+             * @description From when on it is in no answer any more; never when absent.
+             */
+            expiresAt?: number | null;
             /** Format: uuid */
             id: string;
             idempotencyKey?: string | null;
@@ -1503,6 +1619,8 @@ export interface components {
         MemoryPatch: {
             /** @description Takes the context away, or sets it. */
             context?: components["schemas"]["ContextChange"];
+            /** @description Takes the time of its expiry away, or sets it, in milliseconds since 1970 UTC. */
+            expiresAt?: components["schemas"]["ExpiryChange"];
             /**
              * Format: int64
              * @description The revision that the memory must have; as the header `If-Match`.
@@ -1527,6 +1645,11 @@ export interface components {
              * @description When it is made, in milliseconds since 1970 UTC; now by default.
              */
             createdAt?: number | null;
+            /**
+             * Format: int64
+             * @description When it expires, in milliseconds since 1970 UTC; never by default.
+             */
+            expiresAt?: number | null;
             /** @description What filters can look into. */
             metadata?: Record<string, never>;
             /** @description The space it is about. */
@@ -1541,6 +1664,11 @@ export interface components {
              * @description When it happened, in milliseconds since 1970 UTC; now by default.
              */
             createdAt?: number | null;
+            /**
+             * Format: int64
+             * @description When it expires, in milliseconds since 1970 UTC; never by default.
+             */
+            expiresAt?: number | null;
             /** @description Makes a repetition find the first store. */
             idempotencyKey?: string | null;
             /** @description What filters can look into. */
@@ -1613,6 +1741,11 @@ export interface components {
             createdAt?: number | null;
             /** @description What must be in place; anything by default. */
             expect?: components["schemas"]["ExpectBody"];
+            /**
+             * Format: int64
+             * @description When it expires, in milliseconds since 1970 UTC; never by default.
+             */
+            expiresAt?: number | null;
             /** @description Its id; a new one is made when absent. */
             id?: string | null;
             /** @description What filters can look into. */
@@ -1625,6 +1758,8 @@ export interface components {
             collection: string;
             /** Format: int64 */
             createdAt: number;
+            /** Format: int64 */
+            expiresAt?: number | null;
             id: string;
             /** Format: int64 */
             revision: number;
@@ -1659,6 +1794,24 @@ export interface components {
         RemovedBody: {
             dryRun: boolean;
             ids: string[];
+        };
+        /** @description The rules by which records are kept, each for a path of its own. */
+        RetentionBody: {
+            /** @description At most 1,000. */
+            rules: components["schemas"]["RetentionRule"][];
+        };
+        /**
+         * @description How long records are kept in and below a space: a memory from when it was stored, a document from when it was last put. Of several rules that of
+         *     the longest path holds.
+         */
+        RetentionRule: {
+            /**
+             * Format: int64
+             * @description In milliseconds.
+             */
+            keep: number;
+            /** @description The space. */
+            under: string;
         };
         /** @description A space with what it and everything below it hold. */
         SpaceBody: {

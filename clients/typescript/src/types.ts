@@ -23,8 +23,16 @@ export type Unreadable = Schemas["UnreadableBody"];
 /** How the engine is. */
 export type Health = Schemas["HealthBody"];
 
+/** When a record expires: from then on no answer has it, and it is erased. */
+export interface Expiry {
+  /** In so many milliseconds from the call on; not with `expiresAt`. */
+  readonly expiresIn?: number;
+  /** Then; never unless given. A number is milliseconds since 1970 UTC. */
+  readonly expiresAt?: number | Date;
+}
+
 /** What is stored with a memory, beside its space and its trigger. */
-export interface MemoryOptions {
+export interface MemoryOptions extends Expiry {
   /** What came of it, if that is known already. */
   readonly context?: Json;
   /** What conditions can look into. */
@@ -47,6 +55,10 @@ export interface NewMemory extends MemoryOptions {
 
 /** A change of a memory: what is not named stays. */
 export interface MemoryPatch {
+  /** `clear` lets it expire no more. A number is milliseconds since 1970 UTC. */
+  readonly expiresAt?: "clear" | { readonly set: number | Date };
+  /** Lets it expire in so many milliseconds from the call on; not with `expiresAt`. */
+  readonly expiresIn?: number;
   readonly context?: "clear" | { readonly set: Json };
   /** `merge` is a merge patch (RFC 7396). */
   readonly metadata?: { readonly replace: JsonObject } | { readonly merge: JsonObject };
@@ -179,8 +191,8 @@ export interface HistoryPage {
   readonly next?: string;
 }
 
-/** A document to put. */
-export interface NewDocument {
+/** A document to put. Without an expiry it expires no more, whatever was in place. */
+export interface NewDocument extends Expiry {
   /** The space it is about. */
   readonly spaceId: string;
   /** The text, of at most 1 MiB. */
@@ -207,6 +219,7 @@ export interface PutDocument {
   readonly createdAt: number;
   readonly updatedAt?: number;
   readonly revision: number;
+  readonly expiresAt?: number;
 }
 
 export interface PutOptions extends CallOptions {

@@ -1,6 +1,7 @@
 import { ConflictError, ErasedError, InvalidInputError, LimitExceededError, MemoryError, NotFoundError, TooLargeError } from "agent-memory";
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { openMemory } from "./support.js";
 
 const MISSING = "01a1fed6-0358-76ab-aa80-f9ff382e7513";
@@ -234,6 +235,42 @@ test("what is erased is gone for good", async (t) => {
   await assert.rejects(memory.erase({ query: { under: "ana", status: [] }, reason: "a test" }), refused);
   const none = { query: { under: "ana" }, documents: true, collections: [], reason: "a test" };
   await assert.rejects(memory.erase(none), refused);
+});
+
+test("what expires is gone", async (t) => {
+  const memory = await openMemory(t);
+  const [far, notes] = [8_640_000_000_000, memory.documents("notes")];
+  const id = await memory.store("ana-m1", { text: "I adopted a cat" }, { expiresAt: far });
+  const [second = ""] = await memory.storeMany([{ spaceId: "ana-m2", trigger: 1, expiresIn: 60_000 }]);
+  const expiry = async (id: string) => (await memory.get(id))?.expiresAt;
+  assert.equal(await expiry(id), far);
+  assert.ok(((await expiry(second)) ?? 0) > Date.now());
+  await memory.update(id, { expiresAt: "clear" });
+  assert.equal(await expiry(id), undefined);
+  await memory.update(id, { expiresAt: { set: new Date(far - 1) } });
+  await memory.update(id, { status: "running" });
+  assert.equal(await expiry(id), far - 1);
+  assert.equal((await notes.put("n", { spaceId: "ana", content: "one", expiresAt: new Date(far) })).expiresAt, far);
+  // A put without one clears it.
+  assert.equal((await notes.put("n", { spaceId: "ana", content: "one" })).expiresAt, undefined);
+  const [put] = await memory.putDocuments([{ collection: "notes", id: "n", spaceId: "ana", content: "two", expiresIn: 1_000 }]);
+  assert.ok((put?.expiresAt ?? 0) > 0);
+  const refused = { name: "InvalidInputError", message: /don't go together/ };
+  await assert.rejects(memory.store("ana", 1, { expiresIn: 1, expiresAt: far }), refused);
+  await assert.rejects(memory.update(id, { expiresIn: 1, expiresAt: "clear" }), refused);
+  await assert.rejects(memory.store("ana", 1, { expiresAt: 1 }), InvalidInputError);
+
+  await memory.update(id, { expiresIn: 1_000 });
+  const isThere = async () => {
+    try {
+      return (await memory.get(id)) !== undefined;
+    } catch (error) {
+      assert.ok(error instanceof ErasedError, String(error));
+      return false;
+    }
+  };
+  while ((await isThere()) || (await notes.get("n")) !== undefined) await setTimeout(10);
+  assert.deepEqual((await memory.query({ all: true })).memories.map((one) => one.id), [second]);
 });
 
 test("health tells the engine", async (t) => {

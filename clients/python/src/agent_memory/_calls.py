@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from . import models
-from ._time import millis_of
+from ._time import expiry_of, millis_of
 from .errors import Conflict, InvalidInput, Unexpected
 from .jsontext import JsonText, array, dumps, members
 
@@ -28,6 +28,8 @@ Names = str | Sequence[str]
 """One name, or several, of which any will do."""
 Time = int | datetime
 """Milliseconds since 1970 UTC, or a time with its zone."""
+Span = int | timedelta
+"""Milliseconds, or a span of time."""
 Status = Literal["pending", "running", "completed", "failed", "observed"]
 Watched = Literal["memories", "documents", "both"]
 Expect = int | Literal["absent"]
@@ -141,6 +143,9 @@ class NewMemory(TypedDict, total=False):
     metadata: NotRequired[Mapping[str, Any]]
     status: NotRequired[Status]
     idempotency_key: NotRequired[str]
+    expires_in: NotRequired[Span]
+    """Not with ``expires_at``."""
+    expires_at: NotRequired[Time]
 
 
 class NewDocument(TypedDict, total=False):
@@ -154,6 +159,9 @@ class NewDocument(TypedDict, total=False):
     metadata: NotRequired[Mapping[str, Any]]
     created_at: NotRequired[Time]
     expect: NotRequired[Expect]
+    expires_in: NotRequired[Span]
+    """Not with ``expires_at``. Without both it expires no more, whatever was in place."""
+    expires_at: NotRequired[Time]
 
 
 @dataclass(frozen=True)
@@ -194,6 +202,8 @@ def store(
     metadata: Mapping[str, Any] | None,
     status: Status | None,
     idempotency_key: str | None,
+    expires_in: Span | None,
+    expires_at: Time | None,
 ) -> Call[str]:
     """Stores a memory, under a key, so that it can be repeated."""
     memory = NewMemory(space=space, trigger=trigger)
@@ -207,6 +217,10 @@ def store(
         memory["status"] = status
     if idempotency_key is not None:
         memory["idempotency_key"] = idempotency_key
+    if expires_in is not None:
+        memory["expires_in"] = expires_in
+    if expires_at is not None:
+        memory["expires_at"] = expires_at
     return Call("POST", "/v1/memories", lambda answer: _field(answer, "id"), body=_memory(memory).encode())
 
 
@@ -223,6 +237,9 @@ def update(
     replace_metadata: Mapping[str, Any] | None,
     status: Status | None,
     if_revision: int | None,
+    expires_in: Span | None,
+    expires_at: Time | None,
+    never_expires: bool,
 ) -> Call[models.Updated]:
     """Updates a memory. Only with a revision it can be repeated."""
     if merge_metadata is not None and replace_metadata is not None:
@@ -235,6 +252,13 @@ def update(
     for way, metadata in (("merge", merge_metadata), ("replace", replace_metadata)):
         if metadata is not None:
             parts["metadata"] = members({way: dumps("metadata", metadata)})
+    expiry = expiry_of(expires_in, expires_at)
+    if expiry is not None:
+        if never_expires:
+            raise InvalidInput("never_expires does not go with a time")
+        parts["expiresAt"] = members({"set": dumps("expires_at", expiry)})
+    elif never_expires:
+        parts["expiresAt"] = dumps("expires_at", "clear")
     return Call(
         "PATCH",
         f"/v1/memories/{_path(id)}",
@@ -277,6 +301,8 @@ def put_document(
     metadata: Mapping[str, Any] | None,
     created_at: Time | None,
     expect: Expect | None,
+    expires_in: Span | None,
+    expires_at: Time | None,
 ) -> Call[models.Document]:
     """Puts a document. Only with an expectation it can be repeated."""
     path = f"/v1/documents/{_path(collection)}/{_path(id)}"
@@ -287,6 +313,7 @@ def put_document(
             "content": dumps("content", content),
             "metadata": dumps("metadata", wanted),
             "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
+            "expiresAt": _expiry(expires_in, expires_at),
         }
     )
     revision = 1 if expect == "absent" else (expect or 0) + 1
@@ -412,7 +439,7 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-_MEMORY = frozenset({"space", "trigger", "context", "created_at", "metadata", "status", "idempotency_key"})
+_MEMORY = frozenset({"space", "trigger", "context", "created_at", "metadata", "status", "idempotency_key", "expires_in", "expires_at"})
 
 
 def _memory(memory: NewMemory) -> JsonText:
@@ -431,6 +458,7 @@ def _memory(memory: NewMemory) -> JsonText:
             "metadata": None if metadata is None else dumps("metadata", metadata),
             "status": None if status is None else dumps("status", status),
             "idempotencyKey": dumps("idempotency_key", memory.get("idempotency_key") or new_id()),
+            "expiresAt": _expiry(memory.get("expires_in"), memory.get("expires_at")),
         }
     )
 
@@ -459,8 +487,14 @@ def _document_text(document: NewDocument) -> JsonText:
             "metadata": dumps("metadata", document.get("metadata") or {}),
             "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
             "expect": None if expected is None else dumps("expect", expected),
+            "expiresAt": _expiry(document.get("expires_in"), document.get("expires_at")),
         }
     )
+
+
+def _expiry(expires_in: Span | None, expires_at: Time | None) -> JsonText | None:
+    expiry = expiry_of(expires_in, expires_at)
+    return None if expiry is None else dumps("expires_at", expiry)
 
 
 def following(query: Q, next: str) -> Q:

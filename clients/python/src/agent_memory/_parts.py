@@ -45,8 +45,8 @@ class Write:
     document removes the parts of that write alone, and never those of a write under way.
     """
 
-    def __init__(self, parts: Parts, space: str) -> None:
-        """Of a document whose parts are to lie in this space."""
+    def __init__(self, parts: Parts, space: str, expires_at: int | None = None) -> None:
+        """Of a document whose parts are to lie in this space, and which expires with them, if it does."""
         self.space = space
         self.name = uuid.uuid4().hex
         self.size = 0
@@ -55,6 +55,7 @@ class Write:
         self._left: list[NewDocument] = []
         self._document: NewDocument | None = None
         self._count = 0
+        self._expires_at = expires_at
 
     @property
     def documents(self) -> list[NewDocument]:
@@ -103,7 +104,10 @@ class Write:
 
     def _new(self, collection: str, id: str, content: str, space: str, about: Mapping[str, Any]) -> NewDocument:
         self.size += len(content)
-        return NewDocument(collection=collection, id=id, content=content, space=space, metadata=about, expect="absent")
+        document = NewDocument(collection=collection, id=id, content=content, space=space, metadata=about, expect="absent")
+        if self._expires_at is not None:
+            document["expires_at"] = self._expires_at
+        return document
 
 
 class Parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time as clock
 from datetime import datetime, timedelta, timezone
 
 from .errors import InvalidInput
@@ -16,6 +17,18 @@ def millis_of(time: int | datetime) -> int:
     if time.tzinfo is None:
         raise InvalidInput("a time needs its zone, as in datetime.now(timezone.utc)")
     return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def expiry_of(expires_in: int | timedelta | None, expires_at: int | datetime | None) -> int | None:
+    """The milliseconds of an expiry, made before the first attempt, so that a repetition has the same."""
+    if expires_in is None:
+        return None if expires_at is None else millis_of(expires_at)
+    if expires_at is not None:
+        raise InvalidInput("expires_in and expires_at don't go together")
+    span = expires_in // timedelta(milliseconds=1) if isinstance(expires_in, timedelta) else expires_in
+    if not isinstance(span, int) or isinstance(span, bool):
+        raise InvalidInput("expires_in is a whole number of milliseconds, or a timedelta")
+    return clock.time_ns() // 1_000_000 + span
 
 
 def time_of(millis: int) -> datetime:

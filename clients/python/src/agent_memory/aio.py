@@ -14,7 +14,23 @@ import httpx
 from . import _calls as calls
 from . import models
 from ._attempts import Attempts
-from ._calls import KEEP, Call, Conditions, Expect, Names, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time, Watched
+from ._calls import (
+    KEEP,
+    Call,
+    Conditions,
+    Expect,
+    Names,
+    NewDocument,
+    NewMemory,
+    Paged,
+    Query,
+    Question,
+    Selection,
+    Span,
+    Status,
+    Time,
+    Watched,
+)
 from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
@@ -91,9 +107,12 @@ class AsyncMemory:
         metadata: Mapping[str, Any] | None = None,
         status: Status | None = None,
         idempotency_key: str | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
     ) -> str:
         """Stores a memory and returns its id, as :meth:`Memory.store`."""
-        return await self._do(calls.store(space, trigger, context, created_at, metadata, status, idempotency_key))
+        call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at)
+        return await self._do(call)
 
     async def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
         """Stores memories, all or none, at most 10,000 and 64 MiB of text, and returns their ids in order.
@@ -111,9 +130,13 @@ class AsyncMemory:
         replace_metadata: Mapping[str, Any] | None = None,
         status: Status | None = None,
         if_revision: int | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
+        never_expires: bool = False,
     ) -> models.Updated:
-        """Changes the context, the metadata or the status of a memory, as :meth:`Memory.update`."""
-        return await self._do(calls.update(id, context, merge_metadata, replace_metadata, status, if_revision))
+        """Changes the context, the metadata, the status or the expiry of a memory, as :meth:`Memory.update`."""
+        call = calls.update(id, context, merge_metadata, replace_metadata, status, if_revision, expires_in, expires_at, never_expires)
+        return await self._do(call)
 
     async def get(self, id: str, *, as_of: Time | None = None) -> models.MemoryRecord | None:
         """Reads one memory, as :meth:`Memory.get`."""
@@ -163,9 +186,12 @@ class AsyncMemory:
         metadata: Mapping[str, Any] | None = None,
         created_at: Time | None = None,
         expect: Expect | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
     ) -> models.Document:
         """Creates or replaces a document, and returns it as it is then, as :meth:`Memory.put_document`."""
-        return await self._do(calls.put_document(collection, id, content, space, metadata, created_at, expect))
+        call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at)
+        return await self._do(call)
 
     async def add_document(
         self,
@@ -175,9 +201,13 @@ class AsyncMemory:
         space: str,
         metadata: Mapping[str, Any] | None = None,
         created_at: Time | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
     ) -> models.Document:
         """Creates a document under an id that is made for it before the first attempt."""
-        return await self._do(calls.put_document(collection, calls.new_id(), content, space, metadata, created_at, "absent"))
+        id = calls.new_id()
+        call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at)
+        return await self._do(call)
 
     async def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:
         """Creates or replaces documents of any collections, all or none, as :meth:`Memory.put_documents`."""

@@ -16,7 +16,23 @@ import httpx
 from . import _calls as calls
 from . import models
 from ._attempts import Attempts
-from ._calls import KEEP, Call, Conditions, Expect, Names, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time, Watched
+from ._calls import (
+    KEEP,
+    Call,
+    Conditions,
+    Expect,
+    Names,
+    NewDocument,
+    NewMemory,
+    Paged,
+    Query,
+    Question,
+    Selection,
+    Span,
+    Status,
+    Time,
+    Watched,
+)
 from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
@@ -96,6 +112,8 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         status: Status | None = None,
         idempotency_key: str | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
     ) -> str:
         """Stores a memory and returns its id.
 
@@ -104,8 +122,12 @@ class Memory:
         ``created_at`` is now unless given, and ``status`` is ``pending``. ``metadata`` is an object of at most 64 KiB. A second store
         with the same ``idempotency_key``, trigger and space returns the first id; with another trigger or space it is
         :class:`Conflict`.
+
+        With ``expires_in``, milliseconds or a ``timedelta`` from now on, or ``expires_at``, a time, the memory expires: from then on no
+        answer has it, ``get`` is as of one that was erased, and it is erased. It never does without.
         """
-        return self._do(calls.store(space, trigger, context, created_at, metadata, status, idempotency_key))
+        call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at)
+        return self._do(call)
 
     def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
         """Stores memories, all or none, at most 10,000 and 64 MiB of text, and returns their ids in order.
@@ -123,13 +145,18 @@ class Memory:
         replace_metadata: Mapping[str, Any] | None = None,
         status: Status | None = None,
         if_revision: int | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
+        never_expires: bool = False,
     ) -> models.Updated:
-        """Changes the context (``CLEAR`` takes it away), the metadata or the status of a memory; what is not given stays.
+        """Changes the context (``CLEAR`` takes it away), the metadata, the status or the expiry of a memory; what is not given stays.
 
+        ``expires_in`` and ``expires_at`` are those of :meth:`store`, and with ``never_expires`` it expires no more.
         ``merge_metadata`` is a merge patch (RFC 7396). Where the memory has another revision than ``if_revision``, it is
         :class:`Conflict`; without one, the call is not attempted again while it is unknown what an attempt did.
         """
-        return self._do(calls.update(id, context, merge_metadata, replace_metadata, status, if_revision))
+        call = calls.update(id, context, merge_metadata, replace_metadata, status, if_revision, expires_in, expires_at, never_expires)
+        return self._do(call)
 
     def get(self, id: str, *, as_of: Time | None = None) -> models.MemoryRecord | None:
         """Reads one memory, as it was at ``as_of`` if that is given; ``None`` if there is none with this id, or was none then.
@@ -189,14 +216,17 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         created_at: Time | None = None,
         expect: Expect | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
     ) -> models.Document:
         """Creates or replaces a document of at most 1 MiB, and returns it as it is then.
 
         With ``expect``, the revision that must be in place or ``"absent"``, anything else is :class:`Conflict`; without it, the call is not
         attempted again while it is unknown what an attempt did. A collection has a name of ``[a-z0-9_-]``, a document an id of 1 to 256
-        bytes.
+        bytes. ``expires_in`` and ``expires_at`` are those of :meth:`store`; without them it expires no more, whatever was in place.
         """
-        return self._do(calls.put_document(collection, id, content, space, metadata, created_at, expect))
+        call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at)
+        return self._do(call)
 
     def add_document(
         self,
@@ -206,9 +236,13 @@ class Memory:
         space: str,
         metadata: Mapping[str, Any] | None = None,
         created_at: Time | None = None,
+        expires_in: Span | None = None,
+        expires_at: Time | None = None,
     ) -> models.Document:
         """Creates a document under an id that is made for it before the first attempt."""
-        return self._do(calls.put_document(collection, calls.new_id(), content, space, metadata, created_at, "absent"))
+        id = calls.new_id()
+        call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at)
+        return self._do(call)
 
     def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:
         """Creates or replaces documents of any collections, all or none, at most 10,000 and 64 MiB of text, in their order.

@@ -39,6 +39,8 @@ class MemoryRecord(Model):
     revision: int
     """Starts at 1 and grows with each change."""
     idempotency_key: str | None = None
+    expires_at: int | None = None
+    """Milliseconds since 1970 UTC from when on no answer has it; ``None`` where it never expires."""
 
     @cached_property
     def trigger(self) -> Any:
@@ -65,6 +67,8 @@ class Document(Model):
     created_at: int
     updated_at: int | None = None
     revision: int
+    expires_at: int | None = None
+    """Milliseconds since 1970 UTC from when on no answer has it; ``None`` where it never expires."""
 
     def _repr_html_(self) -> str:
         return _table.documents([self])
@@ -78,6 +82,7 @@ class PutDocument(Model):
     created_at: int
     updated_at: int | None = None
     revision: int
+    expires_at: int | None = None
 
 
 class PutDocuments(Model):

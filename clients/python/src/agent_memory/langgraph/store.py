@@ -25,7 +25,7 @@ from langgraph.store.base import (
 from .._calls import Question
 from .._documents import all_of, ask, cut, is_kept
 from .._parts import Parts, Write
-from .._time import time_of
+from .._time import expiry_of, time_of
 from ..client import Memory
 from ..models import Document
 from ..spaces import id_in, names_of, space_of
@@ -45,8 +45,10 @@ class AgentMemoryStore(BaseStore):
 
     The item ``key`` of the namespace ``(a, b)`` is a document in the space ``ROOT/a/b`` of the collection. ``search`` with a ``query`` is
     recall: what answers best comes first, and what holds no word of the query comes last, with the score 0. Of a value its texts are
-    searched, or those at the paths of ``index``. There is no expiry: a ``ttl`` is refused.
+    searched, or those at the paths of ``index``. A ``ttl`` lets an item expire so many minutes behind its put; no read prolongs it.
     """
+
+    supports_ttl = True
 
     def __init__(self, memory: Memory, *, root: str = "langgraph", collection: str = "store", index: Sequence[str] | None = None) -> None:
         self._memory = memory
@@ -61,8 +63,6 @@ class AgentMemoryStore(BaseStore):
         ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
-            if isinstance(op, PutOp) and op.ttl is not None:
-                raise NotImplementedError("this store has no expiry yet: leave ttl out")
         results: list[Result] = []
         for is_put, group in groupby(ops, lambda op: isinstance(op, PutOp) and op.value is not None):
             if is_put:
@@ -101,7 +101,8 @@ class AgentMemoryStore(BaseStore):
 
     def _write(self, op: PutOp) -> Write:
         space = self._space(op.namespace)
-        write = Write(self._parts, f"{space}/{_PARTS}")
+        expires_at = None if op.ttl is None else expiry_of(round(op.ttl * 60_000), None)
+        write = Write(self._parts, f"{space}/{_PARTS}", expires_at)
         about: dict[str, Any] = {"key": op.key, "namespace": list(op.namespace)}
         text = json.dumps(op.value, allow_nan=False)
         if len(text) <= _SHOWN and is_kept(op.value):
