@@ -333,8 +333,7 @@ impl Reader for InMemorySession {
         let data = self.lock();
         let memories = data.memories.values().map(|memory| (memory.expires_at, memory.id.into()));
         let documents = data.documents.keys().flat_map(|collection| data.of(collection));
-        let documents =
-            documents.map(|document| (document.expires_at, (document.collection.clone(), document.id.clone()).into()));
+        let documents = documents.map(|document| (document.expires_at, document.into()));
         let place = |at: Timestamp, record: &RecordId| (at, record.to_key());
         let behind = behind.map(|(at, record)| place(*at, record));
         let timed =
@@ -523,7 +522,7 @@ impl Data {
 
     /// Whether a tombstone keeps a document out that is restored (E3).
     fn keeps_out(&self, document: &Document) -> bool {
-        let record = (document.collection.clone(), document.id.clone()).into();
+        let record = document.into();
         self.tombstones.get(&record).is_some_and(|tombstone| tombstone.keeps_out(document))
     }
 

@@ -277,6 +277,12 @@ impl From<MemoryId> for RecordId {
     }
 }
 
+impl From<&Document> for RecordId {
+    fn from(document: &Document) -> Self {
+        (document.collection.clone(), document.id.clone()).into()
+    }
+}
+
 impl From<(Collection, DocumentId)> for RecordId {
     fn from((collection, id): (Collection, DocumentId)) -> Self {
         Self::Document { collection, id }

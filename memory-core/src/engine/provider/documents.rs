@@ -242,7 +242,7 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
         document.updated_at = Some(change.now);
     }
     for document in documents.iter_mut().filter(|_| !erased_at.is_empty()) {
-        let record = (document.collection.clone(), document.id.clone()).into();
+        let record = (&*document).into();
         // Else a restore would take it for the one that was erased (E3).
         if let Some(at) = erased_at.get(&record) {
             let behind = Timestamp::from_millis(at.as_millis() + 1).map_err(|_| at_the_end())?;

@@ -293,7 +293,7 @@ impl Slice {
                 Erased::Memories(_) | Erased::Documents(_) => return None,
             },
         };
-        Some(self.tombstone((document.collection.clone(), document.id.clone()).into(), end))
+        Some(self.tombstone(document.into(), end))
     }
 
     /// One that has no hash so far, of a record that was over then, if it was.

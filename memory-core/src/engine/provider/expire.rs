@@ -284,7 +284,7 @@ impl<E: Engine> Shared<E> {
         let page = self.documents(View::of_all(Access::ReadLatest), &query).await?;
         let lifetimes = self.open()?.lifetimes().await?;
         let over = page.documents.iter().filter(|document| lifetimes.end_of_document(document).is_some());
-        let over = over.map(|document| (document.collection.clone(), document.id.clone()).into()).collect();
+        let over = over.map(RecordId::from).collect();
         Ok((over, Some(Ruled::Documents(Some(collection), page.next.map(|next| next.to_string())))))
     }
 

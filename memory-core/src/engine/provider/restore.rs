@@ -76,26 +76,23 @@ impl<E: Engine> Open<E> {
         let (mut report, lifetimes) = (RestoreReport::default(), self.lifetimes().await?);
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let (at, lifetimes) = (self.written_at().await?, lifetimes.clone());
-            let mut given = Given { records: some.to_vec(), present, at, hash_key: None, lifetimes };
+            let at = self.written_at().await?;
             let mut places: Vec<_> = (start..start + some.len()).collect();
             loop {
-                let records = given.records.clone();
-                let slice = Given { records, lifetimes: given.lifetimes.clone(), hash_key: None, ..given };
+                let records = places.iter().map(|place| documents[*place].clone()).collect();
+                let given = Given { records, present, at, hash_key: None, lifetimes: lifetimes.clone() };
                 let mut behind = Vec::new();
-                let restored = self.restore_slice(slice, until).await.map(|(restored, over)| {
+                let restored = self.restore_slice(given, until).await.map(|(restored, over)| {
                     behind = over;
                     restored.of_places(&places)
                 });
                 report.extend(0, restored)?;
-                places = behind.iter().map(|place| places[*place]).collect();
-                if places.is_empty() {
+                if behind.is_empty() {
                     break;
                 }
-                given.records = behind.into_iter().map(|place| given.records[place].clone()).collect();
-                let over =
-                    given.records.iter().map(|document| (document.collection.clone(), document.id.clone()).into());
-                let swept = self.expire(over.collect(), until).await.map(|_| RestoreReport::default());
+                places = behind.into_iter().map(|place| places[place]).collect();
+                let in_the_way = places.iter().map(|place| (&documents[*place]).into()).collect();
+                let swept = self.expire(in_the_way, until).await.map(|_| RestoreReport::default());
                 report.extend(0, swept)?;
             }
         }
@@ -341,7 +338,7 @@ impl Given<Document> {
 
 /// Whether a tombstone keeps a document out (E3).
 pub(super) async fn is_erased(reader: &mut impl Reader, document: &Document) -> Result<bool> {
-    let record = (document.collection.clone(), document.id.clone()).into();
+    let record = document.into();
     Ok(super::tombstone(reader, &record).await?.is_some_and(|tombstone| tombstone.keeps_out(document)))
 }
 
