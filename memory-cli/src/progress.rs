@@ -48,8 +48,10 @@ impl Progress {
 
     /// So many lines are compared with what was done.
     pub(crate) fn verified(&self, lines: u64) {
-        if let Self::Bar(bar) = self {
-            bar.set_message(format!("{lines} verified"));
+        match self {
+            Self::Bar(bar) => bar.set_message(format!("{lines} verified")),
+            Self::Lines => note(&format!("verified: {lines}")),
+            Self::Quiet => {}
         }
     }
 

@@ -57,7 +57,8 @@ pub(crate) struct CopyArgs {
     /// With the versions that each record had, and when and by whom they were made.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["follow", "finish", "unfence"])]
     history: bool,
-    /// Print "done: N" on standard error whenever the first N records are safely there, instead of a bar.
+    /// Print "done: N" on standard error whenever the first N records are safely there, and "verified: N" whenever so many are compared,
+    /// instead of a bar.
     #[arg(long, help_heading = "Output")]
     progress: bool,
     /// Go on: take over each change of the source until Ctrl-C, or with --finish until the target takes its place. Repeated, it goes

@@ -110,7 +110,7 @@ pub(crate) struct EraseArgs {
     /// Write what was erased, and what was verified, to this file as JSON. An erasure that is repeated with the same file adds to it.
     #[arg(long, value_name = "FILE", help_heading = ERASURE, conflicts_with = "dry_run")]
     certificate: Option<PathBuf>,
-    /// Print "done: N" on standard error whenever N records are erased, instead of a bar.
+    /// Print "done: N" on standard error whenever N records are erased, and "verified: N" whenever so many are found gone, instead of a bar.
     #[arg(long, help_heading = ERASURE)]
     progress: bool,
 }

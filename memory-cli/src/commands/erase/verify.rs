@@ -25,7 +25,7 @@ pub(super) struct Verdict {
 }
 
 /// After how many records it is told how far it is.
-const TELLING: u64 = 100;
+const TELLING: u64 = 1_000;
 
 /// Asks for the same again, and for the parts that were found before, unless it is known that more is left, and then for each record that was
 /// erased.
