@@ -461,8 +461,9 @@ impl Naive {
     fn places_of(&self, id: &RecordId) -> Vec<&str> {
         match id {
             RecordId::Memory(id) => {
-                let memory = self.memories.iter().chain(self.erased_memories()).find(|memory| memory.id == *id);
-                memory.into_iter().map(|memory| memory.space_id.as_str()).collect()
+                // Once its tombstone is gone, an id may come again in another space.
+                let memories = self.memories.iter().chain(self.erased_memories()).filter(|memory| memory.id == *id);
+                memories.map(|memory| memory.space_id.as_str()).collect()
             }
             RecordId::Document { collection, id } => {
                 let places = self.places.iter().filter(|place| place.0 == *collection && place.1 == *id);
