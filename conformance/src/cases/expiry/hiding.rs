@@ -1,7 +1,8 @@
 //! What calls answer that name what is over, or go on where it was (X2).
 
 use memory_core::{
-    DocumentQuery, DocumentSelection, Erasure, ErrorKind, MemoryPatch, MemoryQuery, Order, RecordId, Status, Sweep,
+    DocumentQuery, DocumentSelection, Erasure, ErrorKind, History, MemoryPatch, MemoryQuery, Order, RecordId, Status,
+    Sweep,
 };
 
 use super::looking::Ask;
@@ -14,6 +15,7 @@ chapter!("expiry":
     removals_do_not_find_what_is_over ["X2", "D4"] needs Erasure,
     a_walk_goes_on_without_what_is_over ["X2", "Q6"] needs Erasure,
     erasures_find_what_is_over ["X2"] needs Erasure,
+    what_was_removed_before_shows_no_more ["X2", "H5"] needs Erasure,
 );
 
 const REASON: &str = "somebody asked for it";
@@ -154,5 +156,24 @@ async fn erasures_find_what_is_over(stage: Stage) -> CaseResult {
         assert_eq!((tombstone.reason.as_str(), tombstone.at), (REASON, at(END + 5)));
         assert!(!tombstone.is_of_expiry());
     }
+    Ok(())
+}
+
+/// What lay under its name before it was removed and put anew goes with it, in the same millisecond.
+async fn what_was_removed_before_shows_no_more(stage: Stage) -> CaseResult {
+    if !stage.harness().keeps_history() {
+        return Ok(());
+    }
+    let provider = stage.open().await?;
+    put(&*provider, new_document(NOTES, "n", "a", "earlier")).await?;
+    let one = DocumentSelection::ids(collection(NOTES), [document_id("n")])?;
+    provider.documents().remove(&one, 1).await?;
+    put(&*provider, expiring_note("n", "a", "text")).await?;
+    let with_removed = async || provider.history(&History::of(note("n")).with_removed()).await;
+    assert_eq!(with_removed().await?.versions.len(), 3);
+    set_clock(&stage, END);
+    assert_eq!(with_removed().await?.versions, []);
+    swept(&*provider, Sweep::due()).await?;
+    assert_eq!(with_removed().await?.versions, []);
     Ok(())
 }
