@@ -145,10 +145,13 @@ impl Sides {
             Op::Restore { memories, twice } => {
                 let ends = self.ends();
                 let mut memories: Vec<_> = memories.iter().map(|memory| restored(memory, ends)).collect();
-                // Where one that is there has its id, and one that is over and was not swept its key, it is both in conflict and erased.
+                // Where one that is there or comes with it has its id, and one that is over and was not swept its key, it is both in conflict and
+                // erased.
+                let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
                 for memory in &mut memories {
-                    let is_over =
-                        |key: &IdempotencyKey| self.model.is_unswept_key(key) && self.model.get(memory.id).is_some();
+                    let has_its_id =
+                        self.model.get(memory.id).is_some() || ids.iter().filter(|id| **id == memory.id).count() > 1;
+                    let is_over = |key: &IdempotencyKey| has_its_id && self.model.is_unswept_key(key);
                     if memory.idempotency_key.as_ref().is_some_and(is_over) {
                         memory.idempotency_key = None;
                     }
