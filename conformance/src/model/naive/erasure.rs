@@ -46,18 +46,30 @@ impl Naive {
         self.history.remove(record);
         let has_key = memory.as_ref().is_some_and(|memory| memory.idempotency_key.is_some())
             || self.tombstones.get(record).is_some_and(|stone| stone.has_key);
-        self.unswept.remove(record);
-        // What it has erased it keeps out, however far behind its clock is (E3): the document, those of its history, and one that was erased before.
-        let created_at = document.as_ref().map(|document| document.created_at.as_millis());
-        let created_at = created_at.max(self.created.remove(record).filter(|_| keeps_history));
         // What has expired stands in the way of no put (X4).
-        let created_at = created_at.filter(|_| why.reason != EXPIRED.reason);
+        let created_at = match why.reason == EXPIRED.reason {
+            true => None,
+            false => self.latest_of(record, document.as_ref(), keeps_history),
+        };
+        self.unswept.remove(record);
         let earlier = self.tombstones.get(record).map(|stone| stone.at);
         let at = [created_at, earlier].into_iter().flatten().fold(now.as_millis(), i64::max);
         let (reason, actor) = (why.reason.to_owned(), why.actor.map(str::to_owned));
         self.tombstones.insert(record.clone(), Stone { at, reason, actor, has_key });
         self.erased.extend(memory.map(Record::Memory));
         self.erased.extend(document.map(Record::Document));
+    }
+
+    /// When the latest was created that an erasure keeps out under a name, however far behind its clock is (E3): the document, which may be over and
+    /// not swept, those of its history, and one that was erased before.
+    fn latest_of(&mut self, record: &RecordId, document: Option<&Document>, keeps_history: bool) -> Option<i64> {
+        let is_over = |other: &&Record| self.unswept.contains(record) && other.id() == *record;
+        let over = self.erased.iter().rev().find(is_over).and_then(|record| match record {
+            Record::Document(document) => Some(document),
+            Record::Memory(_) => None,
+        });
+        let created_at = document.or(over).map(|document| document.created_at.as_millis());
+        created_at.max(self.created.remove(record).filter(|_| keeps_history))
     }
 
     /// What stays of each record that was erased.

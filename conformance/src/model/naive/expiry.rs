@@ -44,14 +44,18 @@ impl Naive {
         self.erased_memories().filter(is_unswept).any(|memory| memory.idempotency_key.as_ref() == Some(key))
     }
 
-    /// Takes to be swept what an engine has swept.
+    /// Takes to be swept what an engine has swept, with its history.
     pub(crate) fn sweep(&mut self, record: &RecordId) {
-        self.unswept.remove(record);
+        if self.unswept.remove(record) {
+            self.created.remove(record);
+        }
     }
 
     /// Takes all of it to be swept.
     pub(crate) fn sweep_all(&mut self) {
-        self.unswept.clear();
+        for record in std::mem::take(&mut self.unswept) {
+            self.created.remove(&record);
+        }
     }
 
     /// Takes the tombstones away whose time is over, and tells how many (X4).

@@ -293,7 +293,7 @@ impl Naive {
             expires_at: write.expires_at,
         };
         // What was over in its place was swept first.
-        self.unswept.remove(&record);
+        self.sweep(&record);
         self.documents.push(document.clone());
         self.keep(&Record::Document(document.clone()), now, write.actor.as_ref());
         Ok(document)
@@ -311,13 +311,12 @@ impl Naive {
             return Err(ErrorKind::InvalidInput);
         }
         let (documents, history, created) = (self.documents.clone(), self.history.clone(), self.created.clone());
-        let mut all = Self { documents, history, created, tombstones: self.tombstones.clone(), ..Self::default() };
+        let (tombstones, unswept) = (self.tombstones.clone(), self.unswept.clone());
+        let mut all = Self { documents, history, created, tombstones, unswept, ..Self::default() };
         let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
         let put: Vec<Document> = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
         (self.documents, self.history, self.created) = (all.documents, all.history, all.created);
-        for document in &put {
-            self.unswept.remove(&name_of(document));
-        }
+        self.unswept = all.unswept;
         Ok(put)
     }
 
@@ -369,7 +368,7 @@ impl Naive {
                 Some(_) => report.conflicts.push(place),
                 None if self.keeps_out(&document) => report.erased.push(place),
                 None => {
-                    self.unswept.remove(&name_of(&document));
+                    self.sweep(&name_of(&document));
                     self.keep(&Record::Document(document.clone()), now, None);
                     self.documents.push(document);
                     report.written += 1;
