@@ -41,6 +41,7 @@ fn the_contract_numbers_its_rules_without_gaps() {
         ("F", 5),
         ("H", 9),
         ("L", 9),
+        ("M", 5),
         ("P", 8),
         ("Q", 9),
         ("R", 6),

@@ -47,6 +47,11 @@ impl Document {
     pub fn size(&self) -> usize {
         self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
     }
+
+    /// Whether it has the same text as another version of it, and so the same vector (M2).
+    pub fn has_texts_of(&self, other: &Self) -> bool {
+        self.content == other.content
+    }
 }
 
 /// The text of a document: at most 1 MiB, without U+0000.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, Erasing, ErasingRecord, FeedEnd,
-    FeedEntry, FeedPage, FeedPosition, FeedWrite, Found, HistoryRow, Mark, MemoriesFound, Place, Provider, Put, Reader,
-    Removal, Scanned, VersionEntry, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Embed, EmbedRecord, Engine, EngineSettings, Erasing,
+    ErasingRecord, FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite, Found, HistoryRow, Mark, MemoriesFound,
+    Place, Provider, Put, Reader, Removal, Scanned, VersionEntry, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
     Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Error, Health, IdempotencyKey, KeyedHash,
-    Memory, MemoryId, RecordId, Result, SystemClock, Timestamp, Tombstone,
+    Memory, MemoryId, RecordId, Result, Selects, SystemClock, Timestamp, Tombstone,
 };
 
 /// How many entries the feed keeps.
@@ -65,6 +65,8 @@ struct Data {
     is_read_only: bool,
     hash_key: Option<String>,
     retention: Option<String>,
+    vector_model: Option<String>,
+    vectors: HashMap<RecordId, Vec<u8>>,
     tombstones: BTreeMap<RecordId, Tombstone>,
     /// The newest entries, and how many came before them.
     feed: VecDeque<Noted>,
@@ -142,6 +144,7 @@ impl Engine for InMemoryEngine {
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
     const HISTORY: bool = true;
     const ERASES: bool = true;
+    const VECTORS: bool = true;
 
     type Config = InMemoryConfig;
     type Session = InMemorySession;
@@ -180,6 +183,15 @@ impl Engine for InMemoryEngine {
 
     async fn set_retention(&self, rules: &str) -> Result<()> {
         self.data.lock_to_write()?.retention = Some(rules.to_owned());
+        Ok(())
+    }
+
+    async fn vector_model(&self) -> Result<Option<String>> {
+        Ok(self.data.lock().vector_model.clone())
+    }
+
+    async fn set_vector_model(&self, model: &str) -> Result<()> {
+        self.data.lock_to_write()?.vector_model = Some(model.to_owned());
         Ok(())
     }
 
@@ -228,7 +240,8 @@ impl Reader for InMemorySession {
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let data = self.lock();
         let wanted = data.memories.values().filter(|memory| walk.wants(memory));
-        offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
+        let scanned = |memory: Memory| data.scanned(memory.id.into(), Scanned::new(memory));
+        offer_in_order(wanted.cloned().map(scanned), walk, visit)
     }
 
     async fn siblings(
@@ -268,7 +281,8 @@ impl Reader for InMemorySession {
     ) -> Result<Option<Mark>> {
         let data = self.lock();
         let wanted = data.of(collection).filter(|document| walk.wants_document(document));
-        offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
+        let scanned = |document: Document| data.scanned((&document).into(), Scanned::new(document));
+        offer_in_order(wanted.cloned().map(scanned), walk, visit)
     }
 
     async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
@@ -346,6 +360,11 @@ impl Reader for InMemorySession {
         Ok(over)
     }
 
+    async fn vectors(&mut self, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+        let data = self.lock();
+        Ok(of.iter().filter_map(|record| Some((record.clone(), data.vectors.get(record)?.clone()))).collect())
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         Ok(self.lock().stored_at.get(&id).copied())
     }
@@ -383,6 +402,9 @@ impl Writer for InMemorySession {
         if is_unchanged {
             self.note(&mut data, write_of(after));
             data.keep(after.id.into(), entry);
+            if !after.has_texts_of(&before.record) {
+                data.vectors.remove(&after.id.into());
+            }
         }
         Ok(is_unchanged)
     }
@@ -396,6 +418,9 @@ impl Writer for InMemorySession {
         let is_unchanged = puts.iter().all(|put| is_unchanged(put) && !is_kept_out(put));
         for Put { before, after, entry, .. } in puts.iter().filter(|_| is_unchanged) {
             data.puts += 1;
+            if !before.is_some_and(|found| after.has_texts_of(&found.record)) {
+                data.vectors.remove(&(*after).into());
+            }
             data.keep((after.collection.clone(), after.id.clone()).into(), entry.as_ref());
             let put = Found { record: Document::clone(after), version: data.puts };
             data.documents.entry(after.collection.clone()).or_default().insert(after.id.clone(), put);
@@ -424,6 +449,7 @@ impl Writer for InMemorySession {
             for Removal { found, end } in removals {
                 let Document { id, space_id, .. } = &found.record;
                 data.keep((collection.clone(), id.clone()).into(), end.as_ref());
+                data.vectors.remove(&(collection.clone(), id.clone()).into());
                 let (collection, id, space) = (collection.clone(), id.clone(), space_id.to_string());
                 self.note(&mut data, FeedWrite::Removal { collection, id, space });
             }
@@ -464,6 +490,7 @@ impl Writer for InMemorySession {
                 ErasingRecord::Absent => {}
             }
             data.history.remove(record);
+            data.vectors.remove(record);
             data.forget(record);
             data.tombstones.insert(record.clone(), tombstone.clone());
             self.note(&mut data, FeedWrite::Erasure { record: record.clone(), places: tombstone.places.clone() });
@@ -479,6 +506,26 @@ impl Writer for InMemorySession {
             }
         }
         Ok(())
+    }
+
+    async fn embed(&mut self, embeds: &[Embed<'_, u64>]) -> Result<Vec<bool>> {
+        let mut data = self.lock_to_write()?;
+        let embed = |Embed { found, vector }: &Embed<'_, u64>| {
+            let (record, is_unchanged) = match found {
+                EmbedRecord::Memory(Found { record: Memory { id, .. }, version }) => {
+                    ((*id).into(), data.memories.get(id).is_some_and(|memory| memory.revision.get() == *version))
+                }
+                EmbedRecord::Document(Found { record: document, version }) => {
+                    let present = data.documents.get(&document.collection).and_then(|all| all.get(&document.id));
+                    (document.into(), present.is_some_and(|present| present.version == *version))
+                }
+            };
+            if is_unchanged {
+                data.vectors.insert(record, vector.clone());
+            }
+            is_unchanged
+        };
+        Ok(embeds.iter().map(embed).collect())
     }
 }
 
@@ -512,6 +559,11 @@ impl Data {
     fn insert(&mut self, memory: &Memory) {
         self.by_key.extend(memory.idempotency_key.clone().map(|key| (key, memory.id)));
         self.memories.insert(memory.id, memory.clone());
+    }
+
+    /// A record with its vector.
+    fn scanned<K: Selects>(&self, record: RecordId, scanned: Scanned<K>) -> Scanned<K> {
+        Scanned { vector: self.vectors.get(&record).cloned(), ..scanned }
     }
 
     /// Whether a tombstone has the id of a memory, or its key.

@@ -3,6 +3,7 @@
 mod address;
 mod cursor;
 mod document;
+mod embedder;
 pub mod engine;
 mod erasure;
 mod error;
@@ -24,12 +25,14 @@ mod recall;
 mod space;
 mod spaces;
 mod time;
+mod vector;
 mod watch;
 pub mod words;
 
 pub use address::{Address, Host, Password};
 pub use cursor::{Cursor, CursorKey, Position};
 pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect, MAX_REMOVED, MAX_REMOVED_BYTES};
+pub use embedder::Embedder;
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use erasure::{ErasedSlice, Erasure, HashKey, KeyedHash, MAX_ERASED, Reason, Tombstone, TombstonePage};
 pub use error::{Error, ErrorKind, Outcome, Result};
@@ -64,6 +67,7 @@ pub use recall::{
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
 pub use spaces::{Count, MAX_SPACE_COUNT, MAX_SPACE_DEPTH, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SpaceSummary};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};
+pub use vector::{Embedding, MAX_VECTORS, MAX_WIDTH, Precision, Vector, VectorModel};
 pub use watch::{
     Change, ChangeKind, Changes, Collections, MAX_COLLECTIONS, MAX_WATCHES, Record, RecordId, Watch, WatchFrom,
     WatchToken, Watched,

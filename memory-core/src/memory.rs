@@ -50,6 +50,11 @@ impl Memory {
         let context = self.context.as_ref().map_or(0, |context| context.as_str().len());
         self.space_id.as_str().len() + self.trigger.as_str().len() + context + self.metadata.as_str().len()
     }
+
+    /// Whether it has the same texts as another version of it, and so the same vector (M2).
+    pub fn has_texts_of(&self, other: &Self) -> bool {
+        (&self.trigger, &self.context) == (&other.trigger, &other.context)
+    }
 }
 
 /// A memory that is not stored yet.

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentWrite, ErasedSlice, Erasure, Error, HashKey, Health, History, HistoryPage, Memory,
-    MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result,
-    Retention, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch,
-    check_repetition,
+    DocumentSelection, DocumentWrite, Embedding, ErasedSlice, Erasure, Error, HashKey, Health, History, HistoryPage,
+    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId,
+    Result, Retention, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, Updated, VectorModel,
+    Version, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -200,6 +200,29 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     ///
     /// From when it returns no call of this handle shows what they have over, and no call of another one a second later.
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()>;
+
+    /// The model that the namespace has its vectors from, if one was set (M1).
+    async fn vector_model(&self) -> Result<Option<VectorModel>>;
+
+    /// Makes this the model of the namespace. Vectors of another one count no more, until that is the model again (M1). For operators, and
+    /// for who makes the vectors. An engine that keeps none answers `Unsupported`.
+    ///
+    /// From when it returns every recall goes by it.
+    async fn set_vector_model(&self, model: &VectorModel) -> Result<()>;
+
+    /// Keeps vectors of this model beside records, each by itself, in the place of earlier ones (M2): at most
+    /// [`MAX_VECTORS`](crate::MAX_VECTORS), else `TooLarge`. Tells of each whether it is kept: not where the record is gone, or has another
+    /// revision by now.
+    ///
+    /// # Behavior
+    /// - `SchemaMismatch` where the namespace has another model or none, `InvalidInput` for a vector of another width, before anything is kept.
+    /// - The record has no new revision, and no watch tells of it.
+    /// - A call that failed may have kept some. To repeat it changes nothing.
+    async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>>;
+
+    /// The vectors that these records have of the namespace's model, in their order (M2): at most [`MAX_VECTORS`](crate::MAX_VECTORS), else
+    /// `TooLarge`.
+    async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>>;
 
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;

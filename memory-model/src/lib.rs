@@ -3,7 +3,6 @@
 mod ask;
 mod attachment;
 mod completion;
-mod embedder;
 mod message;
 mod modalities;
 mod model;
@@ -16,7 +15,7 @@ mod tool;
 pub use ask::{Asked, MAX_ATTEMPTS, ask, structured};
 pub use attachment::PromptAttachment;
 pub use completion::{Completion, Delta, Finish, Usage};
-pub use embedder::Embedder;
+pub use memory_core::Embedder;
 pub use message::{ChatMessage, Role};
 pub use modalities::Modalities;
 pub use model::{Model, Prompt};

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use crate::completion::{Completion, Delta};
-use crate::embedder::Embedder;
 use crate::modalities::Modalities;
 use crate::model::{Model, Prompt};
+use memory_core::Embedder;
 
 /// How often, and how long, a call is tried again after an error that is retryable.
 ///

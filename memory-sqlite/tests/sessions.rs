@@ -118,6 +118,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
             count: query.limit() + 1,
             is_shared: false,
             is_for_heads: false,
+            has_vectors: false,
         };
         assert_eq!(session.walk_memories(&walk, &mut visit).await.expect("reads"), None);
         assert_eq!(page.finish().expect("no cursor").memories.len(), given, "{query:?}");

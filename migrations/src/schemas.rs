@@ -3,7 +3,7 @@
 use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 8;
+pub const WRITER: u32 = 9;
 /// What is added to the lowest version that may write while nobody may, on engines that keep it as a number: more than any version. A
 /// program that does not know of this is refused as one that is too old.
 pub const READ_ONLY: u32 = 1_000_000_000;
@@ -20,6 +20,8 @@ pub const HISTORY: &str = "history";
 pub const ERASURE: &str = "erasure";
 /// The name of the step that brings expiry, on every engine.
 pub const EXPIRY: &str = "expiry";
+/// The name of the step that brings vectors, on every engine.
+pub const VECTORS: &str = "vectors";
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {

@@ -9,11 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Changes, Clock, Context, ContextPatch, DocumentStore, ErasedSlice, Erasure, Error, ErrorKind,
-    HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, Record,
-    RecordId, RestoreReport, Result, Retention, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, Sweep,
-    Swept, SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, Version, Watch,
+    BOUNDARIES, Backfill, Changes, Clock, Context, ContextPatch, DocumentStore, Embedding, ErasedSlice, Erasure, Error,
+    ErrorKind, HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall,
+    Recalled, Record, RecordId, RestoreReport, Result, Retention, Revision, SpaceId, SpaceLevel, SpaceQuery,
+    SpaceQueryBuilder, Sweep, Swept, SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, VectorModel,
+    Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -439,6 +440,22 @@ impl MemoryProvider for Broken {
 
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
         self.inner().set_retention(rules).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<VectorModel>> {
+        self.inner().vector_model().await
+    }
+
+    async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
+        self.inner().set_vector_model(model).await
+    }
+
+    async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
+        self.inner().embed(model, embeddings).await
+    }
+
+    async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
+        self.inner().vectors(of).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -14,10 +14,10 @@ use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History,
-    HistoryPage, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep,
-    Swept, Timestamp, Tombstone, TombstonePage, Updated, Version, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, Embedding, ErasedSlice, Erasure, Error, ErrorKind, HashKey,
+    Health, History, HistoryPage, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
+    MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceLevel,
+    SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, Updated, VectorModel, Version, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -395,6 +395,31 @@ impl MemoryProvider for Wired {
             async move { inner.set_retention(rules).await }
         };
         self.0.write(None, call).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<VectorModel>> {
+        self.0.read(|inner| async move { inner.vector_model().await }).await
+    }
+
+    async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
+        let call = |inner: InMemory| {
+            let model = model.clone();
+            async move { inner.set_vector_model(&model).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
+        let call = |inner: InMemory| {
+            let (model, embeddings) = (model.clone(), embeddings.clone());
+            async move { inner.embed(&model, embeddings).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
+        let of = of.to_vec();
+        self.0.read(|inner| async move { inner.vectors(&of).await }).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

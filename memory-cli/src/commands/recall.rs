@@ -86,7 +86,7 @@ fn show<T: Into<RecordBody>>(
     output: &mut Output,
     columns: fn(&T) -> [String; 4],
 ) -> anyhow::Result<ExitCode> {
-    let Recalled { hits, examined, complete, explained } = recalled;
+    let Recalled { hits, examined, complete, unembedded, explained } = recalled;
     if output.is_json() {
         hits.into_iter().try_for_each(|hit| output.json(&HitBody::from(hit)))?;
     } else {
@@ -109,11 +109,15 @@ fn show<T: Into<RecordBody>>(
         output.table_or(&table, "nothing found")?;
     }
     output.flush()?;
-    if let Some(Explained { records, average_length, words, neighbours, together, container, total }) = explained {
+    if let Some(explained) = explained {
+        let Explained { records, average_length, words, neighbours, together, container, total, .. } = explained;
         output::note(&format!(
             "{records} records of {average_length:.1} terms on average; scores were divided by {words:.3} (words), {neighbours:.3} \
              (neighbours), {together:.3} (both), {container:.3} (container) and {total:.3} (all)"
         ));
+    }
+    if let Some(unembedded) = unembedded.filter(|count| *count > 0) {
+        output::note(&format!("{unembedded} of {examined} records have no vector yet"));
     }
     if !complete {
         output::note(&format!(

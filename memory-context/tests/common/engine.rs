@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, ErasedSlice, Erasure, HashKey, Health, History, HistoryPage,
-    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record,
-    RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone,
-    TombstonePage, Updated, Version, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, Embedding, ErasedSlice, Erasure, HashKey, Health, History,
+    HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory,
+    Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp,
+    Tombstone, TombstonePage, Updated, VectorModel, Version, Watch,
 };
 
 /// A call of an engine, as far as tests tell calls apart.
@@ -166,6 +166,22 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
 
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
         self.around.around(Call::OfTheHost, self.engine.set_retention(rules)).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<VectorModel>> {
+        self.around.around(Call::Read, self.engine.vector_model()).await
+    }
+
+    async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
+        self.around.around(Call::OfTheHost, self.engine.set_vector_model(model)).await
+    }
+
+    async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
+        self.around.around(Call::OfTheHost, self.engine.embed(model, embeddings)).await
+    }
+
+    async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
+        self.around.around(Call::Read, self.engine.vectors(of)).await
     }
 
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {

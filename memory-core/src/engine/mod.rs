@@ -40,12 +40,12 @@ pub use heavy::{HeavyWork, Permit, heavy_calls};
 pub use history::{HistoryRow, Removal, VersionEntry};
 pub use load::{Load, load};
 pub use provider::{HEARTBEAT, Provider, SHORT_BACKFILL};
-pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_TERMS};
+pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_NUMBERS, MAX_RECALLED_TERMS};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
 pub use session::{
-    Append, Appended, Atomicity, DocumentsFound, Erasing, ErasingRecord, Found, MemoriesFound, Put, Reader, Steps,
-    Work, Writer,
+    Append, Appended, Atomicity, DocumentsFound, Embed, EmbedRecord, Erasing, ErasingRecord, Found, MemoriesFound, Put,
+    Reader, Steps, Work, Writer,
 };
 pub use settings::{Config, EngineSettings, KeptChanges, parameter};
 pub use stored::{StoredDocument, StoredMemory, corrupt};
@@ -71,6 +71,9 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Whether the engine can erase (E1). Where it can't, [`Provider`] says so.
     const ERASES: bool = false;
+
+    /// Whether the engine keeps vectors beside records (M2). Where it does not, [`Provider`] says so.
+    const VECTORS: bool = false;
 
     /// How the storage is opened.
     type Config: Config;
@@ -134,6 +137,18 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     fn set_retention(&self, rules: &str) -> impl Future<Output = Result<()>> + Send {
         let _ = rules;
         async { Err(session::no_erasure()) }
+    }
+
+    /// The text that was kept last as the model of the namespace's vectors, if one was. Seen by every handle from when
+    /// [`Engine::set_vector_model`] has returned.
+    fn vector_model(&self) -> impl Future<Output = Result<Option<String>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Keeps this text in the place of the one that it has. Called only where the engine keeps vectors.
+    fn set_vector_model(&self, model: &str) -> impl Future<Output = Result<()>> + Send {
+        let _ = model;
+        async { Err(session::no_vectors()) }
     }
 
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.

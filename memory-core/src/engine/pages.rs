@@ -391,7 +391,7 @@ where
         let behind = self.behind.as_ref();
         let source = self.part.source();
         let order = query.order;
-        let walk = Walk { source, order, created_after, created_before, behind, count, is_shared, is_for_heads: false };
+        let walk = Walk { source, order, created_after, created_before, behind, count, is_shared, ..Walk::EVERYTHING };
         self.behind = on.walk(reader, &walk, visit).await?;
         self.is_over = self.behind.is_none();
         Ok(())

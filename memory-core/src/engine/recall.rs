@@ -1,6 +1,8 @@
 //! From a question to its answer: the digests of its scope, the ranking, and the records of the hits.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
 
 use super::pages::{Asked, DocumentsOf, Memories, Walkable, document_parts};
 use super::places::{Part, Places};
@@ -8,10 +10,9 @@ use super::session::Reader;
 use super::walk::{Mark, Row, Walk};
 use super::watch::Watch;
 use crate::page::{Head, MAX_EXAMINED, MAX_PAGE_BYTES, Selects, Verdict};
-use crate::recall::{Digest, Digester, Ranking, rank};
-use crate::{
-    Document, DocumentRecall, ErrorKind, Hit, Memory, MemoryRecall, Order, Recall, RecallOptions, Recalled, Result,
-};
+use crate::query::{Documents, Ledger, Query};
+use crate::recall::{Digest, Digester, Meaning, Ranking, rank};
+use crate::{DocumentQuery, ErrorKind, Hit, MemoryQuery, Order, Recall, RecallOptions, Recalled, Result, Vector};
 
 /// A recall looks at the newest records of its scope, up to so many (R5).
 pub const MAX_RECALLED: usize = 100_000;
@@ -19,6 +20,8 @@ pub const MAX_RECALLED: usize = 100_000;
 pub const MAX_RECALLED_BYTES: usize = 64 << 20;
 /// They hold so many terms of the question together at most, but for the first (R5): what is kept of each takes 8 bytes.
 pub const MAX_RECALLED_TERMS: usize = 4_000_000;
+/// Their vectors have so many numbers together at most, but for the first (R5): what is kept of each takes a byte, or four.
+pub const MAX_RECALLED_NUMBERS: usize = 64 << 20;
 /// A recall that has read so many bytes takes a permit (L8).
 const LIGHT_BYTES: usize = 1 << 20;
 /// How many candidates a walk is asked for at once.
@@ -27,74 +30,147 @@ const SLICE: usize = 1_024;
 const MIN_SLICE: usize = 64;
 /// How many records are read at once by their ids.
 const READ: usize = 64;
+/// How many hits are read at once where it is not known how large they are.
+const READ_AHEAD: usize = 8;
 
-pub(super) async fn memories(
-    reader: &mut impl Reader,
-    Asked { query: recall, watch, .. }: &Asked<MemoryRecall>,
-) -> Result<Recalled<Memory>> {
-    if is_idle(recall) {
-        return Ok(nothing());
-    }
-    let parts = Places::of(reader, None, &recall.query).await?.parts(reader);
-    answer(reader, &Memories, &parts, recall, watch).await
-}
-
-pub(super) async fn documents(
-    reader: &mut impl Reader,
-    Asked { query: recall, watch, .. }: &Asked<DocumentRecall>,
-) -> Result<Recalled<Document>> {
-    if is_idle(recall) {
-        return Ok(nothing());
-    }
-    let parts = document_parts(reader, &recall.query, true).await?;
-    answer(reader, &DocumentsOf(recall.query.collection()), &parts, recall, watch).await
-}
-
-/// Whether there is nothing to look for.
-fn is_idle<K>(recall: &Recall<K>) -> bool {
-    recall.terms.is_empty() || recall.query.limit == 0
-}
-
-fn nothing<T>() -> Recalled<T> {
-    Recalled { hits: Vec::new(), examined: 0, complete: true, explained: None }
-}
-
-async fn answer<K: Selects, R: Reader>(
+/// Finds what answers a question, where the vector is at hand that it is asked by, if it is asked by one.
+pub(super) async fn answer<K: Recallable, R: Reader>(
     reader: &mut R,
-    on: &impl Walkable<K>,
-    parts: &[Part],
-    recall: &Recall<K>,
-    watch: &Watch,
+    Asked { query: recall, watch, .. }: &Asked<Recall<K>>,
 ) -> Result<Recalled<K::Record>>
 where
-    Recall<K>: Sync,
     K::Record: Clone,
 {
-    let newest = newest(reader, on, parts, recall, watch).await?;
-    let (is_whole, examined) = (newest.is_whole, newest.digests.len());
-    if !is_whole {
+    let vector = match &recall.meaning {
+        Some(Meaning::Given(vector)) => Some(vector),
+        _ => None,
+    };
+    let gathered = gather_in(reader, recall, watch).await?;
+    let ranked = gathered.ranked(recall, vector);
+    watch.check()?;
+    ranked.answer_in(reader, recall, watch).await
+}
+
+/// Looks at the scope of a question whose vector is not at hand yet.
+pub(super) async fn gather<K: Recallable, R: Reader>(
+    reader: &mut R,
+    Asked { query: recall, watch, .. }: &Asked<Recall<K>>,
+) -> Result<Gathered> {
+    gather_in(reader, recall, watch).await
+}
+
+/// Reads the records that answer such a question.
+pub(super) async fn answer_ranked<K: Recallable, R: Reader>(
+    reader: &mut R,
+    Asked { query: (recall, ranked), watch, .. }: &Asked<(Recall<K>, Arc<Ranked>)>,
+) -> Result<Recalled<K::Record>>
+where
+    K::Record: Clone,
+{
+    ranked.answer_in(reader, recall, watch).await
+}
+
+/// What can be asked about.
+pub(super) trait Recallable: Selects + Clone + Send + Sync + 'static {
+    /// What a walk goes along.
+    type On<'q>: Walkable<Self> + Send;
+
+    fn on(query: &Query<Self>) -> Self::On<'_>;
+
+    /// The parts of the scope of a query.
+    fn parts<R: Reader>(reader: &mut R, query: &Query<Self>) -> impl Future<Output = Result<Vec<Part>>> + Send;
+}
+
+impl Recallable for Ledger {
+    type On<'q> = Memories;
+
+    fn on(_: &MemoryQuery) -> Memories {
+        Memories
+    }
+
+    async fn parts<R: Reader>(reader: &mut R, query: &MemoryQuery) -> Result<Vec<Part>> {
+        Ok(Places::of(reader, None, query).await?.parts(reader))
+    }
+}
+
+impl Recallable for Documents {
+    type On<'q> = DocumentsOf<'q>;
+
+    fn on(query: &DocumentQuery) -> DocumentsOf<'_> {
+        DocumentsOf(query.collection())
+    }
+
+    async fn parts<R: Reader>(reader: &mut R, query: &DocumentQuery) -> Result<Vec<Part>> {
+        document_parts(reader, query, true).await
+    }
+}
+
+/// What the ranking has to know of a scope.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    digests: Vec<Digest>,
+    /// The terms of the question that name speakers.
+    pub(super) names: BTreeSet<u16>,
+    is_whole: bool,
+}
+
+/// The best of a scope.
+#[derive(Debug)]
+pub(super) struct Ranked {
+    ranking: Ranking,
+    is_whole: bool,
+    unembedded: Option<usize>,
+}
+
+impl Gathered {
+    pub(super) fn ranked<K>(self, recall: &Recall<K>, vector: Option<&Vector>) -> Ranked {
+        let without = || self.digests.iter().filter(|digest| digest.vector.is_none()).count();
+        let unembedded = vector.map(|_| without());
+        Ranked { ranking: rank(self.digests, recall, vector), is_whole: self.is_whole, unembedded }
+    }
+}
+
+impl Ranked {
+    async fn answer_in<K: Recallable, R: Reader>(
+        &self,
+        reader: &mut R,
+        recall: &Recall<K>,
+        watch: &Watch,
+    ) -> Result<Recalled<K::Record>>
+    where
+        Recall<K>: Sync,
+        K::Record: Clone,
+    {
+        let Self { ranking, is_whole, unembedded } = self;
+        let (hits, are_all) = hits(reader, &K::on(&recall.query), ranking, recall, watch).await?;
+        let explained = recall.options.explain.then_some(ranking.explained);
+        let (examined, complete) = (ranking.digests.len(), *is_whole && are_all);
+        Ok(Recalled { hits, examined, complete, unembedded: *unembedded, explained })
+    }
+}
+
+async fn gather_in<K: Recallable, R: Reader>(reader: &mut R, recall: &Recall<K>, watch: &Watch) -> Result<Gathered> {
+    if recall.query.limit == 0 || recall.terms.is_empty() && recall.meaning.is_none() {
+        return Ok(Gathered { digests: Vec::new(), names: BTreeSet::new(), is_whole: true });
+    }
+    let parts = K::parts(reader, &recall.query).await?;
+    let gathered = newest(reader, &K::on(&recall.query), &parts, recall, watch).await?;
+    if !gathered.is_whole {
         watch.cut();
     }
-    let ranking = rank(newest.digests, recall);
-    watch.check()?;
-    let (hits, are_all) = hits(reader, on, &ranking, recall, watch).await?;
-    let explained = recall.options.explain.then_some(ranking.explained);
-    Ok(Recalled { hits, examined, complete: is_whole && are_all, explained })
+    Ok(gathered)
 }
 
 /// The digests of the scope's newest records.
 ///
 /// Several walks take turns, and the one that is at the newest record goes on, so that none goes further back than the answer does.
-async fn newest<K: Selects, R: Reader>(
+async fn newest<K: Recallable, R: Reader>(
     reader: &mut R,
     on: &impl Walkable<K>,
     parts: &[Part],
     recall: &Recall<K>,
     watch: &Watch,
-) -> Result<Newest>
-where
-    Recall<K>: Sync,
-{
+) -> Result<Gathered> {
     let goes_on = || watch.check().is_ok();
     let mut digester = Digester::new(recall, &goes_on);
     let (mut newest, mut in_vain, mut bytes) = (Newest::new(), 0, 0);
@@ -102,6 +178,7 @@ where
     let mut walks: Vec<(&Part, Option<Mark>)> = parts.iter().map(|part| (part, None)).collect();
     let is_shared = parts.len() > 1;
     let count = (SLICE / parts.len().max(1)).max(MIN_SLICE);
+    let (is_for_heads, has_vectors) = (digester.is_of_heads(), recall.model.is_some());
     loop {
         let ahead = walks.iter().enumerate().max_by_key(|(_, (_, behind))| (behind.is_none(), behind.as_ref()));
         let Some(at) = ahead.map(|(at, _)| at) else { break };
@@ -112,6 +189,8 @@ where
             behind: behind.as_ref(),
             count,
             is_shared,
+            is_for_heads,
+            has_vectors,
             ..Walk::EVERYTHING
         };
         let mut is_over = false;
@@ -120,22 +199,29 @@ where
             if is_over {
                 return Ok(Verdict::Stop);
             }
-            let record = row.head().and_then(|head| {
+            let digest = row.head().and_then(|head| {
                 is_over = newest.has_passed(&head);
                 let is_looked_at = !is_over && !head.is_over && recall.query.covers(head.space);
                 in_vain += usize::from(!is_looked_at);
-                is_looked_at.then(|| row.read(&head)).transpose()
-            });
-            match record {
-                Ok(Some(record)) => {
-                    bytes += K::size(&record);
-                    is_over = bytes > LIGHT_BYTES && !watch.is_heavy();
-                    if is_over {
-                        watch.spend();
-                    } else {
-                        newest.add(digester.digest(&record));
-                    }
+                if !is_looked_at {
+                    return Ok(None);
                 }
+                let vector = row.vector()?;
+                if is_for_heads {
+                    bytes += vector.map_or(0, <[u8]>::len);
+                    return Ok(Some(digester.digest_of_head(&head, vector)));
+                }
+                let record = row.read(&head)?;
+                bytes += K::size(&record);
+                // Not that of a record for which nobody waits.
+                Ok((bytes <= LIGHT_BYTES || watch.is_heavy()).then(|| digester.digest(&record, vector)))
+            });
+            match digest {
+                Ok(_) if bytes > LIGHT_BYTES && !watch.is_heavy() => {
+                    is_over = true;
+                    watch.spend();
+                }
+                Ok(Some(digest)) => newest.add(digest),
                 // What can't be read has no words.
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 Err(_) => in_vain += 1,
@@ -152,7 +238,8 @@ where
         }
     }
     newest.trim();
-    Ok(newest)
+    let names = digester.into_names();
+    Ok(Gathered { digests: newest.digests, names, is_whole: newest.is_whole })
 }
 
 /// The hits with their neighbours, and whether they are all that were ranked.
@@ -169,37 +256,39 @@ where
     let RecallOptions { neighbours, explain, .. } = recall.options;
     let digests = &ranking.digests;
     let (mut room, mut are_all, mut fitting) = (MAX_PAGE_BYTES, true, Vec::new());
-    for ranked in &ranking.ranked {
-        let bytes = digests[ranked.place].bytes;
+    let (mut records, mut ranked) = (HashMap::new(), ranking.ranked.as_slice());
+    while let Some((first, rest)) = ranked.split_first() {
+        // How large those are of which only the heads were read, nobody knows before.
+        let of_first = |near: &Range<usize>| near.clone().any(|place| digests[place].bytes == 0);
+        let around = ranking.around(first.place, neighbours);
+        if of_first(&around) {
+            let some = ranked.iter().take(READ_AHEAD).flat_map(|ranked| ranking.around(ranked.place, neighbours));
+            let unread = some.filter(|place| !records.contains_key(&digests[*place].mark.id));
+            read(reader, on, unread.map(|place| digests[place].mark.id.clone()).collect(), &mut records, watch).await?;
+        }
+        let size = |place: usize| match digests[place].bytes {
+            0 => records.get(&digests[place].mark.id).map_or(0, K::size),
+            bytes => bytes,
+        };
+        let bytes = size(first.place);
         if bytes > room && !fitting.is_empty() {
             are_all = false;
             break;
         }
         room = room.saturating_sub(bytes);
-        let mut around = ranking.around(ranked.place, neighbours);
-        let bytes = digests[around.clone()].iter().map(|digest| digest.bytes).sum::<usize>() - bytes;
+        let (mut around, bytes) = (around.clone(), around.map(size).sum::<usize>() - bytes);
         if bytes > room {
             are_all = false;
-            around = ranked.place..ranked.place + 1;
+            around = first.place..first.place + 1;
         } else {
             room -= bytes;
         }
-        fitting.push((ranked, around));
+        fitting.push((first, around));
+        ranked = rest;
     }
     let wanted: BTreeSet<usize> = fitting.iter().flat_map(|(_, around)| around.clone()).collect();
-    let ids: Vec<_> = wanted.into_iter().map(|place| digests[place].mark.id.clone()).collect();
-    let mut records = HashMap::with_capacity(ids.len());
-    for ids in ids.chunks(READ) {
-        for record in on.read(reader, ids).await? {
-            match record {
-                Ok(record) => drop(records.insert(K::head(&record).id.to_vec(), record)),
-                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
-                // Damaged since.
-                Err(_) => {}
-            }
-        }
-        watch.check()?;
-    }
+    let unread = wanted.into_iter().map(|place| &digests[place].mark.id).filter(|id| !records.contains_key(*id));
+    read(reader, on, unread.cloned().collect(), &mut records, watch).await?;
     // It may have changed since, have gone, or be another one under the same id.
     let in_scope = |place: usize| {
         let Mark { id, millis } = &digests[place].mark;
@@ -214,6 +303,29 @@ where
         Some(Hit { score: ranked.parts.sum(), parts: ranked.parts, record, before, after, terms })
     });
     Ok((hits.collect(), are_all))
+}
+
+/// Reads records by their ids.
+async fn read<K: Selects, R: Reader>(
+    reader: &mut R,
+    on: &impl Walkable<K>,
+    ids: BTreeSet<Vec<u8>>,
+    records: &mut HashMap<Vec<u8>, K::Record>,
+    watch: &Watch,
+) -> Result<()> {
+    let ids: Vec<_> = ids.into_iter().collect();
+    for ids in ids.chunks(READ) {
+        for record in on.read(reader, ids).await? {
+            match record {
+                Ok(record) => drop(records.insert(K::head(&record).id.to_vec(), record)),
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                // Damaged since.
+                Err(_) => {}
+            }
+        }
+        watch.check()?;
+    }
+    Ok(())
 }
 
 /// The digests of the newest records, as far as they count (R5).
@@ -281,6 +393,8 @@ struct Size {
     bytes: usize,
     /// How many terms of the question they hold, each for itself.
     terms: usize,
+    /// How many numbers their vectors have.
+    numbers: usize,
 }
 
 impl Size {
@@ -288,11 +402,17 @@ impl Size {
         self.records += 1;
         self.bytes += digest.bytes;
         self.terms += digest.counts.len();
+        self.numbers += digest.vector.as_ref().map_or(0, Vector::width);
     }
 
     /// Whether they are more than the limits allow, by more than one part in `slack`, where that is not 0.
     fn is_over(&self, slack: usize) -> bool {
-        let limits = [(self.records, MAX_RECALLED), (self.bytes, MAX_RECALLED_BYTES), (self.terms, MAX_RECALLED_TERMS)];
+        let limits = [
+            (self.records, MAX_RECALLED),
+            (self.bytes, MAX_RECALLED_BYTES),
+            (self.terms, MAX_RECALLED_TERMS),
+            (self.numbers, MAX_RECALLED_NUMBERS),
+        ];
         limits.iter().any(|(size, most)| *size > most + most.checked_div(slack).unwrap_or(0))
     }
 }
@@ -312,7 +432,18 @@ mod tests {
             if !newest.has_passed(&head) {
                 let (container, length, asks, named) = (0, 0, false, None);
                 let counts = vec![(0, 1); terms].into();
-                newest.add(Digest { mark, bytes: *bytes, container, length, counts, asks, named, is_wanted: true });
+                let vector = None;
+                newest.add(Digest {
+                    mark,
+                    bytes: *bytes,
+                    container,
+                    length,
+                    counts,
+                    asks,
+                    named,
+                    is_wanted: true,
+                    vector,
+                });
             }
         }
         newest.trim();

@@ -11,13 +11,15 @@ pub struct Scanned<K: Selects> {
     pub mark: Mark,
     /// The record; a `Corrupt` error where it is damaged.
     pub record: Result<K::Record>,
+    /// The vector of the record, if it has one.
+    pub vector: Option<Vec<u8>>,
 }
 
 impl<K: Selects> Scanned<K> {
     /// A record that could be read.
     pub fn new(record: K::Record) -> Self {
         let mark = Mark { millis: K::created_at(&record).as_millis(), id: K::id_bytes(&record).to_vec() };
-        Self { mark, record: Ok(record) }
+        Self { mark, record: Ok(record), vector: None }
     }
 }
 
@@ -35,6 +37,10 @@ where
 
     fn id(&self) -> String {
         K::shown_id(&self.mark.id)
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        Ok(self.vector.as_deref())
     }
 }
 

@@ -134,6 +134,12 @@ pub trait Reader: Send {
         async { Ok(Vec::new()) }
     }
 
+    /// The vectors that these records have, in any order, as [`Writer::embed`] has kept them (M2).
+    fn vectors(&mut self, of: &[RecordId]) -> impl Future<Output = Result<Vec<(RecordId, Vec<u8>)>>> + Send {
+        let _ = of;
+        async { Err(no_vectors()) }
+    }
+
     /// When a memory was appended, if that was recorded.
     fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = id;
@@ -206,6 +212,34 @@ pub trait Writer: Reader {
         let _ = tombstones;
         async { Err(no_erasure()) }
     }
+
+    /// Keeps vectors beside records, each by itself, in the place of earlier ones. `false` for each whose record has changed since it was
+    /// read. Leaves nothing in the feed and in the history, and the version of the record as it is (M2).
+    ///
+    /// In the steps of the others a vector stays where a record is replaced by one with the same texts
+    /// ([`Memory::has_texts_of`], [`Document::has_texts_of`]), and goes with every other change of it.
+    fn embed(&mut self, embeds: &[Embed<'_, Self::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
+        let _ = embeds;
+        async { Err(no_vectors()) }
+    }
+}
+
+/// A vector to keep.
+#[derive(Debug)]
+pub struct Embed<'a, V> {
+    /// What was read.
+    pub found: EmbedRecord<'a, V>,
+    /// Some 10 bytes more than its numbers have, which mean nothing to the engine.
+    pub vector: Vec<u8>,
+}
+
+/// What was read of a record that gets a vector.
+#[derive(Debug, Clone, Copy)]
+pub enum EmbedRecord<'a, V> {
+    /// A memory.
+    Memory(&'a Found<Memory, V>),
+    /// A document.
+    Document(&'a Found<Document, V>),
 }
 
 /// A record to erase.
@@ -230,6 +264,10 @@ pub enum ErasingRecord<'a, V> {
 
 pub(super) fn no_erasure() -> Error {
     Error::new(ErrorKind::Unsupported, "this engine can't erase")
+}
+
+pub(super) fn no_vectors() -> Error {
+    Error::new(ErrorKind::Unsupported, "this engine keeps no vectors")
 }
 
 /// A document to put.

@@ -23,6 +23,8 @@ pub struct Walk<'w> {
     pub is_shared: bool,
     /// Whether the visitor asks rows for their heads alone, so that an engine need not read payloads.
     pub is_for_heads: bool,
+    /// Whether the visitor asks rows for their vectors, too, also where it asks for heads alone.
+    pub has_vectors: bool,
 }
 
 /// Which records a walk goes along.
@@ -62,6 +64,10 @@ pub trait Row<K: Selects> {
     fn read(&self, head: &Head<'_>) -> Result<K::Record>;
     /// The id, as far as it can be read, to report a damaged row (Q8): [`shown_id`] of its bytes.
     fn id(&self) -> String;
+    /// The vector that the record has, if it has one, where the walk is with vectors.
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        Ok(None)
+    }
 }
 
 /// How the bytes of an id are shown, if they can be read.
@@ -83,6 +89,7 @@ impl Walk<'_> {
         count: usize::MAX,
         is_shared: false,
         is_for_heads: false,
+        has_vectors: false,
     };
 
     /// Whether the source has memories like this one.

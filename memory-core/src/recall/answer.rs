@@ -10,6 +10,9 @@ pub struct Recalled<T> {
     /// Whether all of the scope was looked at and every hit is here. If not, a budget has ended it: these are the best of what was
     /// examined.
     pub complete: bool,
+    /// How many of them have no vector of the namespace's model; `None` where no vector was compared, so that words alone have found what is
+    /// here (M3).
+    pub unembedded: Option<usize>,
     /// By what the parts were divided, if it was asked for.
     pub explained: Option<Explained>,
 }
@@ -40,6 +43,8 @@ pub struct Parts {
     pub neighbours: f64,
     /// The terms that candidates of its container hold.
     pub container: f64,
+    /// What it and its neighbours mean.
+    pub meaning: f64,
     /// What it loses as a question.
     pub question: f64,
     /// What it gains by its speaker.
@@ -49,7 +54,7 @@ pub struct Parts {
 impl Parts {
     /// Their sum, in one order, so that equal parts make equal sums to the bit.
     pub fn sum(&self) -> f64 {
-        self.words + self.neighbours + self.container + self.question + self.speaker
+        self.words + self.neighbours + self.container + self.meaning + self.question + self.speaker
     }
 }
 
@@ -81,4 +86,10 @@ pub struct Explained {
     pub container: f64,
     /// The best sum of all three.
     pub total: f64,
+    /// The least cosine of the scope's records, each with its neighbours, and the question; 0 where no vector was compared.
+    pub least_cosine: f64,
+    /// The greatest of these.
+    pub greatest_cosine: f64,
+    /// The best sum of words and meaning.
+    pub together_with_meaning: f64,
 }

@@ -1,6 +1,6 @@
 //! What the ranking has to know of a record.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use foldhash::fast::RandomState as FastState;
@@ -8,8 +8,8 @@ use foldhash::fast::RandomState as FastState;
 use super::language::{Terms, pair};
 use super::{Container, Recall};
 use crate::engine::Mark;
-use crate::page::Selects;
-use crate::{BOUNDARIES, Json, JsonObject, Timestamp, words};
+use crate::page::{Head, Selects};
+use crate::{BOUNDARIES, Json, JsonObject, Timestamp, Vector, words};
 
 /// The known words are forgotten when there are so many, since the records decide how many different words there are.
 const MAX_KNOWN: usize = 65_536;
@@ -39,8 +39,10 @@ pub(crate) struct Digest {
     pub(crate) named: Option<u64>,
     /// Whether it may be a hit.
     pub(crate) is_wanted: bool,
-    /// About how many bytes its record has.
+    /// About how many bytes its record has; 0 where it was not read.
     pub(crate) bytes: usize,
+    /// Its vector, if it has one of the namespace's model and one is compared.
+    pub(crate) vector: Option<Vector>,
 }
 
 /// Makes the digests of one recall.
@@ -53,6 +55,8 @@ pub(crate) struct Digester<'r, K> {
     lower: String,
     /// The speakers that were seen, and whether the question names them.
     speakers: HashMap<String, Option<u64>>,
+    /// The terms of the question that name a speaker.
+    names: BTreeSet<u16>,
     /// Its key is secret, so that nobody can make two containers one.
     hasher: RandomState,
     goes_on: &'r (dyn Fn() -> bool + Sync),
@@ -71,34 +75,70 @@ enum Known {
 impl<'r, K: Selects> Digester<'r, K> {
     /// Asks `goes_on` now and then whether anybody still waits; if not, a digest ends early and is of no use.
     pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
-        let (known, lower, speakers, hasher) = Default::default();
+        let (known, lower, speakers, names, hasher) = Default::default();
         let terms = Terms::of_language(recall.options.language.unwrap_or_default());
-        Self { recall, terms, known, lower, speakers, hasher, goes_on }
+        Self { recall, terms, known, lower, speakers, names, hasher, goes_on }
+    }
+
+    /// Whether the heads of records tell all that counts, and their vectors.
+    pub(crate) fn is_of_heads(&self) -> bool {
+        let Recall { query, terms, options, .. } = self.recall;
+        let is_in_metadata = matches!(options.container, Container::Metadata(_));
+        terms.is_empty() && query.text.is_none() && query.filter.is_none() && !is_in_metadata
+    }
+
+    /// The digest of a record of the scope of which only the head was read.
+    pub(crate) fn digest_of_head(&mut self, head: &Head<'_>, vector: Option<&[u8]>) -> Digest {
+        Digest {
+            mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
+            container: self.container(head.space, None),
+            length: 0,
+            counts: Box::default(),
+            asks: false,
+            named: None,
+            is_wanted: self.recall.query.of.admits(head),
+            bytes: 0,
+            vector: self.vector(vector),
+        }
     }
 
     /// The digest of a record of the scope.
-    pub(crate) fn digest(&mut self, record: &K::Record) -> Digest {
+    pub(crate) fn digest(&mut self, record: &K::Record, vector: Option<&[u8]>) -> Digest {
         let (head, metadata) = (K::head(record), K::metadata(record).to_object());
         let mut counts = Counts::default();
-        K::each_text(record, &mut |text| {
-            self.count(text, &mut counts);
-            counts.asks |= text.trim_end().ends_with(['?', '？', '؟', '\u{37e}']);
-        });
-        for word in date(head.created_at) {
-            self.count(&word, &mut counts);
+        // Without a term only the vector counts.
+        if !self.recall.terms.is_empty() {
+            K::each_text(record, &mut |text| {
+                self.count(text, &mut counts);
+                counts.asks |= text.trim_end().ends_with(['?', '？', '؟', '\u{37e}']);
+            });
+            for word in date(head.created_at) {
+                self.count(&word, &mut counts);
+            }
         }
         let mut terms = counts.terms.into_boxed_slice();
         terms.sort_unstable();
         Digest {
             mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
-            container: self.container(head.space, &metadata),
+            container: self.container(head.space, Some(&metadata)),
             length: counts.length,
             counts: terms,
             asks: counts.asks,
             named: self.named(&metadata),
             is_wanted: self.recall.query.wants(record),
             bytes: K::size(record),
+            vector: self.vector(vector),
         }
+    }
+
+    /// The terms of the question that name speakers whom it has seen.
+    pub(crate) fn into_names(self) -> BTreeSet<u16> {
+        self.names
+    }
+
+    /// A vector that counts.
+    fn vector(&self, bytes: Option<&[u8]>) -> Option<Vector> {
+        self.recall.model.as_ref()?.unseal(bytes?)
     }
 
     /// Counts the terms of a text.
@@ -140,7 +180,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         asked.map_or(Known::Other, |number| Known::Asked(number as u16))
     }
 
-    fn container(&self, space: &str, metadata: &JsonObject) -> u64 {
+    fn container(&self, space: &str, metadata: Option<&JsonObject>) -> u64 {
         let parent = || space.rfind(BOUNDARIES).map_or(space, |at| &space[..at]);
         // A space and a text of the metadata may have the same bytes.
         let container = match &self.recall.options.container {
@@ -149,7 +189,10 @@ impl<'r, K: Selects> Digester<'r, K> {
                 let end = space.match_indices(BOUNDARIES).nth(depth - 1).map_or(space.len(), |(at, _)| at);
                 (false, &space[..end])
             }
-            Container::Metadata(key) => text_of(metadata, key).map_or_else(|| (false, parent()), |text| (true, text)),
+            Container::Metadata(key) => {
+                let text = metadata.and_then(|metadata| text_of(metadata, key));
+                text.map_or_else(|| (false, parent()), |text| (true, text))
+            }
         };
         self.hasher.hash_one(container)
     }
@@ -160,12 +203,14 @@ impl<'r, K: Selects> Digester<'r, K> {
         if let Some(named) = self.speakers.get(name) {
             return *named;
         }
-        let is_asked = |term: &String| {
-            // One letter names nobody.
-            term.chars().nth(1).is_some() && self.recall.terms.binary_search(term).is_ok()
+        // One letter names nobody.
+        let number = |term: &String| {
+            term.chars().nth(1)?;
+            self.recall.terms.binary_search(term).ok()
         };
-        let is_named = self.terms.of_question(name).iter().any(is_asked);
-        let named = is_named.then(|| self.hasher.hash_one(name));
+        let numbers: Vec<_> = self.terms.of_question(name).iter().filter_map(number).collect();
+        let named = (!numbers.is_empty()).then(|| self.hasher.hash_one(name));
+        self.names.extend(numbers.into_iter().map(|number| number as u16));
         if self.speakers.len() == MAX_SPEAKERS {
             self.speakers.clear();
         }

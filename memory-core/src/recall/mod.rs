@@ -1,15 +1,18 @@
-//! Recall: a question in words within a scope, answered best first (R1 to R6).
+//! Recall: a question in words, or by what it means, within a scope, answered best first (R1 to R6, M3).
 
 mod answer;
 mod digest;
 mod language;
+mod meaning;
 mod score;
 mod weights;
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::query::{Documents, Kind, Ledger, MAX_TEXT, MAX_WORDS, Order, Query};
-use crate::{Error, Result};
+use crate::{Embedder, Error, Result, Vector, VectorModel, words};
 use language::Terms;
 
 pub use answer::{Explained, Hit, Parts, Recalled, Term};
@@ -42,6 +45,16 @@ pub struct Recall<K> {
     /// The terms of the question, each once, in the order of their bytes; none before a namespace has read it.
     pub(crate) terms: Vec<String>,
     pub(crate) options: RecallOptions,
+    pub(crate) meaning: Option<Meaning>,
+    /// The model of the vectors that count, where one is compared.
+    pub(crate) model: Option<VectorModel>,
+}
+
+/// Where the vector of a question comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Meaning {
+    Given(Vector),
+    Made(Arc<dyn Embedder>),
 }
 
 /// How a question is read and ranked.
@@ -129,7 +142,24 @@ impl<K: Kind> Recall<K> {
         if count > MAX_WORDS {
             return Err(Error::too_large(format!("a question of {count} words; at most {MAX_WORDS} are allowed")));
         }
-        Ok(Self { query, question: question.to_owned(), terms: Vec::new(), options })
+        let (terms, meaning, model) = Default::default();
+        Ok(Self { query, question: question.to_owned(), terms, options, meaning, model })
+    }
+
+    /// Asks also by this vector, which the model of the namespace has made (M3). A question without a term asks by it alone; then hits are
+    /// ranked by nothing else, and all records of the scope with a vector are candidates.
+    #[must_use]
+    pub fn by_vector(mut self, vector: Vector) -> Self {
+        self.meaning = Some(Meaning::Given(vector));
+        self
+    }
+
+    /// Asks also by what the question means to this model, which is that of the namespace (M3): by the vector of its words, but for the names
+    /// of speakers in the scope. Where the model gives none in good time, words alone answer, and [`Recalled::unembedded`] is `None`.
+    #[must_use]
+    pub fn by_meaning(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.meaning = Some(Meaning::Made(embedder));
+        self
     }
 
     /// The question as it was given.
@@ -155,7 +185,27 @@ impl<K: Kind> Recall<K> {
         let language = self.options.language.unwrap_or(language);
         let options = RecallOptions { language: Some(language), ..self.options.clone() };
         let terms = Terms::of_language(language).of_question(&self.question);
-        Self { query: self.query.clone(), question: self.question.clone(), terms, options }
+        let (query, question) = (self.query.clone(), self.question.clone());
+        Self { query, question, terms, options, meaning: self.meaning.clone(), model: None }
+    }
+
+    /// The question without these of its terms, which are names; the whole of it where that leaves no term.
+    pub(crate) fn without(&self, names: &BTreeSet<u16>) -> String {
+        let terms = Terms::of_language(self.options.language.unwrap_or_default());
+        let (mut left, mut end, mut is_blank, mut lower) = (String::new(), 0, true, String::new());
+        for word in words::found(&self.question) {
+            word.lower_into(&mut lower);
+            let Some(term) = terms.of(&lower) else { continue };
+            let number = self.terms.binary_search_by(|asked| asked.as_str().cmp(&term));
+            if number.is_ok_and(|number| names.contains(&(number as u16))) {
+                left.push_str(&self.question[end..word.start]);
+                end = word.end();
+            } else {
+                is_blank = false;
+            }
+        }
+        left.push_str(&self.question[end..]);
+        if is_blank { self.question.clone() } else { left }
     }
 }
 

@@ -6,7 +6,9 @@ use std::ops::Range;
 use super::Recall;
 use super::answer::{Explained, Parts, Term};
 use super::digest::Digest;
+use super::meaning::Meanings;
 use super::weights::Weights;
+use crate::Vector;
 
 /// The records of a scope in their order, those that answer, and how they were scored.
 #[derive(Debug, Default)]
@@ -28,16 +30,19 @@ pub(crate) struct Ranked {
 }
 
 /// Ranks the records of a scope.
-pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>) -> Ranking {
+pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>, vector: Option<&Vector>) -> Ranking {
     let mut named = digests.iter().filter_map(|digest| digest.named);
     let first = named.next();
     let names_one = first.is_some() && named.all(|other| Some(other) == first);
     let (terms, weights) = (recall.terms.len(), &recall.options.weights);
     digests.sort_unstable_by(|left, right| (left.container, &left.mark).cmp(&(right.container, &right.mark)));
     let scope = Scope::new(digests, terms, weights);
+    let meaning = vector.map(|vector| Meanings::of(&scope.digests, vector, weights.window)).unwrap_or_default();
     let candidates = scope.candidates();
     // In a fixed order, and with it what they add up to.
-    let scored: BTreeSet<usize> = candidates.iter().flat_map(|place| scope.window(*place, weights.window)).collect();
+    let mut scored: BTreeSet<usize> =
+        candidates.iter().flat_map(|place| scope.window(*place, weights.window)).collect();
+    scored.extend(scope.nearest(&meaning));
     let containers = scope.best_by_container(&candidates);
     let none = vec![0.0; terms];
     let sums: Vec<_> = scored
@@ -61,15 +66,21 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>) -> Ranking {
         [of_both[0], of_both[1], weights.container * share(*all, container)]
     };
     let total = best(sums.iter().map(|sums| shares(sums).iter().sum()));
+    let meant = |place: usize| weights.meaning * meaning.share(place);
+    let in_words = |sums: &[f64; 3]| shares(sums).map(|part| share(part, total));
+    let both = scored.iter().zip(&sums).map(|(place, sums)| in_words(sums).iter().sum::<f64>() + meant(*place));
+    // Where no vector is compared, the best in words is 1 already.
+    let all = if meaning.is_empty() { 1.0 } else { best(both) };
     let mut ranked: Vec<_> = scored
         .iter()
         .zip(&sums)
         .filter(|(place, _)| scope.digests[**place].is_wanted)
         .map(|(place, sums)| {
-            let [words, neighbours, container] = shares(sums).map(|part| share(part, total));
+            let [words, neighbours, container] = in_words(sums).map(|part| share(part, all));
+            let meaning = share(meant(*place), all);
             let digest = &scope.digests[*place];
             let question = if digest.asks { -weights.question } else { 0.0 };
-            let plain = Parts { words, neighbours, container, question, speaker: 0.0 };
+            let plain = Parts { words, neighbours, container, meaning, question, speaker: 0.0 };
             let speaker =
                 if names_one && digest.named.is_some() { weights.speaker * plain.sum().max(0.0) } else { 0.0 };
             Ranked { place: *place, parts: Parts { speaker, ..plain } }
@@ -81,7 +92,19 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>) -> Ranking {
     });
     ranked.truncate(recall.query.limit);
     let (records, average_length) = (scope.digests.len(), scope.average_length);
-    let explained = Explained { records, average_length, words, neighbours, together, container, total };
+    let (least_cosine, greatest_cosine) = meaning.extent();
+    let explained = Explained {
+        records,
+        average_length,
+        words,
+        neighbours,
+        together,
+        container,
+        total,
+        least_cosine,
+        greatest_cosine,
+        together_with_meaning: all,
+    };
     Ranking { idf: scope.idf, digests: scope.digests, ranked, explained }
 }
 
@@ -141,6 +164,21 @@ impl<'w> Scope<'w> {
         found.into_iter().map(|(_, place)| place).collect()
     }
 
+    /// The places of the best records by what they mean that are wanted.
+    fn nearest(&self, meaning: &Meanings) -> Vec<usize> {
+        let wanted = (0..self.digests.len()).filter(|place| self.digests[*place].is_wanted);
+        let mut found: Vec<_> = wanted.filter_map(|place| Some((meaning.cosine(place)?, place))).collect();
+        let best_first = |(left, at): &(f64, usize), (right, other): &(f64, usize)| {
+            let newest_first = || self.digests[*other].mark.cmp(&self.digests[*at].mark);
+            right.total_cmp(left).then_with(newest_first)
+        };
+        if found.len() > self.weights.candidates {
+            found.select_nth_unstable_by(self.weights.candidates, best_first);
+            found.truncate(self.weights.candidates);
+        }
+        found.into_iter().map(|(_, place)| place).collect()
+    }
+
     /// How rare the terms are together that a candidate holds, in whole numbers, which add up to the same in every order.
     fn presence(&self, place: usize) -> Option<u64> {
         let counts = &self.digests[place].counts;
@@ -178,7 +216,7 @@ impl<'w> Scope<'w> {
 }
 
 /// The places around one in its container, so many on each side.
-fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
+pub(super) fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
     let is_beside = |other: &usize| digests[*other].container == digests[place].container;
     let start = (place.saturating_sub(count)..place).find(is_beside).unwrap_or(place);
     let end = (place..digests.len().min(place + count + 1)).rev().find(is_beside).unwrap_or(place);

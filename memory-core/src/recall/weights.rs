@@ -5,7 +5,8 @@ use crate::{Error, Result};
 /// What counts how much in the score of a record (R4).
 ///
 /// The values by default were found on conversations with questions whose answers are known (LoCoMo, on one half, and looked at on the
-/// other): BM25 with the window of a turn's neighbours brings most, its container and the name of the speaker some more.
+/// other): BM25 with the window of a turn's neighbours brings most, then what vectors tell of their meaning; its container and the name of the
+/// speaker bring some more.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
     /// How soon a term that comes again in a record stops to count (BM25's k1).
@@ -16,13 +17,16 @@ pub struct Weights {
     pub neighbours: f64,
     /// What the container of a record weighs, to its words and neighbours.
     pub container: f64,
+    /// What the meaning of a record weighs, to all its words.
+    pub meaning: f64,
     /// What a record that asks loses: a question seldom answers one.
     pub question: f64,
     /// The share that a record gains whose speaker is the only one whom the question names.
     pub speaker: f64,
     /// How many records on each side in the container are neighbours; at most [`Weights::MAX_WINDOW`].
     pub window: usize,
-    /// How many of the records that hold terms are ranked exactly, with their neighbours; at most [`Weights::MAX_CANDIDATES`].
+    /// How many of the records that hold terms, and of those that mean alike, are ranked exactly, with their neighbours; at most
+    /// [`Weights::MAX_CANDIDATES`].
     pub candidates: usize,
 }
 
@@ -33,6 +37,7 @@ impl Default for Weights {
             length: 0.5,
             neighbours: 1.5,
             container: 0.3,
+            meaning: 1.2,
             question: 0.1,
             speaker: 0.15,
             window: 2,
@@ -49,7 +54,8 @@ impl Weights {
 
     /// `InvalidInput` when a number is negative, not finite, or over its limit.
     pub(super) fn check(&self) -> Result<()> {
-        let numbers = [self.saturation, self.length, self.neighbours, self.container, self.question, self.speaker];
+        let Self { saturation, length, neighbours, container, meaning, question, speaker, .. } = *self;
+        let numbers = [saturation, length, neighbours, container, meaning, question, speaker];
         let is_valid = numbers.into_iter().all(|number| (0.0..=1_000.0).contains(&number))
             && self.length <= 1.0
             && self.window <= Self::MAX_WINDOW

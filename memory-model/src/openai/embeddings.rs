@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::config::OpenAiConfig;
 use super::endpoint::{Endpoint, unexpected};
-use crate::embedder::Embedder;
 use crate::retry::Retrying;
+use memory_core::Embedder;
 
 /// An [`Embedder`] that asks the endpoint, and asks again as the [`Retries`](crate::Retries) of its configuration say.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Backfill, Changes, DocumentStore, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History, HistoryPage,
-    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled,
-    Record, RecordId, RestoreReport, Result, Retention, SpaceId, SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp,
-    Tombstone, TombstonePage, Updated, Version, Watch,
+    Backfill, Changes, DocumentStore, Embedding, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health, History,
+    HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory,
+    Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceId, SpaceLevel, SpaceQuery, Sweep,
+    Swept, Timestamp, Tombstone, TombstonePage, Updated, VectorModel, Version, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -253,6 +253,22 @@ impl MemoryProvider for Recording {
 
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
         self.inner.set_retention(rules).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<VectorModel>> {
+        self.inner.vector_model().await
+    }
+
+    async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
+        self.inner.set_vector_model(model).await
+    }
+
+    async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
+        self.inner.embed(model, embeddings).await
+    }
+
+    async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
+        self.inner.vectors(of).await
     }
 
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {

@@ -15,6 +15,9 @@ pub(crate) struct RecalledBody {
     examined: usize,
     /// Whether all of the scope was, and all hits with their neighbours fit into the answer. If not, these are the best of the newest part.
     complete: bool,
+    /// How many of the records have no vector yet. Absent where words alone have found what is here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unembedded: Option<usize>,
     /// By what the parts were divided, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     explained: Option<ExplainedBody>,
@@ -57,6 +60,8 @@ struct PartsBody {
     neighbours: f64,
     /// Those of its container.
     container: f64,
+    /// What it and its neighbours mean.
+    meaning: f64,
     /// What it loses as a question.
     question: f64,
     /// What it gains by its speaker, whom the question names.
@@ -84,6 +89,9 @@ struct ExplainedBody {
     together: f64,
     container: f64,
     total: f64,
+    least_cosine: f64,
+    greatest_cosine: f64,
+    together_with_meaning: f64,
 }
 
 impl From<Memory> for RecordBody {
@@ -99,11 +107,12 @@ impl From<Document> for RecordBody {
 }
 
 impl<T: Into<RecordBody>> From<Recalled<T>> for RecalledBody {
-    fn from(Recalled { hits, examined, complete, explained }: Recalled<T>) -> Self {
+    fn from(Recalled { hits, examined, complete, unembedded, explained }: Recalled<T>) -> Self {
         Self {
             hits: hits.into_iter().map(HitBody::from).collect(),
             examined,
             complete,
+            unembedded,
             explained: explained.map(ExplainedBody::from),
         }
     }
@@ -111,10 +120,10 @@ impl<T: Into<RecordBody>> From<Recalled<T>> for RecalledBody {
 
 impl<T: Into<RecordBody>> From<Hit<T>> for HitBody {
     fn from(Hit { score, parts, record, before, after, terms }: Hit<T>) -> Self {
-        let Parts { words, neighbours, container, question, speaker } = parts;
+        let Parts { words, neighbours, container, meaning, question, speaker } = parts;
         Self {
             score,
-            parts: PartsBody { words, neighbours, container, question, speaker },
+            parts: PartsBody { words, neighbours, container, meaning, question, speaker },
             record: record.into(),
             before: before.into_iter().map(T::into).collect(),
             after: after.into_iter().map(T::into).collect(),
@@ -131,7 +140,19 @@ impl From<Term> for TermBody {
 
 impl From<Explained> for ExplainedBody {
     fn from(explained: Explained) -> Self {
-        let Explained { records, average_length, words, neighbours, together, container, total } = explained;
-        Self { records, average_length, words, neighbours, together, container, total }
+        let Explained { records, average_length, words, neighbours, together, container, total, .. } = explained;
+        let Explained { least_cosine, greatest_cosine, together_with_meaning, .. } = explained;
+        Self {
+            records,
+            average_length,
+            words,
+            neighbours,
+            together,
+            container,
+            total,
+            least_cosine,
+            greatest_cosine,
+            together_with_meaning,
+        }
     }
 }

@@ -11,7 +11,6 @@ use super::{MAX_LIGHT_EXAMINED, NAMES, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::history::VersionEntry;
 use crate::engine::pages::DocumentsOf;
-use crate::engine::recall;
 use crate::engine::session::{Found, Put, Reader, Writer};
 use crate::engine::spaces::{self, AskedSpaces};
 use crate::engine::watch::Watching;
@@ -86,10 +85,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
                 // Without their places, others' documents would be looked at too.
                 open.check_backfill(Blocks::DocumentPlaces).await?;
             }
-            let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::documents(reader, asked));
-            let recall = recall.read_in(open.settings.language);
-            let recalled =
-                self.shared.look(&open, Access::Read.into(), &recall, recall.query.is_heavy(), true, work).await?;
+            let recalled = self.shared.recall(&open, recall).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };

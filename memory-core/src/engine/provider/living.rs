@@ -9,7 +9,7 @@ use crate::engine::feed::{FeedEnd, FeedPage, FeedPosition};
 use crate::engine::history::{HistoryRow, Removal, VersionEntry};
 use crate::engine::load::COUNTERS;
 use crate::engine::session::{
-    Append, Appended, DocumentsFound, Erasing, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
+    Append, Appended, DocumentsFound, Embed, Erasing, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
 };
 use crate::engine::walk::{Mark, Place, Row, Visit, Walk};
 use crate::engine::{Access, Engine};
@@ -227,6 +227,10 @@ impl<S: Reader> Reader for Living<'_, S> {
         self.session.expired(by, behind, most)
     }
 
+    fn vectors(&mut self, of: &[RecordId]) -> impl Future<Output = Result<Vec<(RecordId, Vec<u8>)>>> + Send {
+        self.session.vectors(of)
+    }
+
     fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         self.session.stored_at(id)
     }
@@ -270,6 +274,10 @@ impl<S: Writer> Writer for Living<'_, S> {
     fn forget(&mut self, tombstones: &[Tombstone]) -> impl Future<Output = Result<()>> + Send {
         self.session.forget(tombstones)
     }
+
+    fn embed(&mut self, embeds: &[Embed<'_, S::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
+        self.session.embed(embeds)
+    }
 }
 
 /// A row whose head tells whether its record is over.
@@ -291,5 +299,9 @@ impl<K: Selects> Row<K> for LivingRow<'_, K> {
 
     fn id(&self) -> String {
         self.row.id()
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        self.row.vector()
     }
 }

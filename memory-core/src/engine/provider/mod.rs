@@ -16,6 +16,7 @@ mod tail;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod vectors;
 mod versions;
 mod watcher;
 
@@ -35,7 +36,6 @@ use super::heavy::Permit;
 use super::history::VersionEntry;
 use super::load::COUNTERS;
 use super::pages::{self, Asked, Memories};
-use super::recall;
 use super::retry::Retry;
 use super::session::{Reader, Writer};
 use super::settings::{Config, EngineSettings};
@@ -45,10 +45,11 @@ use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, ErasedSlice, Erasure, Error,
-    ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Embedding, ErasedSlice, Erasure,
+    Error, ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
     MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention,
-    SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, Version, Watch,
+    SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, VectorModel,
+    Version, Watch,
 };
 use documents::ProviderDocuments;
 use expire::KnownRules;
@@ -296,11 +297,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
         let work = async {
-            let open = self.shared.ready().await?;
-            let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::memories(reader, asked));
-            let recall = recall.read_in(open.settings.language);
-            let recalled =
-                self.shared.look(&open, Access::Read.into(), &recall, recall.query.is_heavy(), true, work).await?;
+            let recalled = self.shared.recall(&self.shared.ready().await?, recall).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };
@@ -412,6 +409,34 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
         self.shared.gate.write("set_retention", self.shared.set_retention(rules)).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<VectorModel>> {
+        let work = async { self.shared.ready().await?.vector_model().await };
+        self.shared.gate.read("vector_model", work).await
+    }
+
+    async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
+        let work = async { self.shared.ready().await?.set_vector_model(model).await };
+        self.shared.gate.write("set_vector_model", work).await
+    }
+
+    async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
+        let work = async {
+            let kept = self.shared.ready().await?.embed(model, embeddings).await?;
+            record_rows(kept.iter().filter(|kept| **kept).count());
+            Ok(kept)
+        };
+        self.shared.gate.write("embed", work).await
+    }
+
+    async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
+        let work = async {
+            let vectors = self.shared.ready().await?.vectors(of).await?;
+            record_rows(vectors.iter().flatten().count());
+            Ok(vectors)
+        };
+        self.shared.gate.read("vectors", work).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

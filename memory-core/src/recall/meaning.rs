@@ -1,0 +1,135 @@
+//! What records mean to a question: the cosine of its vector and theirs, each with those of its neighbours (M3).
+
+use super::digest::Digest;
+use super::score::window;
+use crate::Vector;
+use crate::vector::Numbers;
+
+/// What a neighbour counts, for each step that it is away.
+const FADING: f64 = 0.5;
+
+/// The cosines of a scope's records, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Meanings {
+    /// `None` where a record has no vector.
+    cosines: Vec<Option<f64>>,
+    least: f64,
+    greatest: f64,
+}
+
+impl Meanings {
+    /// Those of records by container and time, of which so many on each side are neighbours.
+    pub(super) fn of(digests: &[Digest], question: &Vector, count: usize) -> Self {
+        let question = Asked::of(question);
+        let vectors: Vec<_> = digests.iter().map(|digest| digest.vector.as_ref()).collect();
+        let alone: Vec<_> = vectors.iter().map(|vector| vector.map_or(0.0, |vector| question.dot(vector))).collect();
+        // Of each with those behind it that share a neighbour.
+        let reach = 2 * count + 1;
+        let mut products = vec![0.0_f64; digests.len() * reach];
+        for place in 0..digests.len() {
+            let Some(vector) = vectors[place] else { continue };
+            for other in place..window(digests, place, reach - 1).end {
+                products[place * reach + other - place] = vectors[other].map_or(0.0, |other| dot(vector, other));
+            }
+        }
+        let cosine = |place: usize| {
+            vectors[place]?;
+            let near = window(digests, place, count);
+            let weight = |other: usize| FADING.powi(other.abs_diff(place) as i32);
+            let along: f64 = near.clone().map(|other| weight(other) * alone[other]).sum();
+            let square = |one: usize| {
+                let twice = |other: usize| if other == one { 1.0 } else { 2.0 };
+                let with = |other: usize| twice(other) * weight(other) * products[one * reach + other - one];
+                weight(one) * (one..near.end).map(with).sum::<f64>()
+            };
+            let length = near.clone().map(square).sum::<f64>().max(0.0).sqrt();
+            Some(if length > 0.0 { (along / length).clamp(-1.0, 1.0) } else { 0.0 })
+        };
+        let cosines: Vec<_> = (0..digests.len()).map(cosine).collect();
+        let present = || cosines.iter().flatten().copied();
+        let (least, greatest) = (present().fold(f64::INFINITY, f64::min), present().fold(f64::NEG_INFINITY, f64::max));
+        let (least, greatest) = if least <= greatest { (least, greatest) } else { (0.0, 0.0) };
+        Self { cosines, least, greatest }
+    }
+
+    /// Whether no record was compared.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cosines.iter().all(Option::is_none)
+    }
+
+    pub(super) fn cosine(&self, place: usize) -> Option<f64> {
+        self.cosines.get(place).copied().flatten()
+    }
+
+    /// The cosine of a record, from 0 for the least of the scope to 1 for the greatest; 0 without a vector.
+    pub(super) fn share(&self, place: usize) -> f64 {
+        let Some(cosine) = self.cosine(place) else { return 0.0 };
+        let extent = self.greatest - self.least;
+        if extent > 0.0 { (cosine - self.least) / extent } else { 1.0 }
+    }
+
+    /// The least and the greatest cosine.
+    pub(super) fn extent(&self) -> (f64, f64) {
+        (self.least, self.greatest)
+    }
+}
+
+/// The vector of a question, ready to be compared with many.
+struct Asked {
+    exact: Vec<f32>,
+    scale: f64,
+    /// Its numbers as parts of the scale, so that those of a compact vector are compared in whole numbers, which add up to the same everywhere.
+    whole: Vec<i16>,
+}
+
+impl Asked {
+    fn of(vector: &Vector) -> Self {
+        let exact = vector.numbers();
+        let scale = exact.iter().fold(0.0_f32, |most, number| most.max(number.abs())) / f32::from(i16::MAX);
+        let whole = exact.iter().map(|number| (number / scale).round() as i16).collect();
+        Self { exact, scale: f64::from(scale), whole }
+    }
+
+    fn dot(&self, vector: &Vector) -> f64 {
+        match vector.parts() {
+            Numbers::Compact { scale, numbers } => {
+                self.scale * f64::from(*scale) * whole_dot(&self.whole, numbers) as f64
+            }
+            Numbers::Exact(numbers) => exact_dot(&self.exact, numbers),
+        }
+    }
+}
+
+/// The cosine of two vectors that are kept.
+fn dot(one: &Vector, other: &Vector) -> f64 {
+    match (one.parts(), other.parts()) {
+        (Numbers::Compact { scale: left, numbers: one }, Numbers::Compact { scale: right, numbers: other }) => {
+            // At most 4,096 products below 2^14.
+            let sum: i32 = one.iter().zip(other).map(|(one, other)| i32::from(*one) * i32::from(*other)).sum();
+            f64::from(*left) * f64::from(*right) * f64::from(sum)
+        }
+        (Numbers::Exact(one), Numbers::Exact(other)) => exact_dot(one, other),
+        _ => exact_dot(&one.numbers(), &other.numbers()),
+    }
+}
+
+/// The sum of the products, in blocks that 32 bits hold.
+fn whole_dot(one: &[i16], other: &[i8]) -> i64 {
+    const BLOCK: usize = 256;
+    let block = |(one, other): (&[i16], &[i8])| -> i64 {
+        i64::from(one.iter().zip(other).map(|(one, other)| i32::from(*one) * i32::from(*other)).sum::<i32>())
+    };
+    one.chunks(BLOCK).zip(other.chunks(BLOCK)).map(block).sum()
+}
+
+/// The sum of the products, in eight sums, so that it is the same with whatever instructions.
+fn exact_dot(one: &[f32], other: &[f32]) -> f64 {
+    const LANES: usize = 8;
+    let mut sums = [0.0_f64; LANES];
+    for (one, other) in one.chunks(LANES).zip(other.chunks(LANES)) {
+        for ((sum, one), other) in sums.iter_mut().zip(one).zip(other) {
+            *sum += f64::from(*one) * f64::from(*other);
+        }
+    }
+    sums.iter().sum()
+}

@@ -1,0 +1,350 @@
+//! Vectors: what texts mean, as a model tells it (M1).
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, RecordId, Result, Revision};
+
+/// The most numbers that a vector has.
+pub const MAX_WIDTH: usize = 4_096;
+/// The most vectors that one call keeps, or gives.
+pub const MAX_VECTORS: usize = 1_000;
+/// The name of a model has so many bytes at most.
+const MAX_NAME: usize = 256;
+/// The largest number of a compact vector.
+const LARGEST: f32 = 127.0;
+
+/// A direction: numbers whose squares add up to 1.
+///
+/// As JSON it is the base64 of its bytes; an array of numbers is read as one, too.
+#[derive(Clone, PartialEq)]
+pub struct Vector(Numbers);
+
+/// How the numbers are kept.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Numbers {
+    /// As they are.
+    Exact(Box<[f32]>),
+    /// As whole numbers from -127 to 127, which are parts of a scale: a fourth of the bytes.
+    Compact { scale: f32, numbers: Box<[i8]> },
+}
+
+/// How the vectors of a namespace are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Precision {
+    /// In one byte a number, with a scale.
+    #[default]
+    Compact,
+    /// In four bytes a number.
+    Exact,
+}
+
+/// The model that a namespace has its vectors from (M1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VectorModel {
+    name: String,
+    width: usize,
+    precision: Precision,
+}
+
+/// The vector of a record at one of its revisions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedding {
+    /// Whose it is.
+    pub record: RecordId,
+    /// Of which revision.
+    pub revision: Revision,
+    /// What it is.
+    pub vector: Vector,
+}
+
+impl Vector {
+    /// The direction of these numbers. `InvalidInput` unless there are 1 to [`MAX_WIDTH`], all finite and one not zero.
+    pub fn new(numbers: &[f32]) -> Result<Self> {
+        check_width(numbers.len())?;
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Err(Error::invalid("a vector with a number that is not finite"));
+        }
+        let length = numbers.iter().map(|number| f64::from(*number) * f64::from(*number)).sum::<f64>().sqrt();
+        if length == 0.0 {
+            return Err(Error::invalid("a vector of zeros has no direction"));
+        }
+        let numbers = numbers.iter().map(|number| (f64::from(*number) / length) as f32);
+        Ok(Self(Numbers::Exact(numbers.collect())))
+    }
+
+    /// How many numbers it has.
+    pub fn width(&self) -> usize {
+        match &self.0 {
+            Numbers::Exact(numbers) => numbers.len(),
+            Numbers::Compact { numbers, .. } => numbers.len(),
+        }
+    }
+
+    /// The numbers, as far as they are kept.
+    pub fn numbers(&self) -> Vec<f32> {
+        match &self.0 {
+            Numbers::Exact(numbers) => numbers.to_vec(),
+            Numbers::Compact { scale, numbers } => numbers.iter().map(|number| f32::from(*number) * scale).collect(),
+        }
+    }
+
+    /// The same as it is kept where that is asked for. One that is compact already stays as it is.
+    #[must_use]
+    pub fn kept(&self, precision: Precision) -> Self {
+        let Numbers::Exact(numbers) = &self.0 else { return self.clone() };
+        if precision == Precision::Exact {
+            return self.clone();
+        }
+        let scale = numbers.iter().fold(0.0_f32, |most, number| most.max(number.abs())) / LARGEST;
+        let numbers = numbers.iter().map(|number| (number / scale).round().clamp(-LARGEST, LARGEST) as i8);
+        Self(Numbers::Compact { scale, numbers: numbers.collect() })
+    }
+
+    /// The bytes in which it is kept: a form, and numbers with the lowest byte first.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match &self.0 {
+            Numbers::Compact { scale, numbers } => {
+                let numbers = numbers.iter().map(|number| number.cast_unsigned());
+                [COMPACT].into_iter().chain(scale.to_le_bytes()).chain(numbers).collect()
+            }
+            Numbers::Exact(numbers) => {
+                [EXACT].into_iter().chain(numbers.iter().flat_map(|number| number.to_le_bytes())).collect()
+            }
+        }
+    }
+
+    /// From such bytes. `InvalidInput` for others.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let bad = || Error::invalid("not the bytes of a vector");
+        match bytes.split_first().ok_or_else(bad)? {
+            (&COMPACT, rest) => {
+                let (scale, numbers) = rest.split_first_chunk().ok_or_else(bad)?;
+                let scale = f32::from_le_bytes(*scale);
+                check_width(numbers.len())?;
+                let is_valid = scale.is_finite() && scale > 0.0 && numbers.iter().any(|number| *number != 0);
+                let numbers = numbers.iter().map(|number| number.cast_signed()).collect();
+                if is_valid { Ok(Self(Numbers::Compact { scale, numbers })) } else { Err(bad()) }
+            }
+            (&EXACT, rest) => {
+                let (numbers, rest) = rest.as_chunks();
+                check_width(numbers.len())?;
+                let numbers: Box<[_]> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+                let is_valid = rest.is_empty()
+                    && numbers.iter().all(|number| number.is_finite())
+                    && numbers.iter().any(|number| *number != 0.0);
+                if is_valid { Ok(Self(Numbers::Exact(numbers))) } else { Err(bad()) }
+            }
+            _ => Err(bad()),
+        }
+    }
+
+    pub(crate) fn parts(&self) -> &Numbers {
+        &self.0
+    }
+}
+
+const COMPACT: u8 = 1;
+const EXACT: u8 = 2;
+
+fn check_width(width: usize) -> Result<()> {
+    match (1..=MAX_WIDTH).contains(&width) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("a vector of {width} numbers; 1 to {MAX_WIDTH} are allowed"))),
+    }
+}
+
+impl fmt::Debug for Vector {
+    /// A vector tells much of its text, and payloads stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vector({} numbers)", self.width())
+    }
+}
+
+impl fmt::Display for Vector {
+    /// The base64 of its bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&STANDARD.encode(self.to_bytes()))
+    }
+}
+
+impl FromStr for Vector {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bytes = STANDARD.decode(text).map_err(|_| Error::invalid("a vector is an array of numbers, or base64"))?;
+        Self::from_bytes(&bytes)
+    }
+}
+
+impl Serialize for Vector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Vector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Given {
+            Text(String),
+            Numbers(Vec<f32>),
+        }
+        let vector = match Given::deserialize(deserializer)? {
+            Given::Text(text) => text.parse(),
+            Given::Numbers(numbers) => Self::new(&numbers),
+        };
+        vector.map_err(|error: Error| serde::de::Error::custom(error.message()))
+    }
+}
+
+impl VectorModel {
+    /// A model with this name and vectors of this width. `InvalidInput` for a name that is blank, has more than 256 bytes or a control
+    /// character, and for a width that no vector has.
+    pub fn new(name: impl Into<String>, width: usize, precision: Precision) -> Result<Self> {
+        let name = name.into();
+        check_width(width)?;
+        if name.trim().is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "the name of a model has 1 to {MAX_NAME} bytes, none of them a control"
+            )));
+        }
+        Ok(Self { name, width, precision })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many numbers a vector of it has.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// How its vectors are kept.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Whether vectors of the other one are vectors of this one, however they are kept.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.name, self.width) == (&other.name, other.width)
+    }
+
+    /// `InvalidInput` for a vector of another width.
+    pub(crate) fn check(&self, vector: &Vector) -> Result<()> {
+        let (width, wanted) = (vector.width(), self.width);
+        match width == wanted {
+            true => Ok(()),
+            false => {
+                Err(Error::invalid(format!("a vector of {width} numbers; the model of the namespace has {wanted}")))
+            }
+        }
+    }
+
+    /// By what a vector that is kept is known to be of this model.
+    fn tag(&self) -> [u8; TAG] {
+        let mut hash = Sha256::new();
+        hash.update((self.width as u64).to_le_bytes());
+        hash.update(&self.name);
+        let hash = hash.finalize();
+        std::array::from_fn(|place| hash[place])
+    }
+
+    /// What an engine keeps of a vector.
+    pub(crate) fn seal(&self, vector: &Vector) -> Vec<u8> {
+        [self.tag().as_slice(), &vector.kept(self.precision).to_bytes()].concat()
+    }
+
+    /// The vector that an engine has kept; `None` where it is of another model, and where it can't be read: then it is made anew.
+    pub(crate) fn unseal(&self, bytes: &[u8]) -> Option<Vector> {
+        let (tag, bytes) = bytes.split_first_chunk()?;
+        let vector = Vector::from_bytes(bytes).ok().filter(|vector| vector.width() == self.width)?;
+        (*tag == self.tag()).then_some(vector)
+    }
+
+    /// As a text to keep.
+    pub(crate) fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are JSON")
+    }
+
+    /// From such a text. `Corrupt` for another.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let corrupt = || Error::corrupt("the model of the vectors can't be read");
+        let read: Self = serde_json::from_str(text).map_err(|error| corrupt().with_source(error))?;
+        Self::new(read.name, read.width, read.precision).map_err(|error| corrupt().with_source(error))
+    }
+}
+
+/// How many bytes tell the model of a vector.
+const TAG: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(name: &str, width: usize) -> VectorModel {
+        VectorModel::new(name, width, Precision::Compact).expect("a model")
+    }
+
+    #[test]
+    fn a_vector_has_the_length_one_and_comes_back_bit_by_bit() {
+        let vector = Vector::new(&[3.0, -4.0, 0.0]).expect("a vector");
+        assert_eq!(vector.numbers(), [0.6, -0.8, 0.0]);
+        for kept in [vector.kept(Precision::Exact), vector.kept(Precision::Compact)] {
+            assert_eq!(Vector::from_bytes(&kept.to_bytes()).expect("a vector"), kept);
+            assert_eq!(kept.to_string().parse::<Vector>().expect("a vector"), kept);
+            let json = serde_json::to_string(&kept).expect("JSON");
+            assert_eq!(serde_json::from_str::<Vector>(&json).expect("a vector"), kept);
+            // However often it is copied.
+            assert_eq!(kept.kept(Precision::Compact), vector.kept(Precision::Compact));
+        }
+        assert_eq!(serde_json::from_str::<Vector>("[3, -4, 0]").expect("a vector"), vector);
+        let compact = vector.kept(Precision::Compact).numbers();
+        assert!(compact.iter().zip([0.6, -0.8, 0.0]).all(|(one, other): (&f32, f32)| (one - other).abs() < 0.004));
+        let huge = Vector::new(&[f32::MAX, f32::MAX]).expect("a vector");
+        assert!((huge.numbers()[0] - 0.5_f32.sqrt()).abs() < 1e-6, "no overflow");
+    }
+
+    #[test]
+    fn what_is_no_vector_is_refused() {
+        for numbers in [vec![], vec![0.0; 3], vec![f32::NAN], vec![1.0, f32::INFINITY], vec![1.0; MAX_WIDTH + 1]] {
+            assert!(Vector::new(&numbers).is_err(), "{} numbers", numbers.len());
+        }
+        for bytes in
+            [&[][..], &[1], &[1, 0, 0, 0, 0, 1], &[1, 0, 0, 128, 63], &[1, 0, 0, 128, 63, 0], &[2, 0, 0], &[3, 1]]
+        {
+            assert!(Vector::from_bytes(bytes).is_err(), "{bytes:?}");
+        }
+        for json in ["[]", "[null]", "\"AACAPw\"", "{}", "[1e999]"] {
+            assert!(serde_json::from_str::<Vector>(json).is_err(), "{json}");
+        }
+        assert_eq!(format!("{:?}", Vector::new(&[1.0]).expect("a vector")), "Vector(1 numbers)");
+    }
+
+    #[test]
+    fn a_vector_is_of_one_model() {
+        let vector = Vector::new(&[1.0, 2.0]).expect("a vector");
+        let sealed = model("a", 2).seal(&vector);
+        assert_eq!(model("a", 2).unseal(&sealed), Some(vector.kept(Precision::Compact)));
+        let exact = VectorModel::new("a", 2, Precision::Exact).expect("a model");
+        assert_eq!(exact.unseal(&sealed), Some(vector.kept(Precision::Compact)), "however it is kept");
+        assert_eq!(exact.unseal(&exact.seal(&vector)), Some(vector));
+        assert_eq!(model("b", 2).unseal(&sealed), None);
+        assert_eq!(model("a", 2).unseal(&sealed[..9]), None);
+        assert_eq!(VectorModel::parse(&exact.to_text()).expect("a model"), exact);
+        assert!(
+            VectorModel::parse("{}").is_err()
+                && VectorModel::parse(r#"{"name":"","width":1,"precision":"exact"}"#).is_err()
+        );
+    }
+}
