@@ -123,9 +123,16 @@ pub(super) struct Ranked {
 }
 
 impl Gathered {
+    /// Whether the scope has no record.
+    pub(super) fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+
+    /// Ranks them; by words alone without a vector.
     pub(super) fn ranked<K>(self, recall: &Recall<K>, vector: Option<&Vector>) -> Ranked {
-        let without = || self.digests.iter().filter(|digest| digest.vector.is_none()).count();
-        let unembedded = vector.map(|_| without());
+        let without = self.digests.iter().filter(|digest| digest.vector.is_none()).count();
+        let is_by_meaning = recall.meaning.is_some() && (vector.is_some() || self.digests.is_empty());
+        let unembedded = is_by_meaning.then_some(without);
         Ranked { ranking: rank(self.digests, recall, vector), is_whole: self.is_whole, unembedded }
     }
 }

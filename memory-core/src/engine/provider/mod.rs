@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::{OnceCell, Semaphore, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tracing::{Instrument, Span};
 
 use super::batch::Batch;
 use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
-use super::heavy::Permit;
+use super::heavy::{Permit, heavy_calls};
 use super::history::VersionEntry;
 use super::load::COUNTERS;
 use super::pages::{self, Asked, Memories};
@@ -87,6 +87,8 @@ struct Shared<E: Engine> {
     open: RwLock<Option<Arc<Open<E>>>>,
     /// The end of the feed, while anybody watches.
     tail: Tail,
+    /// Taken by heavy recalls that wait for a model, since they keep what they know of their scope meanwhile: as many at once as heavy calls.
+    waiting_for_models: Semaphore,
 }
 
 /// An engine that is open, with what its calls share.
@@ -128,7 +130,8 @@ impl<E: Engine> Provider<E> {
     pub(crate) fn with_config(config: E::Config) -> Self {
         let settings = config.settings();
         let gate = Gate::new(E::NAME, settings.deadline);
-        Self { shared: Arc::new(Shared { config, settings, gate, open: RwLock::default(), tail: Tail::default() }) }
+        let (open, tail, waiting_for_models) = (RwLock::default(), Tail::default(), Semaphore::new(heavy_calls()));
+        Self { shared: Arc::new(Shared { config, settings, gate, open, tail, waiting_for_models }) }
     }
 
     /// How it was configured.
@@ -517,15 +520,32 @@ impl<E: Engine> Shared<E> {
     {
         let until = open.until();
         loop {
-            let permit = self.permit(is_heavy).await?;
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
-            let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
-            let found = open.run_watched(permit, &watching, view, asked, work).await;
+            let found = self.look_once(open, view, question, &watching, has_places, work).await;
             if !watching.is_spent() {
                 return found;
             }
             is_heavy = true;
         }
+    }
+
+    /// The same, as a light or a heavy call. What it gives where it was spent is no answer.
+    async fn look_once<Q, T>(
+        &self,
+        open: &Arc<Open<E>>,
+        view: View,
+        question: &Q,
+        watching: &Watching,
+        has_places: bool,
+        work: LivingWork<E::Session, Asked<Q>, T>,
+    ) -> Result<T>
+    where
+        Q: Clone + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let permit = self.permit(watching.is_heavy()).await?;
+        let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
+        open.run_watched(permit, watching, view, asked, work).await
     }
 
     fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {

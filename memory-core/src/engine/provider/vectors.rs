@@ -1,21 +1,23 @@
 //! Vectors beside records, and what is asked by them (M1 to M4).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout_at;
+use tokio::time::timeout;
 
 use super::living::LivingWork;
-use super::{Open, Shared, ended};
-use crate::engine::recall::{self, Gathered, Ranked, Recallable};
+use super::{MAX_LIGHT_EXAMINED, Open, Shared, ended};
+use crate::engine::recall::{self, Gathered, Recallable};
 use crate::engine::session::{Embed, EmbedRecord, Found, Reader, Writer, no_vectors};
+use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
 use crate::recall::Meaning;
 use crate::{
-    Collection, Document, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, Memory, MemoryId, Outcome, Recall,
-    Recalled, RecordId, Result, Revision, Vector, VectorModel,
+    Collection, Document, DocumentId, Embedder, Embedding, Error, ErrorKind, Kind, MAX_VECTORS, Memory, MemoryId,
+    Outcome, Recall, Recalled, RecordId, Result, Revision, Vector, VectorModel,
 };
 
 /// How long a question waits for its vector; then words alone answer.
@@ -98,38 +100,74 @@ impl<E: Engine> Shared<E> {
             let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer(reader, asked));
             return self.look(open, view, &recall, is_heavy, true, work).await;
         };
-        let until = open.until();
+        self.recall_by(open, recall, embedder.as_ref()).await
+    }
+
+    /// Looks at the scope, asks the model for the vector of the question, and reads what answers: nothing of the storage is held meanwhile.
+    async fn recall_by<K>(
+        &self,
+        open: &Arc<Open<E>>,
+        recall: Recall<K>,
+        embedder: &dyn Embedder,
+    ) -> Result<Recalled<K::Record>>
+    where
+        K: Recallable,
+        K::Record: Clone + 'static,
+    {
+        let (until, view, mut is_heavy) = (open.until(), Access::Read.into(), recall.query.is_heavy());
         let work: LivingWork<E::Session, _, Gathered> = |reader, asked| Box::pin(recall::gather(reader, asked));
-        let gathered = self.look(open, view, &recall, is_heavy, true, work).await?;
-        // Nothing of the storage is held while the model is asked.
-        let question = recall.without(&gathered.names);
-        let patience = until.min(Instant::now() + PATIENCE.min(until.saturating_duration_since(Instant::now()) / 2));
-        let made = match question.trim().is_empty() {
-            true => Ok(None),
-            false => match timeout_at(patience.into(), embedder.vectors(&[question])).await {
-                Ok(made) => made.map(|mut made| made.pop()),
-                Err(_) => {
-                    Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in good time"))
-                }
-            },
-        };
-        let vector = match made {
-            Err(error) if recall.terms.is_empty() => return Err(error),
-            Err(error) => {
-                tracing::warn!(%error, "a question is answered by its words alone");
-                None
+        let (gathered, _waiting) = loop {
+            let waiting = if is_heavy { Some(self.wait_for_model().await?) } else { None };
+            let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
+            let gathered = self.look_once(open, view, &recall, &watching, true, work).await;
+            if !watching.is_spent() {
+                break (gathered?, waiting);
             }
-            Ok(vector) => vector,
+            is_heavy = true;
+        };
+        let vector = match gathered.is_empty() {
+            true => None,
+            false => vector_of(&recall, &gathered.names, embedder, until).await?,
         };
         let recall = Arc::new(recall);
-        let ranking = {
+        let ranked = {
             let recall = Arc::clone(&recall);
-            spawn_blocking(move || Ok(gathered.ranked(&recall, vector.as_ref())))
+            ended(spawn_blocking(move || Ok(gathered.ranked(&recall, vector.as_ref()))).await)?
         };
-        let ranked: Arc<Ranked> = Arc::new(ended(ranking.await)?);
-        let asked = (Recall::clone(&recall), ranked);
+        let asked = (Recall::clone(&recall), Arc::new(ranked));
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer_ranked(reader, asked));
         self.look(open, view, &asked, is_heavy, true, work).await
+    }
+
+    async fn wait_for_model(&self) -> Result<SemaphorePermit<'_>> {
+        let refused =
+            |_| Error::new(ErrorKind::Unavailable, "too many recalls wait for the model: try again later").retryable();
+        let place = timeout(self.settings.deadline / 2, self.waiting_for_models.acquire()).await.map_err(refused)?;
+        // Nobody closes it.
+        place.map_err(|_| Error::new(ErrorKind::Closed, "the provider is closed"))
+    }
+}
+
+/// The vector of a question; `None` where words alone answer it.
+async fn vector_of<K: Kind>(
+    recall: &Recall<K>,
+    names: &BTreeSet<u16>,
+    embedder: &dyn Embedder,
+    until: Instant,
+) -> Result<Option<Vector>> {
+    let question = recall.without(names);
+    if question.trim().is_empty() {
+        return Ok(None);
+    }
+    let patience = PATIENCE.min(until.saturating_duration_since(Instant::now()) / 2);
+    let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in good time"));
+    match timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late) {
+        Ok(mut made) => Ok(made.pop()),
+        Err(error) if recall.terms.is_empty() => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "a question is answered by its words alone");
+            Ok(None)
+        }
     }
 }
 
