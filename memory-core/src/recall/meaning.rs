@@ -133,3 +133,77 @@ fn exact_dot(one: &[f32], other: &[f32]) -> f64 {
     }
     sums.iter().sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Precision;
+    use crate::engine::Mark;
+
+    const WIDTH: usize = 300;
+
+    /// Vectors that differ from each other.
+    fn vector(seed: u64) -> Vector {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        Vector::new(&std::iter::repeat_with(&mut next).take(WIDTH).collect::<Vec<_>>()).expect("a vector")
+    }
+
+    fn digest(container: u64, place: i64, vector: Option<Vector>) -> Digest {
+        let (length, counts, asks, named, is_wanted, bytes) = (0, Box::default(), false, None, true, 1);
+        let mark = Mark { millis: place, id: vec![0] };
+        Digest { mark, container, length, counts, asks, named, is_wanted, bytes, vector }
+    }
+
+    #[test]
+    fn a_cosine_is_that_of_the_sum_of_a_record_and_its_neighbours() {
+        for precision in [Precision::Compact, Precision::Exact] {
+            // Two containers, and one record without a vector.
+            let digests: Vec<_> = (0..9)
+                .map(|place| {
+                    digest(u64::from(place > 4), place, (place != 2).then(|| vector(place as u64).kept(precision)))
+                })
+                .collect();
+            let question = vector(99);
+            for count in [0, 1, 2, 10] {
+                let meanings = Meanings::of(&digests, &question, count);
+                for place in 0..9_usize {
+                    let mut sum = vec![0.0_f64; WIDTH];
+                    let near = (0..9).filter(|other| digests[*other].container == digests[place].container);
+                    for other in near.filter(|other| other.abs_diff(place) <= count) {
+                        let weight = 0.5_f64.powi(other.abs_diff(place) as i32);
+                        for (sum, number) in sum.iter_mut().zip(digests[other].vector.iter().flat_map(Vector::numbers))
+                        {
+                            *sum += weight * f64::from(number);
+                        }
+                    }
+                    let dot: f64 = sum.iter().zip(question.numbers()).map(|(one, other)| one * f64::from(other)).sum();
+                    let expected = dot / sum.iter().map(|number| number * number).sum::<f64>().sqrt();
+                    match meanings.cosine(place) {
+                        Some(cosine) => assert!((cosine - expected).abs() < 1e-4, "{place}: {cosine}, {expected}"),
+                        None => assert_eq!(place, 2),
+                    }
+                }
+                let (least, greatest) = meanings.extent();
+                let shares: Vec<_> = (0..9).map(|place| meanings.share(place)).collect();
+                assert!(
+                    least < greatest
+                        && shares.contains(&1.0)
+                        && shares.iter().filter(|share| **share == 0.0).count() >= 2
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_the_widest_vectors_fit() {
+        let widest = Vector::new(&[1.0; 4_096]).expect("a vector");
+        let compact = widest.kept(Precision::Compact);
+        let asked = Asked::of(&widest);
+        assert!((asked.dot(&compact) - 1.0).abs() < 1e-3 && (dot(&compact, &compact) - 1.0).abs() < 1e-6);
+        assert!((asked.dot(&widest) - 1.0).abs() < 1e-6 && (dot(&compact, &widest) - 1.0).abs() < 1e-3);
+    }
+}

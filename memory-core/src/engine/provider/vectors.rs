@@ -208,12 +208,14 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
 
 async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)) -> Result<Vec<Option<Embedding>>> {
     let (model, of) = asked;
-    // Before the records, so that none is of a later version than its record.
+    // An engine may read each of these at another time: a vector is of the revision that its record had before and behind.
+    let before = Present::of(reader, of).await?;
     let kept: HashMap<_, _> = reader.vectors(of).await?.into_iter().collect();
-    let present = Present::of(reader, of.iter().filter(|record| kept.contains_key(record))).await?;
+    let behind = Present::of(reader, of.iter().filter(|record| kept.contains_key(record))).await?;
     let embedding = |record: &RecordId| {
         let vector: Vector = model.unseal(kept.get(record)?)?;
-        Some(Embedding { record: record.clone(), revision: present.revision(record)?, vector })
+        let revision = behind.revision(record).filter(|revision| before.revision(record) == Some(*revision))?;
+        Some(Embedding { record: record.clone(), revision, vector })
     };
     Ok(of.iter().map(embedding).collect())
 }
