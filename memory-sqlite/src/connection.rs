@@ -20,7 +20,7 @@ use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 120;
+const STATEMENTS: usize = 160;
 /// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
 const STEPS: i32 = 1_000;
 /// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.

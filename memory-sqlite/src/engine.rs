@@ -89,6 +89,7 @@ impl Engine for SqliteEngine {
     const OWN_THREADS: bool = true;
     const HISTORY: bool = true;
     const ERASES: bool = true;
+    const VECTORS: bool = true;
 
     type Config = SqliteConfig;
     type Session = Session;
@@ -180,6 +181,24 @@ impl Engine for SqliteEngine {
             Box::pin(ready(kept.map(drop)))
         };
         self.run(Access::Write, self.until(), Arc::new(rules.to_owned()), work).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<String>> {
+        let work: Work<Session, (), Option<String>> = |session, ()| {
+            let model =
+                first(&session.connection, statements::AGREEMENT, [statements::VECTOR_MODEL], |row| column(row, 0));
+            Box::pin(ready(model))
+        };
+        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+    }
+
+    async fn set_vector_model(&self, model: &str) -> Result<()> {
+        let work: Work<Session, String, ()> = |session, model| {
+            let entry = [statements::VECTOR_MODEL, model.as_str()];
+            let kept = execute(&session.connection, statements::SET_AGREEMENT, entry);
+            Box::pin(ready(kept.map(drop)))
+        };
+        self.run(Access::Write, self.until(), Arc::new(model.to_owned()), work).await
     }
 
     async fn close(&self) -> Result<()> {

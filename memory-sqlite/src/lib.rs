@@ -15,6 +15,7 @@ mod schema;
 mod slots;
 mod statements;
 mod tombstones;
+mod vectors;
 mod write;
 
 pub use config::{Location, SqliteConfig};

@@ -25,6 +25,7 @@ use crate::paths;
 use crate::slots::{Slots, Windows};
 use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
 use crate::tombstones;
+use crate::vectors;
 
 /// The most slots whose rows are read in one go, and the most documents of a place.
 pub(crate) const STRIDE: usize = 64;
@@ -88,7 +89,7 @@ impl Reader for Session {
         for id in ids {
             let key = [collection.as_str(), id.as_str()];
             let read = |row: &Row<'_>| Ok(Stored(row).found::<Documents>());
-            documents.extend(first(&self.connection, statements::DOCUMENT_BY_ID, key, read)?);
+            documents.extend(first(&self.connection, statements::DOCUMENT_BY_ID.whole(), key, read)?);
         }
         Ok(documents)
     }
@@ -154,6 +155,10 @@ impl Reader for Session {
         expiry::behind(&self.connection, by, behind, most)
     }
 
+    async fn vectors(&mut self, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+        vectors::find(&self.connection, of)
+    }
+
     async fn newest_change(&mut self) -> Result<FeedEnd> {
         feed::newest(&self.connection).map(FeedEnd::from)
     }
@@ -213,7 +218,7 @@ fn walk_rows<K: Selects>(
 where
     for<'r> Stored<'r>: engine::Row<K>,
 {
-    let mut statement = prepare(&session.connection, sql.of(walk.order))?;
+    let mut statement = prepare(&session.connection, sql.of_walk(walk))?;
     let mut rows = statement.query(parameters).map_err(native)?;
     Ok(offer(&mut rows, &mut Left::of(session, walk), visit)?.break_value().flatten())
 }
@@ -241,11 +246,7 @@ fn walk_places(
         statement = prepare(connection, statements::SLOTS.of(Order::OldestFirst))?;
         Slots::Back(Windows::new(&mut statement, expression, (low, high), walk.count, reach))
     };
-    let rows: &InOrder = match walk.is_for_heads {
-        true => &statements::HEADS_IN_SLOTS,
-        false => &statements::MEMORIES_IN_SLOTS,
-    };
-    let mut memories = prepare(connection, rows.of(walk.order))?;
+    let mut memories = prepare(connection, statements::MEMORIES_IN_SLOTS.of_walk(walk))?;
     let (wanted, mut left) = (walk.count.min(STRIDE), Left::of(session, walk));
     loop {
         let mut some = Vec::with_capacity(wanted);
@@ -285,8 +286,7 @@ fn walk_documents_in(
 ) -> Result<Option<Mark>> {
     let connection = &session.connection;
     let mut list = prepare(connection, statements::DOCUMENTS_IN_PLACE.of(walk.order))?;
-    let row = if walk.is_for_heads { statements::DOCUMENT_HEAD_BY_ID } else { statements::DOCUMENT_BY_ID };
-    let mut by_id = prepare(connection, row)?;
+    let mut by_id = prepare(connection, statements::DOCUMENT_BY_ID.of(walk))?;
     let stride = (MARKS / places.len()).clamp(1, STRIDE);
     let mut read = |place: &Place, mark: Option<&Mark>| {
         let (millis, id) = behind(walk.order, mark);

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use memory_core::engine::{self, Found, Mark, StoredDocument, StoredMemory, corrupt};
+use memory_core::engine::{self, Found, Mark, StoredDocument, StoredMemory, Walk, corrupt};
 use memory_core::{Document, Documents, Error, Head, Ledger, Memory, Order, Result, Selects, Status, Timestamp};
 use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{CachedStatement, Connection, Params, Row};
@@ -12,19 +12,22 @@ use crate::error::native;
 /// By how many bits a slot's createdAt is shifted: what is left counts the rows of one millisecond.
 pub(crate) const SLOT_BITS: u32 = 20;
 
-// The first eight columns of both are the same.
+// The first nine columns of both are the same, and the ninth is the vector, or `NULL`.
 macro_rules! memory_columns {
-    () => {
-        "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, status, trigger, context,
-        idempotency_key"
+    ($vector:literal) => {
+        concat!(
+            "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, ",
+            $vector,
+            ", status, trigger, context, idempotency_key"
+        )
     };
 }
 
-macro_rules! document_columns {
-    () => {
-        "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, collection, content"
-    };
-}
+/// What the heads of memories are read from, with the columns at the same places.
+const MEMORY_HEAD: &str = "id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at, {vector}, status";
+const DOCUMENT_COLUMNS: &str =
+    "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, {vector}, collection, content";
+const DOCUMENT_HEAD: &str = "id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at, {vector}";
 
 /// Without a seq, SQLite gives the next one.
 pub(crate) const INSERT_MEMORY: &str = "
@@ -43,7 +46,7 @@ pub(crate) const SLOT_HAS_PATH: &str = "SELECT 1 FROM memory_paths WHERE memory_
 pub(crate) const UPDATE_MEMORY: &str = "
     UPDATE memories SET status = ?4, context = ?5, updated_at = ?6, metadata = ?7, revision = ?8, expires_at = ?9
     WHERE seq = ?1 AND id = ?2 AND revision = ?3";
-pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
+pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!("NULL"), " FROM memories WHERE id = ?1");
 pub(crate) const MEMORY_IS_UNCHANGED: &str = "SELECT 1 FROM memories WHERE seq = ?1 AND id = ?2 AND revision = ?3";
 pub(crate) const HAS_MEMORY: &str = "SELECT 1 FROM memories WHERE id = ?1";
 pub(crate) const DELETE_MEMORY: &str = "DELETE FROM memories WHERE seq = ?1 RETURNING slot";
@@ -60,22 +63,78 @@ pub(crate) const SLOT_OF_ID: &str = "SELECT slot FROM memories WHERE id = ?1";
 
 pub(crate) const NEXT_PATH_TOKEN: &str = "SELECT term FROM memory_path_tokens WHERE term >= ?1 LIMIT 1";
 
+/// A statement whose rows have whole records or their heads alone, each without vectors or with them.
+pub(crate) struct Walked {
+    whole: String,
+    heads: String,
+    whole_with_vectors: String,
+    heads_with_vectors: String,
+}
+
+impl Walked {
+    /// In the text `{memory}` and `{document}` stand for columns, and `{memories}` and `{documents}` for the tables that have them.
+    fn new(text: &str) -> Self {
+        let whole = text.replace("{memory}", memory_columns!("{vector}")).replace("{document}", DOCUMENT_COLUMNS);
+        let heads = text.replace("{memory}", MEMORY_HEAD).replace("{document}", DOCUMENT_HEAD);
+        let alone = |text: &str| {
+            let text = text.replace("{memories}", "memories").replace("{documents}", "documents");
+            text.replace("{vector}", "NULL")
+        };
+        let with_vectors = |text: &str| {
+            let text = text.replace("{memories}", "memories LEFT JOIN memory_vectors USING (seq)");
+            let text = text.replace("{documents}", "documents LEFT JOIN document_vectors USING (seq)");
+            text.replace("{vector}", "vector")
+        };
+        Self {
+            whole: alone(&whole),
+            heads: alone(&heads),
+            whole_with_vectors: with_vectors(&whole),
+            heads_with_vectors: with_vectors(&heads),
+        }
+    }
+
+    /// With whole records, and without vectors.
+    pub(crate) fn whole(&self) -> &str {
+        &self.whole
+    }
+
+    /// With what a walk looks at.
+    pub(crate) fn of(&self, walk: &Walk<'_>) -> &str {
+        match (walk.is_for_heads, walk.has_vectors) {
+            (false, false) => &self.whole,
+            (true, false) => &self.heads,
+            (false, true) => &self.whole_with_vectors,
+            (true, true) => &self.heads_with_vectors,
+        }
+    }
+}
+
 /// A statement in each order of time.
 pub(crate) struct InOrder {
-    newest_first: String,
-    oldest_first: String,
+    newest_first: Walked,
+    oldest_first: Walked,
 }
 
 impl InOrder {
     /// In the text `{behind}` compares with the place that rows come behind, and `{until}` with the last one.
     fn new(text: &str) -> Self {
-        let text = text.replace("{memory}", memory_columns!()).replace("{document}", document_columns!());
-        let with =
-            |behind, until, order| text.replace("{behind}", behind).replace("{until}", until).replace("{order}", order);
+        let with = |behind, until, order| {
+            Walked::new(&text.replace("{behind}", behind).replace("{until}", until).replace("{order}", order))
+        };
         Self { newest_first: with("<", ">=", "DESC"), oldest_first: with(">", "<=", "ASC") }
     }
 
+    /// With whole records, and without vectors.
     pub(crate) fn of(&self, order: Order) -> &str {
+        self.in_order(order).whole()
+    }
+
+    /// With what a walk looks at, in its order.
+    pub(crate) fn of_walk(&self, walk: &Walk<'_>) -> &str {
+        self.in_order(walk.order).of(walk)
+    }
+
+    fn in_order(&self, order: Order) -> &Walked {
         order.choose(&self.newest_first, &self.oldest_first)
     }
 }
@@ -92,20 +151,16 @@ in_both_orders! {
     /// From behind (?2, ?3), a slot and an id, to the slot ?1. The pair bounds the index itself, so that rows of the first slot that an
     /// earlier page had are not read again.
     MEMORIES: "
-        SELECT {memory} FROM memories WHERE slot {until} ?1 AND (slot, id) {behind} (?2, ?3) ORDER BY slot {order}, id {order}";
+        SELECT {memory} FROM {memories} WHERE slot {until} ?1 AND (slot, id) {behind} (?2, ?3) ORDER BY slot {order}, id {order}";
     /// The rows of many slots in one go, which costs half of asking for each slot alone.
     MEMORIES_IN_SLOTS: "
-        SELECT {memory} FROM memories WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
-    /// What the heads of these rows are read from, with the columns at the same places.
-    HEADS_IN_SLOTS: "
-        SELECT id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at, status FROM memories
-        WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
+        SELECT {memory} FROM {memories} WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
     /// As all memories. Each part has the condition of the index on open ones to the letter: SQLite takes a partial index only then.
     OPEN_MEMORIES: "
-        SELECT {memory}, slot FROM memories WHERE ?4 AND status = 'pending' AND status IN ('pending', 'running')
+        SELECT {memory}, slot FROM {memories} WHERE ?4 AND status = 'pending' AND status IN ('pending', 'running')
             AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
         UNION ALL
-        SELECT {memory}, slot FROM memories WHERE ?5 AND status = 'running' AND status IN ('pending', 'running')
+        SELECT {memory}, slot FROM {memories} WHERE ?5 AND status = 'running' AND status IN ('pending', 'running')
             AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
         ORDER BY slot {order}, id {order}";
     /// The next of one place behind (?4, ?5), at most ?6.
@@ -114,7 +169,7 @@ in_both_orders! {
         WHERE collection = ?1 AND level = ?2 AND path = ?3 AND (created_at, id) {behind} (?4, ?5)
         ORDER BY created_at {order}, id {order} LIMIT ?6";
     DOCUMENTS: "
-        SELECT {document} FROM documents WHERE collection = ?1 AND (created_at, id) {behind} (?2, ?3)
+        SELECT {document} FROM {documents} WHERE collection = ?1 AND (created_at, id) {behind} (?2, ?3)
         ORDER BY created_at {order}, id {order}";
 }
 
@@ -126,8 +181,11 @@ pub(crate) const AGREEMENT: &str = "SELECT value FROM agreements WHERE name = ?1
 pub(crate) const AGREE: &str = "
     INSERT INTO agreements (name, value) VALUES (?1, ?2)
     ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
+/// What may be replaced, unlike what is agreed on.
+pub(crate) const SET_AGREEMENT: &str = "INSERT OR REPLACE INTO agreements (name, value) VALUES (?1, ?2)";
 pub(crate) const SECRET: &str = "secret";
 pub(crate) const HASH_KEY: &str = "hash_key";
+pub(crate) const VECTOR_MODEL: &str = "vector_model";
 pub(crate) const HISTORY_SINCE: &str = "history_since";
 /// What stands there where the ledger keeps no history.
 pub(crate) const NO_HISTORY: &str = "none";
@@ -157,12 +215,8 @@ pub(crate) const LAST_ROWS: &str = "
     SELECT coalesce((SELECT max(seq) FROM memories), 0) + coalesce((SELECT max(seq) FROM documents), 0)";
 pub(crate) const COMPLETE: &str = "UPDATE schema_migrations SET complete = TRUE WHERE name = ?1";
 
-pub(crate) const DOCUMENT_BY_ID: &str =
-    concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
-/// What the head of a document is read from, with the columns at the same places.
-pub(crate) const DOCUMENT_HEAD_BY_ID: &str =
-    "SELECT id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at FROM documents
-    WHERE collection = ?1 AND id = ?2";
+pub(crate) static DOCUMENT_BY_ID: LazyLock<Walked> =
+    LazyLock::new(|| Walked::new("SELECT {document} FROM {documents} WHERE collection = ?1 AND id = ?2"));
 pub(crate) const INSERT_DOCUMENT: &str = "
     INSERT INTO documents (id, created_at, space_id, collection, content, updated_at, metadata, revision, expires_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (collection, id) DO NOTHING";
@@ -259,6 +313,21 @@ pub(crate) const EXPIRED: &str = "
 pub(crate) const RETENTION: &str = "SELECT rules FROM retention";
 pub(crate) const SET_RETENTION: &str = "INSERT OR REPLACE INTO retention (id, rules) VALUES (1, ?1)";
 
+/// Keep the vector of a record that is what it was when it was read.
+pub(crate) const KEEP_MEMORY_VECTOR: &str = "
+    INSERT OR REPLACE INTO memory_vectors (seq, vector)
+    SELECT seq, ?4 FROM memories WHERE seq = ?1 AND id = ?2 AND revision = ?3";
+pub(crate) const KEEP_DOCUMENT_VECTOR: &str = concat!(
+    "INSERT OR REPLACE INTO document_vectors (seq, vector) SELECT seq, ?11 FROM documents WHERE ",
+    is_unchanged!()
+);
+pub(crate) const DELETE_MEMORY_VECTOR: &str = "DELETE FROM memory_vectors WHERE seq = ?1";
+pub(crate) const DELETE_DOCUMENT_VECTOR: &str = "DELETE FROM document_vectors WHERE seq = ?1";
+pub(crate) const MEMORY_VECTOR: &str =
+    "SELECT vector FROM memory_vectors WHERE seq = (SELECT seq FROM memories WHERE id = ?1)";
+pub(crate) const DOCUMENT_VECTOR: &str = "
+    SELECT vector FROM document_vectors WHERE seq = (SELECT seq FROM documents WHERE collection = ?1 AND id = ?2)";
+
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 
 /// How many bytes the file has.
@@ -297,7 +366,7 @@ pub(crate) struct Stored<'r>(pub(crate) &'r Row<'r>);
 impl engine::Row<Ledger> for Stored<'_> {
     fn head(&self) -> Result<Head<'_>> {
         // A status that can't be read must not keep the rest from being judged.
-        self.head_with(Status::parse(text(self.0, 8)?).ok())
+        self.head_with(Status::parse(text(self.0, 9)?).ok())
     }
 
     fn read(&self, head: &Head<'_>) -> Result<Memory> {
@@ -309,10 +378,10 @@ impl engine::Row<Ledger> for Stored<'_> {
             // Without one, what is stored is none either.
             status: head.status.map_or("", Status::as_str),
             space_id: head.space,
-            idempotency_key: optional_text(self.0, 11)?,
+            idempotency_key: optional_text(self.0, 12)?,
             metadata: text(self.0, 6)?,
-            trigger: text(self.0, 9)?,
-            context: optional_text(self.0, 10)?,
+            trigger: text(self.0, 10)?,
+            context: optional_text(self.0, 11)?,
             expires_at: column(self.0, 7)?,
         };
         stored.read()
@@ -320,6 +389,10 @@ impl engine::Row<Ledger> for Stored<'_> {
 
     fn id(&self) -> String {
         self.shown_id::<Ledger>()
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        self.kept_vector()
     }
 }
 
@@ -331,13 +404,13 @@ impl engine::Row<Documents> for Stored<'_> {
     fn read(&self, head: &Head<'_>) -> Result<Document> {
         let stored = StoredDocument {
             id: text(self.0, 0)?,
-            collection: text(self.0, 8)?,
+            collection: text(self.0, 9)?,
             created_at: head.created_at.as_millis(),
             updated_at: column(self.0, 4)?,
             revision: column(self.0, 5)?,
             space_id: head.space,
             metadata: text(self.0, 6)?,
-            content: text(self.0, 9)?,
+            content: text(self.0, 10)?,
             expires_at: column(self.0, 7)?,
         };
         stored.read()
@@ -345,6 +418,10 @@ impl engine::Row<Documents> for Stored<'_> {
 
     fn id(&self) -> String {
         self.shown_id::<Documents>()
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        self.kept_vector()
     }
 }
 
@@ -360,6 +437,14 @@ impl Stored<'_> {
     fn time(&self, index: usize) -> Result<Option<Timestamp>> {
         let millis = column::<Option<i64>>(self.0, index)?;
         Ok(millis.and_then(|millis| Timestamp::from_millis(millis).ok()))
+    }
+
+    fn kept_vector(&self) -> Result<Option<&[u8]>> {
+        match self.0.get_ref(8).map_err(native)? {
+            ValueRef::Null => Ok(None),
+            ValueRef::Blob(bytes) => Ok(Some(bytes)),
+            _ => Err(Error::corrupt("a stored vector is no bytes")),
+        }
     }
 
     fn shown_id<K: Selects>(&self) -> String {

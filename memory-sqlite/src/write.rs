@@ -1,6 +1,8 @@
 //! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
 
-use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{
+    Append, Appended, Atomicity, Embed, EmbedRecord, Erasing, Found, Put, Removal, VersionEntry, Writer,
+};
 use memory_core::{
     Collection, Context, Document, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp, Tombstone,
 };
@@ -60,6 +62,9 @@ impl Writer for Session {
             return Ok(false);
         }
         self.bytes += after.size();
+        if !after.has_texts_of(&before.record) {
+            execute(&self.connection, statements::DELETE_MEMORY_VECTOR, [before.version])?;
+        }
         self.feed.note_memory(before.version);
         self.keep(&after.id.into(), entry)?;
         Ok(true)
@@ -106,6 +111,10 @@ impl Writer for Session {
     async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
         tombstones::remove(&self.connection, tombstones)
     }
+
+    async fn embed(&mut self, embeds: &[Embed<'_, i64>]) -> Result<Vec<bool>> {
+        embeds.iter().map(|embed| self.embed_one(embed)).collect()
+    }
 }
 
 impl Session {
@@ -125,10 +134,28 @@ impl Session {
             }
         } == 1;
         if is_put {
+            if let Some(before) = before.filter(|before| !after.has_texts_of(&before.record)) {
+                execute(&self.connection, statements::DELETE_DOCUMENT_VECTOR, [before.version])?;
+            }
             self.feed.note_put(before.map(|before| &before.record), after);
             self.keep(&record, entry.as_ref())?;
         }
         Ok(is_put)
+    }
+
+    fn embed_one(&mut self, Embed { found, vector }: &Embed<'_, i64>) -> Result<bool> {
+        self.bytes += vector.len();
+        let kept = match found {
+            EmbedRecord::Memory(Found { record, version }) => {
+                let (id, revision) = (record.id.as_bytes().as_slice(), i64::from(record.revision));
+                execute(&self.connection, statements::KEEP_MEMORY_VECTOR, params![version, id, revision, vector])?
+            }
+            EmbedRecord::Document(found) => {
+                let parameters = found_values(found).chain([ToSqlOutput::from(vector.as_slice())]);
+                execute(&self.connection, statements::KEEP_DOCUMENT_VECTOR, params_from_iter(parameters))?
+            }
+        };
+        Ok(kept == 1)
     }
 
     /// Keeps an entry of a record's history.

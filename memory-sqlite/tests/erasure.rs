@@ -9,9 +9,9 @@ use memory_core::engine::{
     Access, Append, Appended, Atomicity, Engine, Erasing, ErasingRecord, FeedPosition, FeedWrite, Reader, Writer,
 };
 use memory_core::{
-    Actor, Collection, Content, Context, DEFAULT_DEADLINE, DocumentQuery, DocumentWrite, Erasure, HashKey,
-    IdempotencyKey, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Reason,
-    RecordId, SpaceId, Timestamp, Tombstone, Trigger,
+    Actor, Collection, Content, Context, DEFAULT_DEADLINE, DocumentQuery, DocumentWrite, Embedding, Erasure, HashKey,
+    IdempotencyKey, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Precision,
+    Reason, RecordId, Revision, SpaceId, Timestamp, Tombstone, Trigger, Vector, VectorModel,
 };
 use memory_sqlite::{SqliteConfig, SqliteEngine, SqliteMemory};
 use rusqlite::Connection;
@@ -27,6 +27,9 @@ async fn the_files_have_nothing_of_what_was_erased() {
     let path = folder.path().join("memory.db");
     let provider = open(&path).await;
     for round in 0..2 {
+        // Vectors of a model that is the namespace's no more go, too. Those of the second one have pages of their own.
+        let width = [100, 4_096][round];
+        provider.set_vector_model(&model(width)).await.expect("a model");
         for number in 0..100 {
             let place = [format!("guild-{MARK}{number}-{round}"), format!("guild-{MARK}-m"), "guild-kept".to_owned()];
             let mark = if number % 3 == 2 { "kept" } else { MARK };
@@ -36,16 +39,19 @@ async fn the_files_have_nothing_of_what_was_erased() {
             memory.trigger = Trigger::parse(&format!(r#"{{"text":"{}"}}"#, repeated(mark, size))).expect("valid");
             memory.metadata = Metadata::parse(&format!(r#"{{"user":"{mark}"}}"#)).expect("valid");
             let id = provider.store(memory).await.expect("a store");
+            embed(&provider, id, Revision::FIRST, mark, width).await;
             // Both longer and shorter than before.
             for text in [repeated(mark, 2 * size), repeated(mark, size / 2)] {
                 let context = Context::parse(&format!("\"{text}\"")).expect("valid");
-                provider.update(id, MemoryPatch::new().set_context(context)).await.expect("an update");
+                let updated = provider.update(id, MemoryPatch::new().set_context(context)).await.expect("an update");
+                embed(&provider, id, updated.revision, mark, width).await;
             }
             for content in [repeated(mark, size), repeated(mark, 3 * size), repeated(mark, 30)] {
                 let (space, content) = (space(&place[number % 3]), Content::parse(&content).expect("valid"));
                 let id = format!("n{number}").parse().expect("valid");
                 let write = DocumentWrite::new(notes(), space, content, at(1)).with_id(id);
-                provider.documents().put(write).await.expect("a put");
+                let document = provider.documents().put(write).await.expect("a put");
+                embed(&provider, &document, document.revision, mark, width).await;
             }
         }
     }
@@ -64,6 +70,8 @@ async fn the_files_have_nothing_of_what_was_erased() {
     let count = |sql: &str| file(&path).query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number");
     assert_eq!(count("SELECT count(*) FROM memories"), 66);
     assert_eq!(count("SELECT count(*) FROM documents"), 33);
+    assert_eq!(count("SELECT count(*) FROM memory_vectors"), 66);
+    assert_eq!(count("SELECT count(*) FROM document_vectors"), 33);
     check_integrity(&path);
 }
 
@@ -315,6 +323,19 @@ async fn open(path: &Path) -> SqliteMemory {
 async fn erase(provider: &SqliteMemory, records: impl IntoIterator<Item = RecordId>) {
     let erasure = Erasure::records(records, REASON).expect("an erasure");
     provider.erase(&erasure).await.expect("a slice");
+}
+
+/// Keeps a vector whose bytes are the mark again and again.
+async fn embed(provider: &SqliteMemory, record: impl Into<RecordId>, revision: Revision, mark: &str, width: usize) {
+    // The form of numbers as they are.
+    let numbers = mark.bytes().cycle().take(width * size_of::<f32>());
+    let vector = Vector::from_bytes(&[2].into_iter().chain(numbers).collect::<Vec<_>>()).expect("a vector");
+    let embedding = Embedding { record: record.into(), revision, vector };
+    assert_eq!(provider.embed(&model(width), vec![embedding]).await.expect("a vector"), [true]);
+}
+
+fn model(width: usize) -> VectorModel {
+    VectorModel::new("any", width, Precision::Exact).expect("valid")
 }
 
 /// Waits until no erasure has left anything to do.

@@ -57,7 +57,7 @@ async fn a_file_that_may_not_be_written_can_be_read_and_refuses_stores() {
             assert_eq!(error.outcome(), Outcome::NotDone);
         }
         provider.shutdown().await.expect("a shutdown");
-        assert_eq!(plan(&path.clone().into()).await.expect("a plan").now, 7);
+        assert_eq!(plan(&path.clone().into()).await.expect("a plan").now, 8);
     })
     .await;
     check_unharmed(&path, &before).await;
@@ -217,7 +217,7 @@ async fn a_plan_for_a_missing_file_tells_every_step_and_leaves_it_missing() {
     let below = folder.path().join("deeper");
     let config = SqliteConfig::new(below.join("memory.db"));
     let report = plan(&config).await.expect("a plan");
-    assert_eq!((report.before, report.now), (0, 7));
+    assert_eq!((report.before, report.now), (0, 8));
     assert!(!below.exists());
     assert_eq!(migrate(&config).await.expect("the steps"), report);
     assert_eq!(plan(&config).await.expect("a plan").applied, []);

@@ -23,9 +23,9 @@ async fn programs_of_older_versions_are_refused_each_write_and_read() {
     // What begins each transaction of version 1 that writes.
     let error = old.prepare("SELECT 1 FROM settings WHERE name = 'ledger_text'").expect_err("refused").to_string();
     assert!(error.contains("no such table: settings"), "{error}");
-    // One of version 2 compares what it finds with its own version, which is 6 at most.
+    // One of version 2 compares what it finds with its own version, which is 8 at most.
     let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
-    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(8));
+    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(9));
     let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
     assert_eq!(old.query_row(read, [], |row| row.get::<_, i64>(0)).expect("a count"), 2);
     assert_eq!(provider.get(id).await.expect("a memory").map(|memory| memory.revision.get()), Some(1));
@@ -36,7 +36,7 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
-    newer.execute_batch("UPDATE agreements SET value = '9' WHERE name = 'writer'").expect("a later step");
+    newer.execute_batch("UPDATE agreements SET value = '10' WHERE name = 'writer'").expect("a later step");
     let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
     let errors = [
         provider.store(event(2)).await.expect_err("a store"),
@@ -108,7 +108,7 @@ async fn a_ledger_of_version_2_goes_on_whatever_words_were_indexed() {
         let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
         assert_eq!(
             (begun.before, begun.applied, begun.now),
-            (2, vec![(3, "no_words"), (4, "feed"), (5, "history"), (6, "erasure"), (7, "expiry")], 7)
+            (2, vec![(3, "no_words"), (4, "feed"), (5, "history"), (6, "erasure"), (7, "expiry"), (8, "vectors")], 8)
         );
         let provider = open(SqliteConfig::new(&path)).await;
         assert_eq!(provider.backfill().await.expect("a state"), None, "so little goes at once");
@@ -164,9 +164,9 @@ async fn a_ledger_of_version_6_gets_a_list_of_what_expires() {
     let mut remove = older.prepare("DELETE FROM documents WHERE id = ?1").expect("a removal");
 
     let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
-    assert_eq!((begun.before, begun.applied, begun.now), (6, vec![(7, "expiry")], 7));
+    assert_eq!((begun.before, begun.applied, begun.now), (6, vec![(7, "expiry"), (8, "vectors")], 8));
     let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
-    assert_eq!(older.query_row(least, [], |row| row.get(0)), Ok(8), "an older program writes no more");
+    assert_eq!(older.query_row(least, [], |row| row.get(0)), Ok(9), "an older program writes no more");
     let provider = open(SqliteConfig::new(&path)).await;
     let documents = provider.documents();
     let later = time(8_000_000_000_000);
@@ -199,6 +199,23 @@ async fn a_ledger_of_version_6_gets_a_list_of_what_expires() {
         assert_eq!(older.query_row(last, [table], |row| row.get(0)), Ok("expires_at".to_owned()));
     }
     check_integrity(&path);
+}
+
+/// A program that has not heard of vectors would leave them beside other texts. What makes a ledger read-only stays.
+#[tokio::test]
+async fn the_programs_of_a_ledger_of_version_7_write_no_more_once_it_has_vectors() {
+    for (before, after) in [("8", 9), ("1000000008", 1_000_000_009)] {
+        let folder = TempDir::new().expect("a temporary folder");
+        let path = folder.path().join("memory.db");
+        let older = older::empty(&path, 7, Step::is_taken);
+        older::fill(&older, 20);
+        older.execute("UPDATE agreements SET value = ?1 WHERE name = 'writer'", [before]).expect("the least version");
+        let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
+        assert_eq!((begun.before, begun.applied, begun.now), (7, vec![(8, "vectors")], 8));
+        let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
+        assert_eq!(older.query_row(least, [], |row| row.get(0)), Ok(after));
+        check_integrity(&path);
+    }
 }
 
 #[tokio::test]

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
 use memory_core::{
-    Collection, Content, CursorKey, Document, DocumentId, Documents, Error, ErrorKind, Ledger, MemoryProvider,
-    MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result, Revision, SpaceId, Timestamp, Trigger, Verdict,
+    Collection, Content, CursorKey, Document, DocumentId, DocumentWrite, Documents, Embedding, Error, ErrorKind,
+    Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Precision, RecordId, Result,
+    Revision, Selects, SpaceId, Status, Timestamp, Trigger, Vector, VectorModel, Verdict,
 };
 use memory_sqlite::SqliteMemory;
 use rusqlite::types::Value;
@@ -52,6 +53,8 @@ mod statements;
 #[allow(dead_code)]
 #[path = "../src/tombstones.rs"]
 mod tombstones;
+#[path = "../src/vectors.rs"]
+mod vectors;
 
 /// In steps of SQLite's virtual machine, of which a row takes some thirty.
 #[tokio::test]
@@ -236,12 +239,86 @@ async fn a_walk_along_documents_examines_what_its_places_hold() {
         let walk = Walk { source: Source::Places(places), ..Walk::EVERYTHING };
         assert_eq!(session.walk_documents(&notes, &walk, &mut visit).await.expect("reads"), None);
         assert!(found.len() == count && found.is_sorted_by(|one, next| one > next), "{found:?}");
-        let statements = [statements::DOCUMENTS_IN_PLACE.of(Order::NewestFirst), statements::DOCUMENT_BY_ID];
+        let statements = [statements::DOCUMENTS_IN_PLACE.of(Order::NewestFirst), statements::DOCUMENT_BY_ID.whole()];
         let steps_of =
             |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
         let steps: i32 = statements.iter().map(|sql| steps_of(sql)).sum();
         // Of a list that has one document, most of them tell that there are no more.
         assert!((20 * count..=100 * count).contains(&(steps as usize)), "{steps} steps for {count} documents");
+    }
+}
+
+/// Of what such a walk reads, the payload is no part.
+#[tokio::test]
+async fn a_walk_for_heads_reads_heads_and_the_vectors_that_it_asks_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = SqliteMemory::open(path.clone()).expect("a provider");
+    provider.init().await.expect("an open database");
+    let model = VectorModel::new("any", 2, Precision::Exact).expect("valid");
+    provider.set_vector_model(&model).await.expect("a model");
+    let (space, notes) = (SpaceId::parse("a-b").expect("valid"), Collection::parse("notes").expect("valid"));
+    let time = |millis| Timestamp::from_millis(millis).expect("valid");
+    let vector = |number: i64| Vector::new(&[1.0, number as f32]).expect("a vector");
+    for number in 0..4 {
+        let event = NewMemory::new(space.clone(), Trigger::parse("1").expect("valid"), time(number));
+        let id = provider.store(event.with_status(Status::Pending)).await.expect("a store");
+        let content = Content::parse("text").expect("valid");
+        let write = DocumentWrite::new(notes.clone(), space.clone(), content, time(number));
+        let document = provider.documents().put(write).await.expect("a put");
+        // Every other one has a vector.
+        let records = [RecordId::from(id), RecordId::from(&document)].into_iter().filter(|_| number % 2 == 1);
+        let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: vector(number) };
+        provider.embed(&model, records.map(embedding).collect()).await.expect("vectors");
+    }
+    provider.shutdown().await.expect("a shutdown");
+
+    let mut session = Session::to_read(&path, &SqliteConfig::new(&path), Arc::default()).expect("the file");
+    let places = [Place::Below("a".to_owned())];
+    let open = [Status::Pending];
+    for (is_for_heads, has_vectors) in [(false, false), (false, true), (true, false), (true, true)] {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            for source in [Source::Everything, Source::Places(&places), Source::Open(&open)] {
+                let walk = Walk { source, order, is_for_heads, has_vectors, ..Walk::EVERYTHING };
+                let mut found = Vec::new();
+                let mut visit = |row: &dyn Row<Ledger>| see(row, &mut found);
+                assert_eq!(session.walk_memories(&walk, &mut visit).await.expect("reads"), None);
+                check_seen(&walk, found, vector);
+                if let Source::Open(_) = source {
+                    continue;
+                }
+                let mut found = Vec::new();
+                let mut visit = |row: &dyn Row<Documents>| see(row, &mut found);
+                assert_eq!(session.walk_documents(&notes, &walk, &mut visit).await.expect("reads"), None);
+                check_seen(&walk, found, vector);
+            }
+        }
+    }
+}
+
+/// What a walk has found of a row.
+struct Seen {
+    time: i64,
+    has_payload: bool,
+    vector: Option<Vec<u8>>,
+}
+
+fn see<K: Selects>(row: &dyn Row<K>, found: &mut Vec<Seen>) -> Result<Verdict> {
+    let head = row.head()?;
+    let (time, has_payload) = (head.created_at.as_millis(), row.read(&head).is_ok());
+    found.push(Seen { time, has_payload, vector: row.vector()?.map(<[u8]>::to_vec) });
+    Ok(Verdict::Skip)
+}
+
+/// Checks that four rows were found, of which every other one has its vector, if that was asked for.
+fn check_seen(walk: &Walk<'_>, found: Vec<Seen>, vector: impl Fn(i64) -> Vector) {
+    let times: Vec<_> = found.iter().map(|seen| seen.time).collect();
+    assert_eq!(times, walk.order.choose([3, 2, 1, 0], [0, 1, 2, 3]), "{walk:?}");
+    for Seen { time, has_payload, vector: kept } in found {
+        assert_eq!(has_payload, !walk.is_for_heads, "{walk:?}");
+        assert_eq!(kept.is_some(), walk.has_vectors && time % 2 == 1, "{walk:?}");
+        // Behind what tells the model.
+        assert!(kept.is_none_or(|kept| kept.ends_with(&vector(time).to_bytes())), "{walk:?}");
     }
 }
 

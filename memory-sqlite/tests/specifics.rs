@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conformance::workload::{self, Ledger, RowOrder};
 use futures::future::join_all;
-use memory_core::engine::{Access, Engine, Put, Reader, Removal, Writer};
+use memory_core::engine::{Access, Engine, Put, Reader, Removal, Walk, Writer};
 use memory_core::{
     Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
@@ -128,13 +128,13 @@ async fn health_tells_files_from_memory() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = open(folder.path().join("memory.db")).await;
     let health = file.check_health().await.expect("health");
-    assert_eq!((health.engine, health.schema_version), ("sqlite", 7));
+    assert_eq!((health.engine, health.schema_version), ("sqlite", 8));
     assert_eq!(health.server_version, rusqlite::version());
     assert_eq!(health.durability, Durability::Durable);
 
     let memory = open(SqliteConfig::in_memory()).await;
     let health = memory.check_health().await.expect("health");
-    assert_eq!(health.schema_version, 7);
+    assert_eq!(health.schema_version, 8);
     assert!(matches!(health.durability, Durability::AtRisk { bound: None, .. }), "{:?}", health.durability);
 }
 
@@ -364,7 +364,7 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         (statements::MEMORIES.of(Order::OldestFirst), "memories_by_time"),
         (statements::OPEN_MEMORIES.of(Order::NewestFirst), "memories_open"),
         (statements::OPEN_MEMORIES.of(Order::OldestFirst), "memories_open"),
-        (statements::DOCUMENT_BY_ID, "sqlite_autoindex_documents_1"),
+        (statements::DOCUMENT_BY_ID.whole(), "sqlite_autoindex_documents_1"),
         (statements::TOMBSTONE, "sqlite_autoindex_tombstones_1"),
         (statements::HAS_TOMBSTONE, "sqlite_autoindex_tombstones_1"),
         (statements::KEY_HAS_TOMBSTONE, "tombstones_by_key"),
@@ -391,14 +391,34 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         assert!(matches!(&plan[..], [step] if step.contains("memory_paths VIRTUAL TABLE INDEX")), "{sql}: {plan:#?}");
         assert!(!plan[0].ends_with("INDEX 0:"), "{sql}: {plan:#?}");
     }
+    let plain = [Order::NewestFirst, Order::OldestFirst].map(|order| Walk { order, ..Walk::EVERYTHING });
+    let with_vectors = plain.map(|walk| Walk { has_vectors: true, is_for_heads: true, ..walk });
     // The list of slots is a table, too, which is read once.
-    for sql in
-        [statements::MEMORIES_IN_SLOTS.of(Order::NewestFirst), statements::MEMORIES_IN_SLOTS.of(Order::OldestFirst)]
-    {
+    for walk in plain.iter().chain(&with_vectors) {
+        let sql = statements::MEMORIES_IN_SLOTS.of_walk(walk);
         let plan = plan_of(&file, sql);
         let search = "SEARCH memories USING INDEX memories_by_time (slot=? AND id";
         assert!(plan.iter().any(|step| step.starts_with(search)), "{sql}: {plan:#?}");
         assert!(plan.iter().all(|step| step != "SCAN memories" && !step.contains("TEMP B-TREE")), "{sql}: {plan:#?}");
+    }
+    // A vector is found by the number of its row, and nothing else is found in another way for it.
+    for walk in &with_vectors {
+        for (sql, index, vectors) in [
+            (statements::MEMORIES_IN_SLOTS.of_walk(walk), "memories_by_time", "memory_vectors"),
+            (statements::MEMORIES.of_walk(walk), "memories_by_time", "memory_vectors"),
+            (statements::OPEN_MEMORIES.of_walk(walk), "memories_open", "memory_vectors"),
+            (statements::DOCUMENTS.of_walk(walk), "documents_by_time", "document_vectors"),
+            (statements::DOCUMENT_BY_ID.of(walk), "sqlite_autoindex_documents_1", "document_vectors"),
+            (statements::MEMORY_VECTOR, "sqlite_autoindex_memories_1", "memory_vectors"),
+            (statements::DOCUMENT_VECTOR, "sqlite_autoindex_documents_1", "document_vectors"),
+        ] {
+            let plan = plan_of(&file, sql);
+            let search = format!("SEARCH {vectors} USING INTEGER PRIMARY KEY");
+            for due in [index, &search] {
+                assert!(plan.iter().any(|step| step.contains(due)), "{sql}: {plan:#?}");
+            }
+            assert!(plan.iter().all(|step| !step.contains("TEMP B-TREE")), "{sql}: {plan:#?}");
+        }
     }
 }
 

@@ -36,6 +36,7 @@ pub fn sqlite() -> &'static [Step] {
             Step::quick(5, HISTORY, include_str!("../sqlite/0005_history.sql")),
             Step::quick(6, ERASURE, include_str!("../sqlite/0006_erasure.sql")),
             Step::quick(7, EXPIRY, include_str!("../sqlite/0007_expiry.sql")),
+            Step::quick(8, VECTORS, include_str!("../sqlite/0008_vectors.sql")),
         ]
     }
 }
