@@ -326,8 +326,9 @@ impl RedisSession {
                     (keys.row(Some(collection), record.id.as_str()), version.head.as_slice(), None)
                 }
             };
+            let read = self.tombstones.get(&tombstone.record).map(tombstone_of).unwrap_or_default();
             call = call.key(row).arg(head).arg(stamps.of_erasure(tombstone)).arg(name(&tombstone.record));
-            call = call.arg(tombstone_of(tombstone)).arg(key.map_or("", IdempotencyKey::as_str));
+            call = call.arg(read).arg(tombstone_of(tombstone)).arg(key.map_or("", IdempotencyKey::as_str));
             call = call.arg(tombstone.key.map(hash_name).unwrap_or_default());
         }
         for Erasing { tombstone, .. } in erasings {

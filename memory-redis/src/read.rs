@@ -1,6 +1,6 @@
 //! What a session reads: each command touches one key, or rows only, so that it finds what it wants while the slot moves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -44,6 +44,8 @@ pub struct RedisSession {
     pub(crate) until: Instant,
     /// Held from the first walk on.
     turn: Option<OwnedSemaphorePermit>,
+    /// The tombstones as they were read last, by which the script of an erasure tells whether others have come since.
+    pub(crate) tombstones: HashMap<RecordId, Tombstone>,
 }
 
 impl Reader for RedisSession {
@@ -148,7 +150,10 @@ impl Reader for RedisSession {
     }
 
     async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
-        erasure::tombstones(&self.on, of).await
+        let found = erasure::tombstones(&self.on, of).await?;
+        of.iter().for_each(|record| drop(self.tombstones.remove(record)));
+        self.tombstones.extend(found.iter().map(|tombstone| (tombstone.record.clone(), tombstone.clone())));
+        Ok(found)
     }
 
     async fn tombstones_behind(
@@ -176,7 +181,7 @@ impl Reader for RedisSession {
 
 impl RedisSession {
     pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
-        Self { on: Arc::clone(on), until, turn: None }
+        Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new() }
     }
 
     /// The records of the ledger or of a collection with these ids, in their order.

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use conformance::server::redis::LocalRedis;
 use conformance::server::{Marks, trial};
 use futures::StreamExt as _;
 use libtest_mimic::Arguments;
+use memory_core::engine::{Access, Engine as _, Erasing, ErasingRecord, Reader as _, Writer as _};
 use memory_core::{
     ChangeKind, Collection, Collections, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Erasure,
-    ErrorKind, HashKey, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome, Reason,
-    Record, RecordId, Result, SpaceId, Status, Timestamp, Tombstone, TombstonePage, Watch, Watched,
+    Error, ErrorKind, HashKey, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome,
+    Reason, Record, RecordId, Result, SpaceId, Status, Timestamp, Tombstone, TombstonePage, Watch, Watched,
 };
-use memory_redis::{RedisConfig, RedisMemory};
+use memory_redis::{RedisConfig, RedisEngine, RedisMemory};
 use redis::cmd;
 use tokio::task::block_in_place;
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         trial("redis::what_is_refused_erases_nothing", || run(what_is_refused_erases_nothing())),
         trial("redis::a_copy_goes_on_where_it_was", || run(a_copy_goes_on_where_it_was())),
         trial("redis::what_comes_to_the_feed_meanwhile_goes", || run(what_comes_to_the_feed_meanwhile_goes())),
+        trial("redis::a_tombstone_that_came_meanwhile_stays", || run(a_tombstone_that_came_meanwhile_stays())),
         trial("redis::pages_of_tombstones_outlast_a_restart", || run(pages_of_tombstones_outlast_a_restart())),
         trial("redis::what_an_older_program_lists_is_erased", || run(what_an_older_program_lists_is_erased())),
     ];
@@ -416,6 +419,50 @@ async fn until_waiting(server: &LocalRedis, command: &str) -> Case {
     Err(format!("no client waits with{command}").into())
 }
 
+/// Between the look at the tombstones and the script, by another program. Who has seen it puts another one in its place.
+async fn a_tombstone_that_came_meanwhile_stays() -> Case {
+    let server = LocalRedis::start()?;
+    let config = RedisConfig::from_url(&server.url())?;
+    let (provider, engine) = (open(config.clone()).await?, RedisEngine::open(&config).await?);
+    let put = provider.documents().put(document("notes", "1", "a-b", "text")?).await?;
+    let one = DocumentSelection::ids(put.collection.clone(), [put.id.clone()])?;
+    provider.documents().remove(&one, 1).await?;
+    let removed = RecordId::from((put.collection, put.id));
+    // What never was, and what a tombstone from elsewhere has already.
+    let (never, known) = (RecordId::from(MemoryId::generate()), RecordId::from(MemoryId::generate()));
+    let hash_key = provider.hash_key().await?.ok_or("no key")?;
+    let of_expiry = |record: &RecordId, at: i64| Ok::<_, Error>(Tombstone::of_expiry(record.clone(), time(at)?));
+    provider.restore_tombstones(vec![of_expiry(&known, 1)?], &hash_key).await?;
+    let until = Instant::now() + Duration::from_secs(60);
+    for record in [removed, never, known] {
+        let asked_for = Tombstone { reason: Reason::parse(REASON)?, ..of_expiry(&record, 9)? };
+        let asked = Arc::new((provider.clone(), hash_key.clone(), asked_for, of_expiry(&record, 5)?));
+        let is_erased = engine.run(Access::Write, until, Arc::clone(&asked), |writer, asked| {
+            Box::pin(async move {
+                let (provider, hash_key, asked_for, expired) = asked;
+                writer.tombstones(std::slice::from_ref(&expired.record)).await?;
+                let report = provider.restore_tombstones(vec![asked_for.clone()], hash_key).await?;
+                assert_eq!(report.written, 1, "{:?}", expired.record);
+                writer.erase(&[Erasing { found: ErasingRecord::Absent, tombstone: expired.clone() }]).await
+            })
+        });
+        assert!(!is_erased.await?, "{record:?}");
+        let kept = provider.tombstone(&record).await?.ok_or("a tombstone")?;
+        assert_eq!((kept.at, kept.reason.as_str()), (time(9)?, REASON), "{record:?}");
+
+        let is_erased = engine.run(Access::Write, until, asked, |writer, asked| {
+            Box::pin(async move {
+                let (.., expired) = asked;
+                writer.tombstones(std::slice::from_ref(&expired.record)).await?;
+                writer.erase(&[Erasing { found: ErasingRecord::Absent, tombstone: expired.clone() }]).await
+            })
+        });
+        assert!(is_erased.await?, "{record:?}");
+        assert_eq!(provider.tombstone(&record).await?.ok_or("a tombstone")?.at, time(5)?, "{record:?}");
+    }
+    Ok(())
+}
+
 /// A server that was started again goes along the hash in another order.
 async fn pages_of_tombstones_outlast_a_restart() -> Case {
     let mut server = LocalRedis::start_with(&[("appendonly", "yes"), ("appendfsync", "always")])?;
@@ -485,6 +532,10 @@ async fn sets(admin: &Admin, namespace: &str) -> redis::RedisResult<BTreeMap<Str
         }
     }
     Ok(sets)
+}
+
+fn time(millis: i64) -> Result<Timestamp> {
+    Timestamp::from_millis(millis)
 }
 
 fn document(collection: &str, id: &str, space: &str, content: &str) -> Result<DocumentWrite> {
