@@ -13,7 +13,7 @@ use crate::connection::{Connections, LONG, command};
 use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
-use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECRET, SINCE};
+use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECRET, SINCE, VECTOR_MODEL};
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -39,6 +39,7 @@ impl Engine for RedisEngine {
     const RESTORE: (usize, usize) = (500, 4 << 20);
     const HISTORY: bool = true;
     const ERASES: bool = true;
+    const VECTORS: bool = true;
 
     type Config = RedisConfig;
     type Session = RedisSession;
@@ -77,19 +78,19 @@ impl Engine for RedisEngine {
     }
 
     async fn retention(&self) -> Result<Option<String>> {
-        self.connections.read_one(&command("GET", &[&self.connections.keys.of(RETENTION)])).await
+        self.text(RETENTION).await
     }
 
     async fn set_retention(&self, rules: &str) -> Result<()> {
-        let keys = &self.connections.keys;
-        let pieces = rules.as_bytes().chunks(LONG - 1);
-        let mut call = Call::new(Lua::Retain, keys).key(keys.of(RETENTION)).arg(pieces.len().to_string());
-        for piece in pieces {
-            call = call.arg(piece);
-        }
-        let mut script = Pipeline::with_capacity(1);
-        script.add_command(call.into_cmd());
-        self.connections.write(script, Instant::now()).await.map(drop)
+        self.set_text(RETENTION, rules).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<String>> {
+        self.text(VECTOR_MODEL).await
+    }
+
+    async fn set_vector_model(&self, model: &str) -> Result<()> {
+        self.set_text(VECTOR_MODEL, model).await
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
@@ -162,6 +163,23 @@ impl RedisEngine {
         let keep = command("SET", &[&key, proposed.as_bytes(), b"NX"]);
         self.connections.write(keep, Instant::now()).await?;
         self.connections.read_one(&kept).await
+    }
+
+    /// The text of a key that an operator sets.
+    async fn text(&self, name: &str) -> Result<Option<String>> {
+        self.connections.read_one(&command("GET", &[&self.connections.keys.of(name)])).await
+    }
+
+    async fn set_text(&self, name: &str, text: &str) -> Result<()> {
+        let keys = &self.connections.keys;
+        let pieces = text.as_bytes().chunks(LONG - 1);
+        let mut call = Call::new(Lua::SetText, keys).key(keys.of(name)).arg(pieces.len().to_string());
+        for piece in pieces {
+            call = call.arg(piece);
+        }
+        let mut script = Pipeline::with_capacity(1);
+        script.add_command(call.into_cmd());
+        self.connections.write(script, Instant::now()).await.map(drop)
     }
 
     fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {

@@ -334,6 +334,9 @@ impl RedisSession {
         for Erasing { tombstone, .. } in erasings {
             call = call.key(keys.history(&tombstone.record));
         }
+        for Erasing { tombstone, .. } in erasings {
+            call = call.key(keys.vector(&tombstone.record));
+        }
         call
     }
 }

@@ -13,6 +13,7 @@ mod read;
 mod rows;
 mod schema;
 mod statements;
+mod vectors;
 mod write;
 
 pub use config::{Login, RedisConfig, Tls, Topology, Wait};

@@ -10,7 +10,8 @@ use memory_core::engine::{
     Source, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, RecordId, Result, Timestamp, Tombstone, Verdict,
+    Collection, DocumentId, Documents, Head, Ledger, MAX_WIDTH, MemoryId, Order, RecordId, Result, Timestamp,
+    Tombstone, Verdict,
 };
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
@@ -22,6 +23,7 @@ use crate::feed;
 use crate::history;
 use crate::rows::{self, LONGEST_HEAD, Stored, Version};
 use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
+use crate::vectors;
 
 /// How many rows are read by one command.
 pub(crate) const ROWS: usize = 64;
@@ -35,6 +37,8 @@ const MIN_ENTRIES: usize = 8;
 const SIBLINGS: usize = 128;
 /// How many bytes of rows are held at once, apart from the last row.
 const MAX_BYTES: i64 = 4 << 20;
+/// As many bytes as no vector has.
+const LONGEST_VECTOR: usize = 4 * MAX_WIDTH + 16;
 
 /// A session on the connections of a provider.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub struct RedisSession {
     turn: Option<OwnedSemaphorePermit>,
     /// The tombstones as they were read last, by which the script of an erasure tells whether others have come since.
     pub(crate) tombstones: HashMap<RecordId, Tombstone>,
+    /// How many bytes the longest of the vectors had that were read last; before that, more than one can have.
+    longest_vector: usize,
 }
 
 impl Reader for RedisSession {
@@ -173,6 +179,10 @@ impl Reader for RedisSession {
         expiry::expired(&self.on, by, behind, most).await
     }
 
+    async fn vectors(&mut self, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+        vectors::vectors(&self.on, of).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let found = self.memories(&[id]).await?.remove(&id).transpose()?;
         Ok(found.and_then(|found| found.version.stored_at))
@@ -181,7 +191,8 @@ impl Reader for RedisSession {
 
 impl RedisSession {
     pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
-        Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new() }
+        let longest_vector = LONGEST_VECTOR;
+        Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new(), longest_vector }
     }
 
     /// The records of the ledger or of a collection with these ids, in their order.
@@ -210,7 +221,7 @@ impl RedisSession {
         // An update moves a memory from a status to another, and a put a document from a place to another.
         let is_moving = ranges.len() > 1 && (of.is_some() || matches!(walk.source, Source::Open(_)));
         let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE), is_moving).await?;
-        match self.offer_rows(of, &marks, walk.is_for_heads, visit).await? {
+        match self.offer_rows(of, &marks, walk, visit).await? {
             Verdict::Stop => Ok(None),
             _ => Ok(marks.pop().filter(|_| goes_on)),
         }
@@ -290,30 +301,41 @@ impl RedisSession {
 
     /// Offers the entries that have a row, until it is stopped.
     async fn offer_rows<K: Stored>(
-        &self,
+        &mut self,
         of: Option<&Collection>,
         mut marks: &[Mark],
-        is_for_heads: bool,
+        walk: &Walk<'_>,
         visit: &mut Visit<'_, K>,
     ) -> Result<Verdict> {
         let prefix = self.on.keys.rows(of);
         while !marks.is_empty() {
-            let count = if is_for_heads { marks.len().min(HELD) } else { self.readable(&prefix, marks).await? };
+            let count = match walk.is_for_heads {
+                true => self.heads_at_once(walk).min(marks.len()),
+                false => self.readable(&prefix, marks).await?,
+            };
             let (some, others) = marks.split_at(count);
             marks = others;
-            let ids = some.iter().map(|mark| mark.id.as_slice()).collect();
-            let rows = if is_for_heads { self.heads(&prefix, ids).await? } else { self.rows(&prefix, ids).await? };
+            let ids: Vec<_> = some.iter().map(|mark| mark.id.as_slice()).collect();
+            let (rows, vectors) = self.candidates(of, &ids, walk).await?;
+            let mut vectors = vectors.into_iter();
             for (Mark { millis, id }, row) in some.iter().zip(rows) {
+                let vector = vectors.next().flatten();
                 // An entry whose row is gone is none.
                 let Some(row) = row else { continue };
                 // Another document under the same id has its own place in the order.
                 let is_another = rows::read_head(id, &row).is_ok_and(|head| head.created_at.as_millis() != *millis);
-                if !is_another && visit(&StoredRow { of, id, row: &row })? == Verdict::Stop {
+                if !is_another && visit(&StoredRow { of, id, row: &row, vector: vector.as_deref() })? == Verdict::Stop {
                     return Ok(Verdict::Stop);
                 }
             }
         }
         Ok(Verdict::Skip)
+    }
+
+    /// Of how many entries the heads are held at once, with the vectors of a walk that wants them.
+    fn heads_at_once(&self, walk: &Walk<'_>) -> usize {
+        let bytes = if walk.has_vectors { LONGEST_HEAD + self.longest_vector } else { LONGEST_HEAD };
+        (MAX_BYTES as usize / bytes).max(1)
     }
 
     /// Of how many of these entries the rows can be held at once: of some hundred, unless rows may be long.
@@ -339,31 +361,77 @@ impl RedisSession {
         Ok(lengths.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
     }
 
-    /// What the rows with these ids begin with, as far as it tells their heads.
-    async fn heads(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Vec<Option<Vec<u8>>>> {
+    /// The rows with these ids, or what they begin with where a walk is for heads, and their vectors where it wants them: else none. All of
+    /// it in one round trip, since there may be many.
+    async fn candidates(
+        &mut self,
+        of: Option<&Collection>,
+        ids: &[&[u8]],
+        walk: &Walk<'_>,
+    ) -> Result<(Values, Values)> {
+        let (rows, vectors) = (self.on.keys.rows(of), self.on.keys.vectors(of));
         let mut commands = Pipeline::with_capacity(ids.len());
-        for id in ids {
-            commands.cmd("GETRANGE").arg([prefix, id].concat()).arg(0).arg(LONGEST_HEAD - 1);
+        match walk.is_for_heads {
+            true => get_heads(&mut commands, &rows, ids),
+            false => get_all(&mut commands, &rows, ids),
         }
-        let heads: Vec<Vec<u8>> = self.on.read_as(&commands).await?;
-        // A row that is not there has no bytes.
-        Ok(heads.into_iter().map(|head| Some(head).filter(|head| !head.is_empty())).collect())
+        let of_rows = commands.len();
+        // Behind the rows, so that none is of an earlier version than its row.
+        if walk.has_vectors {
+            get_all(&mut commands, &vectors, ids);
+        }
+        let mut answers = self.on.read(&commands).await?;
+        let vectors = all_of(answers.split_off(of_rows.min(answers.len())))?;
+        let rows = match walk.is_for_heads {
+            true => heads_of(answers)?,
+            false => all_of(answers)?,
+        };
+        let longest = vectors.iter().flatten().map(Vec::len).max();
+        self.longest_vector = longest.unwrap_or(self.longest_vector);
+        Ok((rows, vectors))
     }
 
     /// The rows with these ids behind a prefix, in their order.
-    pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Vec<Option<Vec<u8>>>> {
+    pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Values> {
         let mut commands = Pipeline::with_capacity(ids.len().div_ceil(ROWS));
-        let mut key = prefix.to_vec();
-        for some in ids.chunks(ROWS) {
-            commands.cmd("MGET");
-            for id in some {
-                key.truncate(prefix.len());
-                key.extend(*id);
-                commands.arg(&key);
-            }
-        }
-        Ok(self.on.read_as::<Vec<Vec<_>>>(&commands).await?.into_iter().flatten().collect())
+        get_all(&mut commands, prefix, &ids);
+        all_of(self.on.read(&commands).await?)
     }
+}
+
+/// What some keys hold, in their order.
+type Values = Vec<Option<Vec<u8>>>;
+
+/// Reads what is behind a prefix and these ids.
+fn get_all(commands: &mut Pipeline, prefix: &[u8], ids: &[&[u8]]) {
+    let mut key = prefix.to_vec();
+    for some in ids.chunks(ROWS) {
+        commands.cmd("MGET");
+        for id in some {
+            key.truncate(prefix.len());
+            key.extend(*id);
+            commands.arg(&key);
+        }
+    }
+}
+
+/// The answers to [`get_all`].
+fn all_of(answers: Vec<Value>) -> Result<Values> {
+    Ok(decoded::<Vec<Values>>(Value::Array(answers))?.into_iter().flatten().collect())
+}
+
+/// Reads what rows begin with, as far as it tells their heads.
+fn get_heads(commands: &mut Pipeline, prefix: &[u8], ids: &[&[u8]]) {
+    for id in ids {
+        commands.cmd("GETRANGE").arg([prefix, id].concat()).arg(0).arg(LONGEST_HEAD - 1);
+    }
+}
+
+/// The answers to [`get_heads`].
+fn heads_of(answers: Vec<Value>) -> Result<Values> {
+    let heads: Vec<Vec<u8>> = decoded(Value::Array(answers))?;
+    // A row that is not there has no bytes.
+    Ok(heads.into_iter().map(|head| Some(head).filter(|head| !head.is_empty())).collect())
 }
 
 /// The ranges of places of the ledger or of a collection.
@@ -376,6 +444,7 @@ struct StoredRow<'r> {
     of: Option<&'r Collection>,
     id: &'r [u8],
     row: &'r [u8],
+    vector: Option<&'r [u8]>,
 }
 
 impl<K: Stored> Row<K> for StoredRow<'_> {
@@ -389,5 +458,9 @@ impl<K: Stored> Row<K> for StoredRow<'_> {
 
     fn id(&self) -> String {
         K::shown_id(self.id)
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        Ok(self.vector)
     }
 }

@@ -10,6 +10,7 @@ use memory_core::{
 };
 use migrations::{
     Applied, ERASURE, EXPIRY, FEED as FEED_STEP, HISTORY, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target,
+    VECTORS,
 };
 use redis::{InfoDict, Pipeline, Value};
 
@@ -276,7 +277,7 @@ impl Target for RedisTarget<'_> {
         );
         let others = match step.name {
             PATHS => [WRITER, COLLECTIONS].as_slice(),
-            NO_WORDS | HISTORY | ERASURE | EXPIRY => &[WRITER],
+            NO_WORDS | HISTORY | ERASURE | EXPIRY | VECTORS => &[WRITER],
             FEED_STEP => &[WRITER, FEED],
             _ => MOVED.as_flattened(),
         };
@@ -444,7 +445,7 @@ impl RedisSession {
             let entry = entry.unwrap_or_default();
             // When it was written nobody knows, and it is there from the beginning of the history.
             let key = on.keys.row(of, &mark.id);
-            let change = RowChange { row: key, head: &[], new: row.clone(), entry, kept: None, guarded: None };
+            let change = RowChange { new: row.clone(), entry, ..RowChange::none(key, &[]) };
             let mut call = Call::change(&on.keys, vec![change], expected);
             index(&mut call, mark, &row, of);
             moves.add_command(call.into_cmd());

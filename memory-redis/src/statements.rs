@@ -50,6 +50,8 @@ pub(crate) const HASH_KEY: &str = "hash_key";
 pub(crate) const EXPIRY: &str = "expiry";
 /// The rules of retention.
 pub(crate) const RETENTION: &str = "retention";
+/// The model of the vectors.
+pub(crate) const VECTOR_MODEL: &str = "vector_model";
 /// What the key of a copy of the feed begins with.
 pub(crate) const FEED_COPY: &str = "feed:";
 /// How far the move from version 1 and the removal of the keys of older versions are.
@@ -106,6 +108,21 @@ impl Keys {
         }
     }
 
+    /// What the keys of all vectors of the ledger or of a collection begin with.
+    pub(crate) fn vectors(&self, collection: Option<&Collection>) -> Vec<u8> {
+        collection.map_or_else(|| self.of("v:"), |collection| self.with("ev:", format!("{collection}:")))
+    }
+
+    /// The vector of a record.
+    pub(crate) fn vector(&self, of: &RecordId) -> Vec<u8> {
+        match of {
+            RecordId::Memory(id) => [self.vectors(None).as_slice(), id.as_bytes()].concat(),
+            RecordId::Document { collection, id } => {
+                [self.vectors(Some(collection)).as_slice(), id.as_str().as_bytes()].concat()
+            }
+        }
+    }
+
     /// The documents of a collection.
     pub(crate) fn collection(&self, collection: &Collection) -> Vec<u8> {
         self.with("et:", collection.as_str())
@@ -135,20 +152,22 @@ pub(crate) enum Lua {
     Copy,
     Erase,
     Forget,
-    Retain,
+    SetText,
+    Embed,
 }
 
 /// In the order of [`Lua`].
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/append.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/change.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/remove.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/scrub.lua"), include_str!("scripts/copy.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/scrub.lua"), include_str!("scripts/erase.lua")),
     concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/forget.lua")),
-    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/retain.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/set_text.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/embed.lua")),
 ];
-static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| SOURCES.map(Script::new));
+static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| SOURCES.map(Script::new));
 
 /// Makes all scripts known to a server.
 pub(crate) fn load_scripts() -> Pipeline {
@@ -199,12 +218,14 @@ pub(crate) struct RowChange<'r> {
     pub(crate) kept: Option<Kept>,
     /// What is put unless a tombstone keeps it out.
     pub(crate) guarded: Option<&'r Document>,
+    /// The key of the vector that goes; `None` where one that is there stays.
+    pub(crate) vector: Option<Vec<u8>>,
 }
 
 impl<'r> RowChange<'r> {
     /// Leaves a row as it is, or the place of one.
     pub(crate) fn none(row: Vec<u8>, head: &'r [u8]) -> Self {
-        Self { row, head, new: Vec::new(), entry: Vec::new(), kept: None, guarded: None }
+        Self { row, head, new: Vec::new(), entry: Vec::new(), kept: None, guarded: None, vector: None }
     }
 }
 
@@ -251,15 +272,18 @@ impl<'k> Call<'k> {
         let is_guarded = rows.iter().any(|change| change.guarded.is_some());
         let tombstones = keys.of(if is_guarded { TOMBSTONES } else { WRITER });
         let mut call = Self::new(Lua::Change, keys).key(set).key(tombstones).arg(member).arg(rows.len().to_string());
-        let mut histories = Vec::with_capacity(rows.len());
-        for RowChange { row, head, new, entry, kept, guarded } in rows {
+        let (mut histories, mut vectors) = (Vec::with_capacity(rows.len()), Vec::new());
+        for RowChange { row, head, new, entry, kept, guarded, vector } in rows {
             // Of no entry no history is touched, so any key does that the script has.
             let kept = kept.unwrap_or_else(|| Kept { history: row.clone(), entry: Vec::new() });
             call = call.key(row).arg(head).arg(new).arg(entry).arg(kept.entry);
             call = call.arg(guarded.map(guard).unwrap_or_default());
             histories.push(kept.history);
+            vectors.extend(vector);
         }
+        call = call.arg(vectors.len().to_string());
         call.keys.append(&mut histories);
+        call.keys.append(&mut vectors);
         call
     }
 
@@ -383,7 +407,7 @@ impl<'k> Call<'k> {
         self.going.entry(set).or_default().insert(member);
     }
 
-    /// How many keys it has beside those of rows and of their histories.
+    /// How many keys it has beside those of rows, of their histories and of their vectors.
     pub(crate) fn size(&self) -> usize {
         self.coming.len() + self.going.len() + 2 * self.pruned.len()
     }

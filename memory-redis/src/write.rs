@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Embed, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{
     Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result, Tombstone,
 };
@@ -61,6 +61,7 @@ impl Writer for RedisSession {
             entry: Stamps::new().of_memory(after),
             kept: entry.map(|entry| history::kept(&on.keys, &after.id.into(), entry)),
             guarded: None,
+            vector: (!after.has_texts_of(&before.record)).then(|| on.keys.vector(&after.id.into())),
         };
         let mut call = Call::change(&on.keys, vec![change], None);
         let (old, new) = (before.record.status, after.status);
@@ -86,6 +87,8 @@ impl Writer for RedisSession {
                 entry: stamps.of_put(before.map(|before| &before.record), after),
                 kept: entry.as_ref().map(|entry| history::kept(keys, &of, entry)),
                 guarded: is_guarded.then_some(*after),
+                // Also where nothing was read, as of a row that the server has dropped.
+                vector: (!before.is_some_and(|before| after.has_texts_of(&before.record))).then(|| keys.vector(&of)),
             });
         }
         let mut call = Call::change(keys, changes, None);
@@ -131,6 +134,9 @@ impl Writer for RedisSession {
             let kept = kept.unwrap_or_else(|| Kept { history: row(record), entry: Vec::new() });
             call = call.key(kept.history).arg(stamps.of_removal(record)).arg(kept.entry);
         }
+        for Removal { found: Found { record, .. }, .. } in removals {
+            call = call.key(keys.vector(&(collection.clone(), record.id.clone()).into()));
+        }
         if self.run(call).await? != 1 {
             return Ok(false);
         }
@@ -157,6 +163,10 @@ impl Writer for RedisSession {
 
     async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
         self.forget_all(tombstones).await
+    }
+
+    async fn embed(&mut self, embeds: &[Embed<'_, Version>]) -> Result<Vec<bool>> {
+        self.embed_each(embeds).await
     }
 }
 

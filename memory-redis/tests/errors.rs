@@ -347,7 +347,7 @@ async fn an_operator_waits_no_longer_than_a_call() -> Case {
     let server = LocalRedis::start()?;
     let mut config = config(&server.url());
     config.connect_timeout = Duration::MAX;
-    assert_eq!(memory_redis::migrate(&config).await?.now, 7);
+    assert_eq!(memory_redis::migrate(&config).await?.now, 8);
     config.deadline = Duration::from_millis(300);
     server.command(&["CLIENT", "PAUSE", "3600000"])?;
     for (name, error, outcome) in [

@@ -16,9 +16,9 @@ use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
     Backfill, Blocks, ChangeKind, Clock as _, Collection, Content, Document, DocumentId, DocumentQuery,
-    DocumentSelection, DocumentWrite, Erasure, Error, ErrorKind, History, ManualClock, MemoryId, MemoryPatch,
-    MemoryProvider, MemoryQuery, Metadata, Outcome, Record, RecordId, Revision, SpaceId, Status, SystemClock,
-    Timestamp, Watch, Watched,
+    DocumentSelection, DocumentWrite, Embedding, Erasure, Error, ErrorKind, History, ManualClock, MemoryId,
+    MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome, Precision, Record, RecordId, Revision, SpaceId,
+    Status, SystemClock, Timestamp, Vector, VectorModel, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
@@ -63,6 +63,10 @@ fn main() -> ExitCode {
             run(a_program_that_knows_no_tombstones_is_refused())
         }),
         trial("redis::a_program_that_knows_no_expiry_is_refused", || run(a_program_that_knows_no_expiry_is_refused())),
+        trial(
+            "redis::a_program_that_knows_no_vectors_is_refused",
+            || run(a_program_that_knows_no_vectors_is_refused()),
+        ),
         trial("redis::the_history_of_an_older_ledger_begins_when_it_is_opened", || {
             run(the_history_of_an_older_ledger_begins_when_it_is_opened())
         }),
@@ -228,11 +232,11 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
         assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
     }
     let fields: Vec<(u32, String)> = admin.query(cmd("HGETALL").arg(key("schema"))).await?;
-    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(7), "it reads numbers, and that it is too old");
+    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(8), "it reads numbers, and that it is too old");
     assert_eq!(everything(&program).await?, (before, documents));
     assert_eq!((program.get(id(7)).await?, program.get(new).await?), (None, None));
     assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
-    assert_eq!(program.check_health().await?.schema_version, 7);
+    assert_eq!(program.check_health().await?.schema_version, 8);
 
     // It repeats a store whose outcome it does not know, finds the row, and takes it for done.
     while program.backfill().await?.is_some() {}
@@ -392,12 +396,15 @@ async fn a_program_that_keeps_no_history_is_refused() -> Case {
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
     let stored = program.store(event("a-b", 1)).await?;
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
-    admin.query::<()>(cmd("HDEL").arg(&schema).arg(5).arg(6).arg(7)).await?;
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(5).arg(6).arg(7).arg(8)).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(5)).await?;
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(5));
     let write = |row: &str, text: &str| cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(row).arg(text).clone();
     assert_eq!(admin.query::<i64>(&write(&row, "x")).await?, 1);
-    assert_eq!(memory_redis::migrate(&config).await?.applied, [(5, "history"), (6, "erasure"), (7, "expiry")]);
+    assert_eq!(
+        memory_redis::migrate(&config).await?.applied,
+        [(5, "history"), (6, "erasure"), (7, "expiry"), (8, "vectors")]
+    );
     let error = admin.query::<i64>(&write(&row, "x")).await.expect_err("refused");
     assert_eq!(error.code(), Some("NEWER"), "{error}");
     assert_eq!(admin.query::<String>(cmd("GET").arg(&row)).await?, "x");
@@ -412,13 +419,13 @@ async fn a_program_that_knows_no_tombstones_is_refused() -> Case {
     let stored = program.store(event("a-b", 1)).await?;
     // As a program of version 5 leaves a ledger.
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
-    admin.query::<()>(cmd("HDEL").arg(&schema).arg(6).arg(7)).await?;
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(6).arg(7).arg(8)).await?;
     admin.query::<()>(cmd("DEL").arg(format!("{{{NAMESPACE}}}:hash_key"))).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(6)).await?;
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(6));
     let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
     assert_eq!(admin.query::<i64>(&write).await?, 1);
-    assert_eq!(memory_redis::migrate(&config).await?.applied, [(6, "erasure"), (7, "expiry")]);
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(6, "erasure"), (7, "expiry"), (8, "vectors")]);
     let error = admin.query::<i64>(&write).await.expect_err("refused");
     assert_eq!(error.code(), Some("NEWER"), "{error}");
     let program = open(config).await?;
@@ -435,14 +442,14 @@ async fn a_program_that_knows_no_expiry_is_refused() -> Case {
     let before = program.get(stored).await?;
     // As a program of version 6 leaves a ledger.
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
-    admin.query::<()>(cmd("HDEL").arg(&schema).arg(7)).await?;
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(7).arg(8)).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(7)).await?;
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(7));
     let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
     assert_eq!(admin.query::<i64>(&write).await?, 1);
     // An operator has made it read-only, which a step leaves as it is.
     program.set_read_only(true).await?;
-    assert_eq!(memory_redis::migrate(&config).await?.applied, [(7, "expiry")]);
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(7, "expiry"), (8, "vectors")]);
     let program = open(config).await?;
     assert!(program.is_read_only().await?);
     program.set_read_only(false).await?;
@@ -452,6 +459,36 @@ async fn a_program_that_knows_no_expiry_is_refused() -> Case {
     let end = Timestamp::from_millis(SystemClock.now().as_millis() + 3_600_000)?;
     program.update(stored, MemoryPatch::new().set_expiry(end)).await?;
     assert_eq!(program.get(stored).await?.ok_or("gone")?.expires_at, Some(end));
+    Ok(())
+}
+
+/// It would leave the vector of a text that it replaces.
+async fn a_program_that_knows_no_vectors_is_refused() -> Case {
+    let (server, config) = laid("").await?;
+    let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
+    let stored = program.store(event("a-b", 1)).await?;
+    // As a program of version 7 leaves a ledger.
+    let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(8)).await?;
+    admin.query::<()>(cmd("SET").arg(&writer).arg(8)).await?;
+    let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(8));
+    let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
+    assert_eq!(admin.query::<i64>(&write).await?, 1);
+    // An operator has made it read-only, which a step leaves as it is.
+    program.set_read_only(true).await?;
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(8, "vectors")]);
+    let program = open(config).await?;
+    assert!(program.is_read_only().await?);
+    program.set_read_only(false).await?;
+    let error = admin.query::<i64>(&write).await.expect_err("refused");
+    assert_eq!(error.code(), Some("NEWER"), "{error}");
+    let model = VectorModel::new("a model", 2, Precision::Exact)?;
+    program.set_vector_model(&model).await?;
+    let (record, revision, vector) = (stored.into(), Revision::FIRST, Vector::new(&[3.0, 4.0])?);
+    let embedding = Embedding { record, revision, vector };
+    assert_eq!(program.vectors(&[stored.into()]).await?, [None]);
+    assert_eq!(program.embed(&model, vec![embedding.clone()]).await?, [true]);
+    assert_eq!(program.vectors(&[stored.into()]).await?, [Some(embedding)]);
     Ok(())
 }
 
@@ -496,7 +533,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> Case {
 /// What the scripts of an older program begin with: as those of this program do, but they do not know the last versions.
 fn older_prelude(version: u32) -> String {
     let newer = include_str!("../src/scripts/prelude.lua");
-    let older = newer.replace("> 8 then", &format!("> {version} then"));
+    let older = newer.replace("> 9 then", &format!("> {version} then"));
     assert!(older != newer, "the versions are others");
     older
 }
@@ -664,7 +701,7 @@ async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
     let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
     let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
     admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
-    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4).arg(5).arg(6).arg(7)).await
+    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4).arg(5).arg(6).arg(7).arg(8)).await
 }
 
 fn is_of_places(backfill: &Backfill) -> bool {

@@ -13,9 +13,9 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Cursor, Document, DocumentId, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch,
-    MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, QueryBuilder, Result, Revision, SpaceId, Status,
-    Timestamp,
+    Collection, Content, Context, Cursor, Document, DocumentId, Embedding, ErrorKind, History, IdempotencyKey,
+    MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, NewMemory, Order, Precision,
+    QueryBuilder, RecordId, Result, Revision, SpaceId, Status, Timestamp, Vector, VectorModel,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::aio::MultiplexedConnection;
@@ -40,6 +40,10 @@ const MOVED: usize = 20;
 fn main() -> ExitCode {
     let trials = vec![
         trial("redis-cluster::nothing_is_lost_while_the_slot_moves", || run(nothing_is_lost_while_the_slot_moves())),
+        trial(
+            "redis-cluster::vectors_are_found_while_the_slot_moves",
+            || run(vectors_are_found_while_the_slot_moves()),
+        ),
         trial("redis-cluster::no_word_is_left_while_the_slot_moves", || run(no_word_is_left_while_the_slot_moves())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -95,6 +99,54 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
     let updates = load.updates.load(Ordering::Relaxed) as u64;
     assert!(revisions.into_iter().eq((1..=updates + 1).rev()), "a version is missing, or there twice");
     check(&provider, &stored).await
+}
+
+/// On whichever node they are. One that comes waits until the slot has moved, as each write that needs a new key does.
+async fn vectors_are_found_while_the_slot_moves() -> Case {
+    let cluster = RedisCluster::start_with(&[])?;
+    let mut config = RedisConfig::from_url(&cluster.url())?;
+    (config.namespace, config.deadline) = (NAMESPACE.to_owned(), Duration::from_secs(600));
+    config.connect_timeout = Duration::from_secs(1);
+    let provider = open(config).await?;
+    let ids = provider.store_many((0..100).map(|time| event("a-b", time)).collect()).await?;
+    let model = VectorModel::new("a model", 2, Precision::Exact)?;
+    provider.set_vector_model(&model).await?;
+    let embedding = |place: usize| {
+        let (record, revision, angle) = (ids[place].into(), Revision::FIRST, place as f32 / 100.0);
+        Vector::new(&[angle.cos(), angle.sin()]).map(|vector| Embedding { record, revision, vector })
+    };
+    // All but the last.
+    let embeddings = (0..99).map(embedding).collect::<Result<Vec<_>>>()?;
+    assert_eq!(provider.embed(&model, embeddings.clone()).await?, [true; 99]);
+    let (nodes, records) = (Nodes::of(&cluster).await?, ids.iter().copied().map(RecordId::from).collect::<Vec<_>>());
+    let from = block_in_place(|| cluster.primary_of(&nodes.key))?;
+    let to = *nodes.known.keys().find(|port| **port != from).ok_or("no other primary")?;
+    let query = || MemoryQuery::builder().under("a").limit(1).build();
+    let recall = MemoryRecall::new("", query()?)?.by_vector(Vector::new(&[0.0, 1.0])?);
+    let before = provider.recall(&recall).await?;
+    assert_eq!((before.examined, before.unembedded, before.hits.len()), (100, Some(1), 1));
+    let expected: Vec<_> = embeddings.into_iter().map(Some).chain([None]).collect();
+    nodes.begin_move(from, to).await?;
+    let mut late = None;
+    loop {
+        let goes_on = nodes.move_keys(from, to).await?;
+        assert_eq!(provider.vectors(&records).await?, expected);
+        assert_eq!(provider.recall(&recall).await?, before);
+        if !goes_on {
+            break;
+        }
+        if late.is_none() {
+            let (provider, model, last) = (provider.clone(), model.clone(), embedding(99)?);
+            late = Some(tokio::spawn(async move { provider.embed(&model, vec![last]).await }));
+        }
+    }
+    nodes.end_move(to).await?;
+    assert_eq!(late.ok_or("nothing has moved")?.await??, [true]);
+    assert_eq!(provider.recall(&recall).await?.unembedded, Some(0));
+    let other = Context::parse(r#""other""#)?;
+    provider.update(ids[99], MemoryPatch::new().set_context(other)).await?;
+    assert_eq!(provider.vectors(&records).await?, expected);
+    Ok(())
 }
 
 /// While some of the keys are on the one node and some on the other, none of the two tells all of them.

@@ -14,9 +14,9 @@ use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
     Actor, ChangeKind, Clock as _, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentWrite, Durability, Erasure, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider,
-    MemoryQuery, Outcome, Record, RecordId, Retention, SpaceId, Status, Sweep, SystemClock, Timestamp, Version, Watch,
-    WatchFrom, Watched,
+    DocumentWrite, Durability, Embedding, Erasure, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch,
+    MemoryProvider, MemoryQuery, Outcome, Precision, Record, RecordId, Retention, Revision, SpaceId, Status, Sweep,
+    SystemClock, Timestamp, Vector, VectorModel, Version, Watch, WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -199,7 +199,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 7, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 8, "{health:?}");
     }
     Ok(())
 }
@@ -264,7 +264,7 @@ fn documented_user() -> redis::Cmd {
 
 /// Calls whatever there is, and removes all that is there.
 async fn use_everything(config: RedisConfig) -> Case {
-    assert_eq!(memory_redis::migrate(&config).await?.now, 7);
+    assert_eq!(memory_redis::migrate(&config).await?.now, 8);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
     let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
     let id = provider.store(with_key.clone()).await?;
@@ -280,6 +280,11 @@ async fn use_everything(config: RedisConfig) -> Case {
         assert!(found.len() >= count, "{} of {count}", found.len());
     }
     let copy = provider.get(id).await?.ok_or("gone")?;
+    let (model, vector) = (VectorModel::new("a model", 1, Precision::Compact)?, Vector::new(&[1.0])?);
+    provider.set_vector_model(&model).await?;
+    let embedding = Embedding { record: id.into(), revision: copy.revision, vector };
+    assert_eq!(provider.embed(&model, vec![embedding]).await?, [true]);
+    assert!(provider.vectors(&[id.into()]).await?[0].is_some());
     assert_eq!(provider.restore(vec![copy]).await?.equal, 1);
     assert_eq!(versions_of(&provider, id).await?.len(), 2);
     assert!(provider.get_as_of(&id.into(), SystemClock.now()).await?.is_some());
@@ -423,14 +428,15 @@ async fn a_newer_schema_is_refused_by_its_name() -> Case {
         (5, "history"),
         (6, "erasure"),
         (7, "expiry"),
+        (8, "vectors"),
     ];
     assert_eq!(memory_redis::plan(&config).await?.applied, steps);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 7);
-    server.command(&["HSET", "{agent_memory}:schema", "8", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 8);
+    server.command(&["HSET", "{agent_memory}:schema", "9", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 8") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 9") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 
@@ -441,7 +447,10 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
-    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "8");
+    let (model, vector) = (VectorModel::new("a model", 1, Precision::Compact)?, Vector::new(&[1.0])?);
+    provider.set_vector_model(&model).await?;
+    let embedding = Embedding { record: id.into(), revision: Revision::FIRST, vector };
+    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "9");
     server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
@@ -454,6 +463,8 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
         documents.put(document("notes", "2", "pear")?).await.expect_err("too old"),
         documents.remove(&selection, 1).await.expect_err("too old"),
         provider.erase(&Erasure::records([id.into()], "it is old")?).await.expect_err("too old"),
+        provider.embed(&model, vec![embedding]).await.expect_err("too old"),
+        provider.set_vector_model(&model).await.expect_err("too old"),
     ] {
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::SchemaMismatch, Outcome::NotDone), "{error:?}");
         assert!(error.message().contains("upgrade this program"), "{error:?}");
@@ -628,8 +639,8 @@ async fn no_removal_has_keys_without_end() -> Case {
     assert_eq!(provider.documents().remove(&all_deep()?, 10_000).await?.len(), DEEP as usize);
     assert_eq!(keys_beside_histories(&server).await?, before, "no path is left");
     let most = most_keys(&server).await?;
-    // The rows and their histories come on top.
-    assert!((50_000..=100_000 + 3 * DEEP).contains(&most), "a script of {most} keys");
+    // The rows, their histories and their vectors come on top.
+    assert!((50_000..=100_000 + 4 * DEEP).contains(&most), "a script of {most} keys");
     Ok(())
 }
 

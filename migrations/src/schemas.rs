@@ -90,6 +90,7 @@ pub fn redis() -> &'static [Step] {
             Step::quick(5, HISTORY, include_str!("../redis/0005_history.lua")),
             Step::quick(6, ERASURE, include_str!("../redis/0006_erasure.lua")),
             Step::quick(7, EXPIRY, include_str!("../redis/0007_expiry.lua")),
+            Step::quick(8, VECTORS, include_str!("../redis/0008_vectors.lua")),
         ]
     }
 }

@@ -2,10 +2,11 @@
 -- a guarded one out. Answers 1 when it did, 0 when not.
 --
 -- KEYS: the version of writers, the feed, the sorted set of the expected member, the tombstones if something is guarded, each row, the
--- history of each, each sorted set that gets members, each that loses some, what is pruned.
+-- history of each, each vector that goes, each sorted set that gets members, each that loses some, what is pruned.
 -- ARGV: the expected member, or nothing; how many rows; for each the head that was read, or nothing where there was no row, the new row, or
 -- nothing where it stays, its entry of the feed, or nothing, its entry of the history, or nothing, and the createdAt and the name of what is
--- guarded, or nothing; how many sets get members, and what each gets; how many lose some, and what each loses; what is pruned.
+-- guarded, or nothing; how many vectors go; how many sets get members, and what each gets; how many lose some, and what each loses; what is
+-- pruned.
 local count, is_unchanged = tonumber(ARGV[2]), true
 for place = 1, count do
   local row, new = KEYS[4 + place], ARGV[5 * place - 1]
@@ -29,13 +30,16 @@ for place = 1, count do
   if tombstone and time(guarded, 1) <= time(tombstone, 2) then return 0 end
 end
 
+local gone, sets = tonumber(ARGV[5 * count + 3]), 5 * count + 4
 local is_allowed = may('SET', KEYS[5], '') and may_keep(KEYS[5 + count], ARGV[6]) and may('XADD', KEYS[2], '*', 'w', '')
+is_allowed = is_allowed and (gone == 0 or may('DEL', KEYS[5 + 2 * count]))
 if not is_allowed then return redis.error_reply(DENIED) end
-local sets, last = 5 * count + 3, 2 * count + 4
+local last = 2 * count + 4 + gone
 local going = last + tonumber(ARGV[sets])
 local at = change('ZADD', last + 1, going, sets + 1)
 note(count, 5, 5)
 for place = 1, count do keep(KEYS[4 + count + place], ARGV[5 * place + 1]) end
+clear(2 * count + 5, last)
 for place = 1, count do
   local new = ARGV[5 * place - 1]
   if new ~= '' then redis.call('SET', KEYS[4 + place], new) end

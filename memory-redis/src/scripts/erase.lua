@@ -3,8 +3,8 @@
 -- to the feed behind the copy, or behind what was looked at, than one script takes. Otherwise a tombstone takes the place of each, and the
 -- copy that of the feed.
 --
--- KEYS: the version of writers, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each, each sorted set
--- that loses members, what is pruned.
+-- KEYS: the version of writers, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each, the vector
+-- of each, each sorted set that loses members, what is pruned.
 -- ARGV: how many rows; how many erasures there had been when the copy was begun, or nothing where there is none; up to which entry the
 -- feed tells of none of them, or nothing where it had none, or * where it may tell of them; for each row the head that was read, its entry of
 -- the feed, its name, the tombstone that was read, or nothing, the one that it gets, its idempotency key, or nothing, and by which a tombstone
@@ -18,10 +18,11 @@ local row = KEYS[6]
 local is_allowed = may('HSET', KEYS[4], '', '') and may('HINCRBY', KEYS[4], '', 1) and may('HDEL', KEYS[5], '')
   and may('XADD', KEYS[2], '*', 'w', '') and may('XADD', KEYS[3], '*', 'w', '') and may('PERSIST', KEYS[3])
   and may('RENAME', KEYS[3], KEYS[2]) and may('UNLINK', KEYS[2]) and may('UNLINK', KEYS[6 + count]) and may('DEL', row)
+  and may('DEL', KEYS[6 + 2 * count])
 -- What is read behind the first write.
 is_allowed = is_allowed and may('XRANGE', KEYS[2], '-', '+') and may('XREVRANGE', KEYS[3], '+', '-')
   and may('HGET', KEYS[4], '') and may('HGET', KEYS[5], '') and may('EXISTS', row) and may('ZRANGEBYLEX', row, '-', '+')
-for place = 6 + 2 * count, #KEYS do is_allowed = is_allowed and may('ZREM', KEYS[place], '') end
+for place = 6 + 3 * count, #KEYS do is_allowed = is_allowed and may('ZREM', KEYS[place], '') end
 if not is_allowed then return redis.error_reply(DENIED) end
 
 -- What has come meanwhile may be of a later time, and say by whom something was erased.
@@ -76,7 +77,8 @@ for place = 1, count do
   redis.call('DEL', KEYS[5 + place])
   redis.call('UNLINK', KEYS[5 + count + place])
 end
-local rows, sets = 5 + 2 * count, 7 * count + 5
+local rows, sets = 5 + 3 * count, 7 * count + 5
+clear(6 + 2 * count, rows)
 local going = rows + tonumber(ARGV[sets])
 prune(going + 1, change('ZREM', rows + 1, going, sets + 1))
 return 1

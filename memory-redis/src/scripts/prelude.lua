@@ -2,7 +2,7 @@
 -- is the feed. The last of ARGV is how many entries that keeps.
 local least = tonumber(redis.call('GET', KEYS[1]) or 0)
 if least >= 1000000000 then return redis.error_reply('FENCED the ledger is read-only') end
-if least > 8 then return redis.error_reply('NEWER the ledger was migrated') end
+if least > 9 then return redis.error_reply('NEWER the ledger was migrated') end
 
 -- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
 -- command takes, and these. Gives the place behind them. A script adds first: what the server has no memory or no permission for is
@@ -60,6 +60,11 @@ local function note(count, at, distance)
       redis.call('XADD', KEYS[2], '*', unpack(entry))
     end
   end
+end
+
+-- Removes the keys from one to another, of which few are there.
+local function clear(first, last)
+  for from = first, last, 4000 do redis.call('DEL', unpack(KEYS, from, math.min(from + 3999, last))) end
 end
 
 -- Whether the user may add an entry to a history. Asked before the feed is written, too.

@@ -32,7 +32,7 @@ const INDEX_WORDS: &str = "
         redis.call('ZADD', ARGV[1] .. kind .. word, 0, all[word % #all + 1])
       end
     end
-    redis.call('HDEL', KEYS[3], 3, 4, 5, 6, 7)
+    redis.call('HDEL', KEYS[3], 3, 4, 5, 6, 7, 8)
     redis.call('SET', KEYS[4], 3)";
 
 /// How long a node of a cluster may take for a command.

@@ -1,8 +1,0 @@
--- Keeps the rules of retention in the place of those that were there.
---
--- KEYS: the version of writers, the feed, the rules.
--- ARGV: how many pieces the rules come in, and these, since an argument of 64 KiB would be taken for a long row; 0, as no set gets members,
--- and 0, as none loses some.
-if not may('SET', KEYS[3], '') then return redis.error_reply(DENIED) end
-redis.call('SET', KEYS[3], table.concat(ARGV, '', 2, tonumber(ARGV[1]) + 1))
-return 1

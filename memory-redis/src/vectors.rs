@@ -1,0 +1,53 @@
+//! Vectors: a string of its own beside the row of each record that has one.
+//!
+//! Rows stay as they are, so whatever reads them reads no vectors. The scripts of other writes take a vector away with what it was made of.
+
+use memory_core::engine::{Embed, EmbedRecord, Found};
+use memory_core::{Outcome, RecordId, Result};
+use redis::{Pipeline, Value};
+
+use crate::connection::{Connections, decoded};
+use crate::read::{ROWS, RedisSession};
+use crate::rows::Version;
+use crate::statements::{Call, Lua};
+
+/// The vectors that these records have.
+pub(crate) async fn vectors(on: &Connections, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+    let mut read = Pipeline::with_capacity(of.len().div_ceil(ROWS));
+    for some in of.chunks(ROWS) {
+        read.cmd("MGET").arg(some.iter().map(|record| on.keys.vector(record)).collect::<Vec<_>>());
+    }
+    let found = on.read_as::<Vec<Vec<Option<Vec<u8>>>>>(&read).await?.into_iter().flatten();
+    Ok(of.iter().zip(found).filter_map(|(record, vector)| Some((record.clone(), vector?))).collect())
+}
+
+impl RedisSession {
+    /// Keeps vectors by one script, each whose record is what was read.
+    pub(crate) async fn embed_each(&self, embeds: &[Embed<'_, Version>]) -> Result<Vec<bool>> {
+        if embeds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (keys, mut vectors) = (&self.on.keys, Vec::with_capacity(embeds.len()));
+        let mut call = Call::new(Lua::Embed, keys).arg(embeds.len().to_string());
+        for Embed { found, vector } in embeds {
+            let (row, of, version) = match found {
+                EmbedRecord::Memory(Found { record, version }) => {
+                    (keys.row(None, record.id.as_bytes()), RecordId::from(record.id), version)
+                }
+                EmbedRecord::Document(Found { record, version }) => {
+                    (keys.row(Some(&record.collection), record.id.as_str()), RecordId::from(record), version)
+                }
+            };
+            call = call.key(row).arg(version.head).arg(vector.as_slice());
+            vectors.push(keys.vector(&of));
+        }
+        for vector in vectors {
+            call = call.key(vector);
+        }
+        let mut script = Pipeline::with_capacity(1);
+        script.add_command(call.into_cmd());
+        let answer = self.on.write(script, self.until).await?.pop().unwrap_or(Value::Nil);
+        // The script may have written.
+        decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))
+    }
+}
