@@ -29,6 +29,7 @@ impl Engine for PostgresEngine {
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
     const HISTORY: bool = true;
     const ERASES: bool = true;
+    const VECTORS: bool = true;
 
     type Config = PostgresConfig;
     type Session = Session;
@@ -109,6 +110,20 @@ impl Engine for PostgresEngine {
     async fn set_retention(&self, rules: &str) -> Result<()> {
         let mut session = self.connections.session(Access::Write, None).await?;
         session.write(session.statement(|on| &on.keep_retention).bind(rules.to_owned())).await?;
+        session.end().await
+    }
+
+    /// The model counts for every handle at once, so a replica is not asked.
+    async fn vector_model(&self) -> Result<Option<String>> {
+        let mut session = self.connections.session(Access::ReadLatest, None).await?;
+        let kept = session.rows(session.statement(|on| &on.vector_model)).await?;
+        session.end().await?;
+        kept.first().map(|row| column(row, 0)).transpose()
+    }
+
+    async fn set_vector_model(&self, model: &str) -> Result<()> {
+        let mut session = self.connections.session(Access::Write, None).await?;
+        session.write(session.statement(|on| &on.keep_vector_model).bind(model.to_owned())).await?;
         session.end().await
     }
 

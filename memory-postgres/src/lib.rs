@@ -13,6 +13,7 @@ mod read;
 mod schema;
 mod slices;
 mod statements;
+mod vectors;
 mod write;
 
 pub use config::{PostgresConfig, Server, Tls, TlsMode};

@@ -1,6 +1,7 @@
 //! Reading: records by their ids, and candidates in order, slice by slice.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use memory_core::engine::{
     DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, HistoryRow, Mark, MemoriesFound, Place, Reader, Row,
@@ -22,11 +23,14 @@ use crate::feed;
 use crate::history;
 use crate::slices::Slice;
 use crate::statements::id_to_sql;
+use crate::vectors;
 
 /// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
 const LARGEST_SLICE: usize = 256;
 /// The most candidates of a slice of heads alone.
 const MOST_HEADS: usize = 2_048;
+/// The same of heads with vectors, which have some 16 KiB at most.
+const MOST_VECTORS: usize = 1_024;
 /// How many bytes of payloads are read and looked at together, at least one payload.
 const GROUP: usize = 4 << 20;
 /// The column of the payload in a slice.
@@ -53,9 +57,8 @@ impl Reader for Session {
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        let count = walk.count.min(if is_of_heads(walk) { MOST_HEADS } else { LARGEST_SLICE });
-        let slice = self.slice(walk, count);
-        self.offer_slice(slice, count, by_ids(is_of_heads(walk), memories_by_ids), visit).await
+        let slice = self.slice(walk);
+        self.offer_slice(walk, slice, memories_by_ids, visit).await
     }
 
     async fn siblings(
@@ -103,24 +106,29 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let is_of_heads = is_of_heads(walk) && matches!(walk.source, Source::Places(_));
-        let count = walk.count.min(if is_of_heads { MOST_HEADS } else { LARGEST_SLICE });
         let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
         let millis = walk.behind.map_or(walk.order.choose(i64::MAX, i64::MIN), |behind| behind.millis);
-        let bound = |statement: Statement| statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
+        let on = self.on();
+        let sql = match (walk.source, is_of_heads(walk)) {
+            (Source::Places(_), true) => &on.document_heads_in,
+            (Source::Places(_), false) => walk.order.choose(&on.newest_documents_in, &on.oldest_documents_in),
+            (_, true) => &on.document_heads,
+            (_, false) => walk.order.choose(&on.newest_documents, &on.oldest_documents),
+        };
+        let slice = match walk.has_vectors {
+            true => self.prepare(&on.with_document_vectors(sql)),
+            false => self.prepare(sql),
+        };
+        let slice = slice.bind(collection.as_str()).bind(millis).bind(id).bind(count_of(walk) as i64);
         let slice = match walk.source {
             Source::Places(places) => {
                 let (levels, paths): (Vec<_>, Vec<_>) =
                     places.iter().map(|place| (level_of(place), place.path())).unzip();
-                let slice = self.statement(|on| match is_of_heads {
-                    true => &on.document_heads_in,
-                    false => walk.order.choose(&on.newest_documents_in, &on.oldest_documents_in),
-                });
-                bound(slice).bind(levels).bind(paths)
+                slice.bind(levels).bind(paths)
             }
-            _ => bound(self.statement(|on| walk.order.choose(&on.newest_documents, &on.oldest_documents))),
+            _ => slice,
         };
-        self.offer_slice(slice, count, by_ids(is_of_heads, documents_by_ids), visit).await
+        self.offer_slice(walk, slice, documents_by_ids, visit).await
     }
 
     async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
@@ -162,6 +170,10 @@ impl Reader for Session {
         expiry::expired(self, by, behind, most).await
     }
 
+    async fn vectors(&mut self, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+        vectors::vectors(self, of).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let rows = self.rows(self.statement(|on| &on.stored_at).bind(id_to_sql(id))).await?;
         let millis = rows.first().map_or(Ok(None), |row| column::<Option<i64>>(row, 0))?;
@@ -194,18 +206,22 @@ impl Session {
     }
 
     /// The statement that reads the next rows of a walk through the ledger.
-    fn slice(&self, walk: &Walk<'_>, count: usize) -> Statement {
+    fn slice(&self, walk: &Walk<'_>) -> Statement {
         let slices = match is_of_heads(walk) {
             true => &self.on().heads,
             false => walk.order.choose(&self.on().newest, &self.on().oldest),
         };
         let (low, high) = bounds(walk);
+        let first = |sql: &Arc<str>| {
+            let slice = match walk.has_vectors {
+                true => self.prepare(&slices.with_vectors(sql)),
+                false => self.prepare(sql),
+            };
+            slice.bind(count_of(walk) as i64)
+        };
         let next = |slice: &Slice| match (low, high) {
-            (BEGINNING, END) => self.prepare(&slice.all).bind(count as i64),
-            _ => {
-                let slice = self.prepare(&slice.between).bind(count as i64);
-                slice.bind(low.0).bind(low.1).bind(high.0).bind(high.1)
-            }
+            (BEGINNING, END) => first(&slice.all),
+            _ => first(&slice.between).bind(low.0).bind(low.1).bind(high.0).bind(high.1),
         };
         match walk.source {
             Source::Everything => next(&slices.by_time),
@@ -240,9 +256,9 @@ impl Session {
     /// and there may be more.
     async fn offer_slice<K: Selects>(
         &mut self,
+        walk: &Walk<'_>,
         slice: Statement,
-        count: usize,
-        by_ids: Option<ByIds>,
+        by_ids: ByIds,
         visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>>
     where
@@ -250,24 +266,32 @@ impl Session {
     {
         let rows = self.rows(slice).await?;
         let mark = match rows.last() {
-            Some(row) if rows.len() == count => Some(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() }),
+            Some(row) if rows.len() == count_of(walk) => {
+                Some(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() })
+            }
             _ => None,
         };
-        let verdict = match by_ids {
-            Some(by_ids) => self.offer(rows, by_ids, visit).await?,
-            None => offer_heads(&rows, visit)?,
+        let verdict = match is_of_heads(walk) {
+            true => offer_heads(&rows, walk.has_vectors, visit)?,
+            false => self.offer(rows, walk.has_vectors, by_ids, visit).await?,
         };
         Ok(mark.filter(|_| verdict != Verdict::Stop))
     }
 
     /// Offers rows until it is stopped.
-    async fn offer<K: Selects>(&mut self, rows: Vec<PgRow>, by_ids: ByIds, visit: &mut Visit<'_, K>) -> Result<Verdict>
+    async fn offer<K: Selects>(
+        &mut self,
+        rows: Vec<PgRow>,
+        has_vectors: bool,
+        by_ids: ByIds,
+        visit: &mut Visit<'_, K>,
+    ) -> Result<Verdict>
     where
         for<'r> Fetched<'r>: Row<K>,
     {
         let mut rest = rows.as_slice();
         while !rest.is_empty() {
-            let (group, size) = first_group(rest)?;
+            let (group, size) = first_group(rest, has_vectors)?;
             rest = &rest[group.len()..];
             let without: Vec<_> = group.iter().filter(|row| !has_payload(row)).collect();
             let mut large = HashMap::new();
@@ -279,9 +303,9 @@ impl Session {
             let _turn = self.turn(size).await;
             for row in group {
                 // One that is gone meanwhile is left out.
-                let row = if has_payload(row) { Some(row) } else { large.get(bytes(row, 0)?) };
-                if let Some(row) = row
-                    && visit(&Fetched(row))? == Verdict::Stop
+                let whole = if has_payload(row) { Some(row) } else { large.get(bytes(row, 0)?) };
+                if let Some(whole) = whole
+                    && visit(&Fetched { row: whole, vector: has_vectors.then_some(row) })? == Verdict::Stop
                 {
                     return Ok(Verdict::Stop);
                 }
@@ -296,18 +320,23 @@ fn is_of_heads(walk: &Walk<'_>) -> bool {
     walk.is_for_heads && walk.order == Order::NewestFirst
 }
 
-/// How the payloads of large rows are read later, unless none are wanted.
-fn by_ids(is_of_heads: bool, by_ids: ByIds) -> Option<ByIds> {
-    (!is_of_heads).then_some(by_ids)
+/// How many candidates the next slice of a walk has at most.
+fn count_of(walk: &Walk<'_>) -> usize {
+    let most = match (is_of_heads(walk), walk.has_vectors) {
+        (true, false) => MOST_HEADS,
+        (true, true) => MOST_VECTORS,
+        (false, _) => LARGEST_SLICE,
+    };
+    walk.count.min(most)
 }
 
 /// Offers rows without payloads until it is stopped.
-fn offer_heads<K: Selects>(rows: &[PgRow], visit: &mut Visit<'_, K>) -> Result<Verdict>
+fn offer_heads<K: Selects>(rows: &[PgRow], has_vectors: bool, visit: &mut Visit<'_, K>) -> Result<Verdict>
 where
     for<'r> Fetched<'r>: Row<K>,
 {
     for row in rows {
-        if visit(&Fetched(row))? == Verdict::Stop {
+        if visit(&Fetched { row, vector: has_vectors.then_some(row) })? == Verdict::Stop {
             return Ok(Verdict::Stop);
         }
     }
@@ -318,10 +347,11 @@ where
 type ByIds = fn(&Session, &[&PgRow]) -> Result<Statement>;
 
 /// The first rows whose payloads are read together, and how many bytes these have.
-fn first_group(rows: &[PgRow]) -> Result<(&[PgRow], usize)> {
+fn first_group(rows: &[PgRow], has_vectors: bool) -> Result<(&[PgRow], usize)> {
     let mut bytes = 0;
     for (place, row) in rows.iter().enumerate() {
-        let size = usize::try_from(column::<i32>(row, row.len() - 1)?).unwrap_or_default();
+        let size = column::<i32>(row, row.len() - 1 - usize::from(has_vectors))?;
+        let size = usize::try_from(size).unwrap_or_default();
         if place > 0 && bytes + size > GROUP {
             return Ok((&rows[..place], bytes));
         }
@@ -336,11 +366,26 @@ fn has_payload(row: &PgRow) -> bool {
 }
 
 /// A row as it came.
-struct Fetched<'r>(&'r PgRow);
+struct Fetched<'r> {
+    row: &'r PgRow,
+    /// The row of its slice, which ends with the vector, where the walk is with vectors.
+    vector: Option<&'r PgRow>,
+}
+
+impl<'r> Fetched<'r> {
+    /// One without a vector.
+    fn new(row: &'r PgRow) -> Self {
+        Self { row, vector: None }
+    }
+
+    fn vector_of_slice(&self) -> Result<Option<&'r [u8]>> {
+        self.vector.map_or(Ok(None), |row| column(row, row.len() - 1))
+    }
+}
 
 impl Row<Ledger> for Fetched<'_> {
     fn head(&self) -> Result<Head<'_>> {
-        let status = Status::parse(column(self.0, 3)?).map_err(corrupt)?;
+        let status = Status::parse(column(self.row, 3)?).map_err(corrupt)?;
         Ok(Head { status: Some(status), ..Row::<Documents>::head(self)? })
     }
 
@@ -350,32 +395,36 @@ impl Row<Ledger> for Fetched<'_> {
             created_at: head.created_at.as_millis(),
             space_id: head.space,
             status: head.status.map_or("", Status::as_str),
-            updated_at: column(self.0, 4)?,
-            expires_at: column(self.0, 5)?,
-            revision: column(self.0, 6)?,
-            metadata: column(self.0, 7)?,
-            trigger: column(self.0, PAYLOAD)?,
-            context: column(self.0, 9)?,
-            idempotency_key: column(self.0, 10)?,
+            updated_at: column(self.row, 4)?,
+            expires_at: column(self.row, 5)?,
+            revision: column(self.row, 6)?,
+            metadata: column(self.row, 7)?,
+            trigger: column(self.row, PAYLOAD)?,
+            context: column(self.row, 9)?,
+            idempotency_key: column(self.row, 10)?,
         };
         stored.read()
     }
 
     fn id(&self) -> String {
-        memory_id(self.0).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+        memory_id(self.row).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        self.vector_of_slice()
     }
 }
 
 impl Row<Documents> for Fetched<'_> {
     fn head(&self) -> Result<Head<'_>> {
-        let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
+        let created_at = Timestamp::from_millis(column(self.row, 1)?).map_err(corrupt)?;
         let time = |index| {
-            let millis = column::<Option<i64>>(self.0, index)?;
+            let millis = column::<Option<i64>>(self.row, index)?;
             millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
         };
         Ok(Head {
-            id: bytes(self.0, 0)?,
-            space: column(self.0, 2)?,
+            id: bytes(self.row, 0)?,
+            space: column(self.row, 2)?,
             created_at,
             updated_at: time(4)?,
             status: None,
@@ -385,11 +434,15 @@ impl Row<Documents> for Fetched<'_> {
     }
 
     fn read(&self, _: &Head<'_>) -> Result<Document> {
-        document_of(self.0)
+        document_of(self.row)
     }
 
     fn id(&self) -> String {
-        column(self.0, 0).unwrap_or_else(|_| "unknown".to_owned())
+        column(self.row, 0).unwrap_or_else(|_| "unknown".to_owned())
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        self.vector_of_slice()
     }
 }
 
@@ -404,7 +457,7 @@ pub(crate) fn memory_id(row: &PgRow) -> Result<MemoryId> {
 }
 
 fn memory_of(row: &PgRow) -> Result<Memory> {
-    let row: &dyn Row<Ledger> = &Fetched(row);
+    let row: &dyn Row<Ledger> = &Fetched::new(row);
     row.read(&row.head()?)
 }
 

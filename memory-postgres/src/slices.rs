@@ -163,9 +163,21 @@ impl Slices {
         self.slice(&merged(&heads))
     }
 
+    /// A statement of these, with the vector of each row behind its other columns.
+    pub(crate) fn with_vectors(&self, sql: &str) -> Arc<str> {
+        let vector = format!("(SELECT v.vector FROM {}.memory_vectors v WHERE v.id = m.id)", self.schema);
+        with_vectors(sql, self.columns, &vector)
+    }
+
     fn slice(&self, text: &str) -> Slice {
         Slice::new(&text.replace(memory_slice_columns!(), self.columns), self.order, &self.schema)
     }
+}
+
+/// A statement that reads these columns, with a vector behind them: a query of its own, so that the server finds the vector of each row that it
+/// gives in the index, and reads no table of vectors for a join.
+pub(crate) fn with_vectors(sql: &str, columns: &str, vector: &str) -> Arc<str> {
+    sql.replace(columns, &format!("{columns}, {vector}")).into()
 }
 
 /// A depth is the one thing of a query that becomes part of a statement, as each has an index of its own. It is a number.

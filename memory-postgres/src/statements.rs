@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memory_core::{Error, MemoryId, Result, SpaceId};
 use uuid::Uuid;
 
-use crate::slices::Slices;
+use crate::slices::{Slices, with_vectors};
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
@@ -61,6 +61,13 @@ macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at, m.revision, m.metadata, \
          CASE WHEN octet_length(m.content) <= 65536 THEN m.content END, octet_length(m.content)"
+    };
+}
+
+/// What the head of a document is read from: the first of those.
+macro_rules! document_head_columns {
+    () => {
+        "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at"
     };
 }
 
@@ -212,10 +219,53 @@ macro_rules! behind {
     };
 }
 
-/// What writes to a table without a trigger of its own does this too: the ledger's refuses a program that is too old.
+/// What writes to a table without a trigger of its own does this too: that of the records refuses a program that is too old, and each one where
+/// the namespace is read-only. It keeps their lock, too, for which an erasure waits.
 macro_rules! if_writer {
     () => {
-        "writer AS (UPDATE {schema}.memories SET revision = revision WHERE FALSE)"
+        if_writer!("memories")
+    };
+    ($records:literal) => {
+        concat!("writer AS (UPDATE {schema}.", $records, " SET revision = revision WHERE FALSE)")
+    };
+}
+
+/// What keeps vectors beside the records that are what was read, in the place of other ones, and tells which those are. Each record is locked
+/// first, in the order in which they are given, so that whoever changes it behind that finds its vector. Each is found by itself in the index, as
+/// the documents of an erasure are. A vector that is there already is not written again.
+macro_rules! embed {
+    ($records:literal, $vectors:literal, $given:literal, $name:literal, $is_found:literal) => {
+        concat!(
+            "WITH ",
+            if_writer!($records),
+            ",
+        given AS MATERIALIZED (SELECT * FROM unnest(",
+            $given,
+            ") AS given (",
+            $name,
+            ", version, vector)),
+        found AS MATERIALIZED (
+            SELECT given.* FROM given CROSS JOIN LATERAL (
+                SELECT FROM {schema}.",
+            $records,
+            " r WHERE ",
+            $is_found,
+            " FOR NO KEY UPDATE) r),
+        kept AS (
+            INSERT INTO {schema}.",
+            $vectors,
+            " AS v (",
+            $name,
+            ", vector) SELECT ",
+            $name,
+            ", vector FROM found
+            ON CONFLICT (",
+            $name,
+            ") DO UPDATE SET vector = excluded.vector WHERE v.vector <> excluded.vector)
+        SELECT ",
+            $name,
+            " FROM found"
+        )
     };
 }
 
@@ -247,6 +297,9 @@ statements! {
     retention: "SELECT rules FROM {schema}.retention WHERE id = 1";
     keep_retention: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.retention (id, rules) VALUES (1, $1)
         ON CONFLICT (id) DO UPDATE SET rules = excluded.rules");
+    vector_model: "SELECT model FROM {schema}.vector_model WHERE id = 1";
+    keep_vector_model: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.vector_model (id, model) VALUES (1, $1)
+        ON CONFLICT (id) DO UPDATE SET model = excluded.model");
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
@@ -379,6 +432,16 @@ statements! {
             (SELECT expires_at, key FROM {schema}.document_expiry
             WHERE expires_at <= $1 AND (expires_at, key) > ($2::bigint, $3::bytea) ORDER BY expires_at, key LIMIT $4)) listed
         ORDER BY expires_at, key LIMIT $4";
+    embed_memories: embed!("memories", "memory_vectors", "$1::uuid[], $2::bigint[], $3::bytea[]", "id",
+        "r.id = given.id AND r.revision = given.version");
+    embed_documents: embed!("documents", "document_vectors", "$1::text[], $2::text[], $3::bigint[], $4::bytea[]",
+        "collection, id", "r.collection = given.collection AND r.id = given.id AND r.xmin::text::bigint = given.version");
+    memory_vectors: "SELECT id, vector FROM {schema}.memory_vectors WHERE id = ANY($1)";
+    document_vectors: "
+        SELECT wanted.collection, wanted.id, v.vector
+        FROM unnest($1::text[], $2::text[]) AS wanted (collection, id) CROSS JOIN LATERAL (
+            SELECT vector FROM {schema}.document_vectors
+            WHERE collection = wanted.collection AND id = wanted.id OFFSET 0) v";
     /// The next space from $3 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
     siblings: "
         WITH RECURSIVE step (space_id, sibling, number) AS (
@@ -523,8 +586,8 @@ statements! {
                 ORDER BY collection LIMIT 1) next
             WHERE number < $2)
         SELECT collection FROM step";
-    document_heads_in: &documents_in_places("<", "DESC").replace(document_slice_columns!(),
-        "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at");
+    document_heads: &documents_by_time("<", "DESC").replace(document_slice_columns!(), document_head_columns!());
+    document_heads_in: &documents_in_places("<", "DESC").replace(document_slice_columns!(), document_head_columns!());
     newest_documents: &documents_by_time("<", "DESC");
     oldest_documents: &documents_by_time(">", "ASC");
     newest_documents_in: &documents_in_places("<", "DESC");
@@ -540,6 +603,19 @@ statements! {
                 WHERE collection = $1 AND level = $2 AND path > step.path ORDER BY path LIMIT 1) next
             WHERE number < $4 AND starts_with(step.path, $3))
         SELECT path FROM step WHERE starts_with(path, $3)";
+}
+
+impl Statements {
+    /// A statement that reads a slice of documents, with the vector of each behind its other columns.
+    pub(crate) fn with_document_vectors(&self, sql: &str) -> Arc<str> {
+        let is_whole = sql.contains(document_slice_columns!());
+        let columns = if is_whole { document_slice_columns!() } else { document_head_columns!() };
+        let vector = format!(
+            "(SELECT v.vector FROM {}.document_vectors v WHERE v.collection = m.collection AND v.id = m.id)",
+            self.schema
+        );
+        with_vectors(sql, columns, &vector)
+    }
 }
 
 /// Writes one memory, and the row of the feed that tells of it. The ancestors that the memory does not have are not named. The hash of its

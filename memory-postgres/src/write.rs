@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Embed, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{
     Collection, Context, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, Tombstone, path_hash,
 };
@@ -14,6 +14,7 @@ use crate::expiry;
 use crate::history::{bind_entries, bind_entry};
 use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
+use crate::vectors;
 
 /// Gives a transaction up that waits longer than 100 ms for another one, which holds a key that it writes.
 const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
@@ -100,6 +101,10 @@ impl Writer for Session {
 
     async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
         expiry::forget(self, tombstones).await
+    }
+
+    async fn embed(&mut self, embeds: &[Embed<'_, i64>]) -> Result<Vec<bool>> {
+        vectors::embed(self, embeds).await
     }
 }
 

@@ -35,7 +35,7 @@ impl Postgres {
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
         let options: PgConnectOptions = direct.parse().expect("the URL of a test server");
-        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "8")]));
+        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "9")]));
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 

@@ -56,6 +56,7 @@ pub fn postgres() -> &'static [Step] {
             Step::quick(5, HISTORY, include_str!("../postgres/0005_history.sql")),
             Step::quick(6, ERASURE, include_str!("../postgres/0006_erasure.sql")),
             Step::quick(7, EXPIRY, include_str!("../postgres/0007_expiry.sql")),
+            Step::quick(8, VECTORS, include_str!("../postgres/0008_vectors.sql")),
         ]
     }
 }

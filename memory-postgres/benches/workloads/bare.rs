@@ -53,7 +53,7 @@ impl BareSqlx {
         let options: PgConnectOptions = url.parse().expect("the URL of a test server");
         let schema = config.namespace.as_str();
         let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
-        let options = options.options(settings).options([("search_path", schema), ("agent_memory.writer", "8")]);
+        let options = options.options(settings).options([("search_path", schema), ("agent_memory.writer", "9")]);
         let pool = PgPoolOptions::new().max_connections(config.pool_size.get()).test_before_acquire(false);
         Self { pool: pool.connect_lazy_with(options), held: OnceCell::new() }
     }

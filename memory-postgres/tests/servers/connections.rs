@@ -44,7 +44,7 @@ pub(crate) fn busy() -> Case {
     run(async {
         let provider = Arc::new(open(config(server.url())).await?);
         while_two_wait(server.url(), &provider, async || {
-            assert_eq!(health(&provider).await?.schema_version, 7);
+            assert_eq!(health(&provider).await?.schema_version, 8);
             Ok(())
         })
         .await?;
@@ -65,7 +65,7 @@ pub(crate) fn full() -> Case {
         guest.server.password = Some(Password(SECRET.to_owned()));
         let provider = Arc::new(open(guest).await?);
         while_two_wait(server.url(), &provider, async || Ok(())).await?;
-        assert_eq!(provider.check_health().await?.schema_version, 7);
+        assert_eq!(provider.check_health().await?.schema_version, 8);
         Ok(())
     })
 }
@@ -114,7 +114,7 @@ pub(crate) fn refused() -> Case {
         let log = server.folder().join("log");
         let refusals = || Ok::<_, std::io::Error>(std::fs::read_to_string(&log)?.matches("too many clients").count());
         until(|| Ok(refusals()? >= 5)).await?;
-        assert_eq!(health(&provider).await?.schema_version, 7);
+        assert_eq!(health(&provider).await?.schema_version, 8);
         lock.rollback().await?;
         for page in queries.join_all().await {
             page?;

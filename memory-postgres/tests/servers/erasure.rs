@@ -1,14 +1,17 @@
 //! Erasures, beside those who write meanwhile, and what the tables have afterwards.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::server::Marks;
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    ChangeKind, Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Erasure, Error, ErrorKind,
-    IdempotencyKey, MemoryPatch, MemoryProvider, NewMemory, Outcome, RecordId, WatchFrom,
+    ChangeKind, Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Embedding, Erasure, Error,
+    ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, NewMemory, Outcome, Precision, RecordId, Vector,
+    VectorModel, WatchFrom,
 };
 use memory_postgres::PostgresMemory;
 use sqlx::postgres::PgConnection;
@@ -32,7 +35,8 @@ const REWRITE: [&str; 5] = [
     "DELETE FROM pg_statistic WHERE starelid IN
         (SELECT oid FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)",
     "VACUUM (FULL, ANALYZE) agent_memory.memories, agent_memory.documents, agent_memory.document_paths,
-        agent_memory.memory_history, agent_memory.document_history, agent_memory.changes",
+        agent_memory.memory_history, agent_memory.document_history, agent_memory.memory_vectors,
+        agent_memory.document_vectors, agent_memory.changes",
     "VACUUM FULL pg_statistic",
     "SELECT pg_switch_wal()",
     "CHECKPOINT",
@@ -116,20 +120,75 @@ pub(crate) fn nothing_is_left_in_files() -> Case {
     run(async {
         let (provider, marks) = (open(config(server.url())).await?, Marks::random());
         let records = marks.write(&provider).await?;
+        let meant = embed(&provider, &records).await?;
         let mut admin = PgConnection::connect(server.url()).await?;
         for statement in ["ANALYZE", "CHECKPOINT"] {
             admin.execute(statement).await?;
         }
         for part in ["data/base", "data/pg_wal"] {
             marks.check_there(&server.folder().join(part))?;
+            assert!(!with_parts_of(&meant, &server.folder().join(part))?.is_empty(), "no vector is in {part}");
         }
         assert_eq!(erase(&provider, records.clone()).await?.len(), records.len());
         for statement in REWRITE {
             admin.execute(statement).await?;
         }
         marks.check_gone(server.folder())?;
+        let left = with_parts_of(&meant, server.folder())?;
+        assert!(left.is_empty(), "a vector is still in {left:?}");
         Ok(())
     })
+}
+
+/// Gives the memory and the document that are there the same vector, and tells its bytes.
+async fn embed(provider: &PostgresMemory, records: &[RecordId]) -> Result<Vec<u8>, Error> {
+    const WIDTH: usize = 384;
+    let model = VectorModel::new("a model", WIDTH, Precision::Compact)?;
+    provider.set_vector_model(&model).await?;
+    let numbers: Vec<_> = (0..WIDTH).map(|place| ((place * place) % 1_009) as f32 - 504.5).collect();
+    let vector = Vector::new(&numbers)?;
+    let mut embeddings = Vec::new();
+    for record in records {
+        let revision = match record {
+            RecordId::Memory(id) => provider.get(*id).await?.map(|memory| memory.revision),
+            RecordId::Document { collection, id } => {
+                provider.documents().get(collection, id).await?.map(|document| document.revision)
+            }
+        };
+        let embedding = |revision| Embedding { record: record.clone(), revision, vector: vector.clone() };
+        embeddings.extend(revision.map(embedding));
+    }
+    assert_eq!(provider.embed(&model, embeddings).await?, [true, true]);
+    Ok(vector.kept(Precision::Compact).to_bytes())
+}
+
+/// The files below a folder in which 31 of these bytes stand next to each other, or more.
+fn with_parts_of(bytes: &[u8], folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    const BLOCK: usize = 16;
+    let parts: HashSet<&[u8]> = bytes.windows(BLOCK).collect();
+    let (mut found, mut paths) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(path) = paths.pop() {
+        let is_gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+        if path.is_dir() {
+            match std::fs::read_dir(&path) {
+                Ok(entries) => {
+                    for entry in entries {
+                        paths.push(entry?.path());
+                    }
+                }
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        } else {
+            match std::fs::read(&path) {
+                Ok(file) if file.chunks(BLOCK).any(|block| parts.contains(block)) => found.push(path),
+                Ok(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// What has waited for an erasure finds its tombstones, also where transactions are serializable by default.

@@ -14,20 +14,21 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
 
 use crate::common::{Case, at, config, event, open, run, until};
-use crate::migrations::WITHOUT_EXPIRY;
+use crate::migrations::{WITHOUT_EXPIRY, WITHOUT_VECTORS};
 
 /// Writes of a program of version 6, whose statements name no time.
-const OLDER_STORE: &str = "
+pub(crate) const OLDER_STORE: &str = "
     INSERT INTO agent_memory.memories (id, created_at, revision, status, space_id, metadata, trigger, path_1)
     VALUES (gen_random_uuid(), 7, 1, 'completed', 'a-b', '{}', '1', 42)";
-const OLDER_UPDATE: &str =
+pub(crate) const OLDER_UPDATE: &str =
     "UPDATE agent_memory.memories SET status = 'running', updated_at = 7, revision = revision + 1";
-const OLDER_NEW: &str = "
+pub(crate) const OLDER_NEW: &str = "
     INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content)
     VALUES ('notes', 'older', 7, 1, 'a-b', '{}', 'a cat')";
-const OLDER_PUT: &str = "UPDATE agent_memory.documents SET content = 'a dog', updated_at = 7, revision = revision + 1";
-const OLDER_REMOVAL: &str = "DELETE FROM agent_memory.documents";
-const OLDER_ERASURE: &str = "DELETE FROM agent_memory.memories";
+pub(crate) const OLDER_PUT: &str =
+    "UPDATE agent_memory.documents SET content = 'a dog', updated_at = 7, revision = revision + 1";
+pub(crate) const OLDER_REMOVAL: &str = "DELETE FROM agent_memory.documents";
+pub(crate) const OLDER_ERASURE: &str = "DELETE FROM agent_memory.memories";
 
 fn notes() -> Collection {
     Collection::parse("notes").expect("valid")
@@ -120,7 +121,9 @@ pub(crate) fn beside_older_programs() -> Case {
         let config = at_one_second(server.url());
         open(config.clone()).await?.shutdown().await?;
         let mut admin = PgConnection::connect(server.url()).await?;
-        sqlx::raw_sql(WITHOUT_EXPIRY).execute(&mut admin).await?;
+        for without in [WITHOUT_VECTORS, WITHOUT_EXPIRY] {
+            sqlx::raw_sql(without).execute(&mut admin).await?;
+        }
         let (is_over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (over, count, url) = (Arc::clone(&is_over), Arc::clone(&done), server.url().to_owned());
         let writing = tokio::spawn(async move {
@@ -135,7 +138,7 @@ pub(crate) fn beside_older_programs() -> Case {
             Ok::<_, sqlx::Error>(old)
         });
         until(|| Ok(done.load(Ordering::Relaxed) > 10)).await?;
-        assert_eq!(memory_postgres::migrate(&config).await?.applied, [(7, "expiry")]);
+        assert_eq!(memory_postgres::migrate(&config).await?.applied, [(7, "expiry"), (8, "vectors")]);
         let before = done.load(Ordering::Relaxed);
         until(|| Ok(done.load(Ordering::Relaxed) > before + 10)).await?;
         is_over.store(true, Ordering::Relaxed);

@@ -16,6 +16,7 @@ mod privileges;
 mod refusals;
 mod standby;
 mod tls;
+mod vectors;
 
 use std::process::ExitCode;
 
@@ -85,9 +86,15 @@ fn main() -> ExitCode {
         trial("privileges::a_history_takes_those_of_its_own_records", privileges::of_documents_alone),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("plans::a_sweep_reads_what_it_finds", plans::sweep),
+        trial("plans::a_recall_by_vector_reads_heads_and_vectors", plans::vectors),
         trial("plans::every_depth_has_its_index", plans::every_depth),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
         trial("pooler::one_that_drops_settings_is_refused", pooler::dropped_settings),
+        trial("vectors::what_has_changed_meanwhile_gets_none", vectors::changed_meanwhile),
+        trial("vectors::programs_of_the_version_before_go_on", vectors::beside_older_programs),
+        trial("vectors::none_is_of_an_earlier_text", vectors::raced),
+        trial("vectors::they_are_refused_as_each_write_is", vectors::refused),
+        trial("vectors::they_come_with_large_records", vectors::large),
     ];
     let full_disk = "refusals::a_full_disk_is_unavailable_until_there_is_room";
     trials.push(match refusals::can_mount() {

@@ -75,11 +75,17 @@ pub(crate) const WITHOUT_EXPIRY: &str = "
     ALTER TABLE agent_memory.documents DROP COLUMN expires_at;
     DELETE FROM agent_memory.schema_migrations WHERE name = 'expiry'";
 
-/// Makes 9 the minimum, as a later version will, and takes that back.
-const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 9'); END $$";
+/// Makes a ledger one without vectors.
+pub(crate) const WITHOUT_VECTORS: &str = "
+    DROP FUNCTION agent_memory.drop_memory_vector(), agent_memory.drop_document_vector() CASCADE;
+    DROP TABLE agent_memory.memory_vectors, agent_memory.document_vectors, agent_memory.vector_model;
+    DELETE FROM agent_memory.schema_migrations WHERE name = 'vectors'";
+
+/// Makes 10 the minimum, as a later version will, and takes that back.
+pub(crate) const RAISE: &str = "DO $$ BEGIN
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 10'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 9', '< 7'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 10', '< 7'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -183,13 +189,14 @@ pub(crate) fn large_feed() -> Case {
         let config = config(server.url());
         open(config.clone()).await?.documents().put(document("d")).await?;
         let mut admin = PgConnection::connect(server.url()).await?;
-        for made in [WITHOUT_EXPIRY, WITHOUT_ERASURE, LARGE] {
+        for made in [WITHOUT_VECTORS, WITHOUT_EXPIRY, WITHOUT_ERASURE, LARGE] {
             sqlx::raw_sql(made).execute(&mut admin).await?;
         }
         let refused = memory_postgres::migrate(&config).await.expect_err("it is large");
         check(&refused, ErrorKind::SchemaMismatch, "make its new index first");
         admin.execute(INDEX).await?;
-        assert_eq!(memory_postgres::migrate(&config).await?.applied, [(6, "erasure"), (7, "expiry")]);
+        let applied = memory_postgres::migrate(&config).await?.applied;
+        assert_eq!(applied, [(6, "erasure"), (7, "expiry"), (8, "vectors")]);
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
         Ok(())
     })
@@ -201,7 +208,8 @@ pub(crate) fn no_steps() -> Case {
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         open(config(server.url())).await?.documents().put(document("d")).await?;
-        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_VECTORS, WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES]
+        {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
         admin.execute(RAISE).await?;
@@ -345,7 +353,7 @@ pub(crate) fn words_go() -> Case {
             assert_eq!(before.len(), 3);
 
             let report = memory_postgres::migrate(&config).await?;
-            assert_eq!(report.applied.last(), Some(&(7, "expiry")));
+            assert_eq!(report.applied.last(), Some(&(8, "vectors")));
             let provider = open(config.clone()).await?;
             while provider.backfill().await?.is_some() {}
             let now = shape(&mut admin).await?;
@@ -476,7 +484,8 @@ pub(crate) fn placed() -> Case {
         let before = found(&older).await?;
         assert_eq!(before.len(), 336);
         let mut admin = PgConnection::connect(server.url()).await?;
-        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_VECTORS, WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES]
+        {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
 

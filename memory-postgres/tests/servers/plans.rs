@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, DocumentId, DocumentQuery, History, ManualClock, MemoryId, MemoryProvider, MemoryQuery, Metadata,
-    Order, SpaceId, SpaceSelector, Status, Sweep,
+    Collection, DocumentId, DocumentQuery, Embedding, History, ManualClock, MemoryId, MemoryProvider, MemoryQuery,
+    Metadata, Order, Precision, Recall, RecordId, Revision, SpaceId, SpaceSelector, Status, Sweep, Vector, VectorModel,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
@@ -192,6 +192,70 @@ pub(crate) fn sweep() -> Case {
             for line in lines {
                 assert!(line.contains(&format!("using {list}_pkey")), "{line} in\n{}", plan_of(&log, line));
                 assert!(rows_of(line).is_some_and(|rows| rows <= 1), "{line} in\n{}", plan_of(&log, line));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A recall by a vector alone reads no payload but those of its hits, and each vector from its index.
+pub(crate) fn vectors() -> Case {
+    const MORE: [&str; 3] = [
+        "INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content)
+        SELECT 'notes', 'note-' || n, n, 1, 'guild-7-' || n % 3, '{}', 'word' || n FROM generate_series(1, 3000) AS n",
+        // Of records that are elsewhere.
+        "INSERT INTO agent_memory.memory_vectors SELECT gen_random_uuid(), 'v'::bytea FROM generate_series(1, 20000)",
+        "INSERT INTO agent_memory.document_vectors SELECT 'others', n::text, 'v'::bytea FROM generate_series(1, 20000) AS n",
+    ];
+    let server = LocalPostgres::start_with(&EXPLAINS)?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let (model, vector) = (VectorModel::new("a model", 2, Precision::Compact)?, Vector::new(&[3.0, 4.0])?);
+        provider.set_vector_model(&model).await?;
+        let row = |number| event(&format!("guild-7-{}", number % 3), number);
+        let ids = provider.store_many((1..=3_000).map(row).collect()).await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        admin.execute("SET agent_memory.writer = 9").await?;
+        for more in MORE {
+            admin.execute(more).await?;
+        }
+        let collection = Collection::parse("notes")?;
+        let id = |number| DocumentId::parse(format!("note-{number}"));
+        let note = |number| id(number).map(|id| RecordId::from((collection.clone(), id)));
+        let notes = (1..=500).map(note).collect::<Result<Vec<_>, _>>()?;
+        let records = ids.into_iter().take(500).map(RecordId::from).chain(notes);
+        let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: vector.clone() };
+        assert_eq!(provider.embed(&model, records.map(embedding).collect()).await?, [true; 1_000]);
+        let file = server.folder().join("log");
+        let start = fs::read_to_string(&file)?.len();
+
+        let memories = MemoryQuery::builder;
+        let documents = || DocumentQuery::builder(collection.clone());
+        let mut asked = 0;
+        for _ in 0..TIMES {
+            for scope in [memories().all(), memories().under("guild"), memories().exact("guild-7-1").under("guild-7-2")]
+            {
+                let recall = Recall::new("", scope.limit(5).build()?)?.by_vector(vector.clone());
+                assert!(provider.recall(&recall).await?.unembedded.is_some_and(|count| count >= 1_600));
+                asked += 1;
+            }
+            for scope in [documents().all(), documents().under("guild-7")] {
+                let recall = Recall::new("", scope.limit(5).build()?)?.by_vector(vector.clone());
+                assert_eq!(provider.documents().recall(&recall).await?.unembedded, Some(2_500));
+                asked += 1;
+            }
+        }
+        provider.shutdown().await?;
+
+        let log = fs::read_to_string(&file)?.split_off(start);
+        assert!(!log.contains("octet_length(m."), "payloads are read in\n{log}");
+        for table in ["memory_vectors", "document_vectors"] {
+            let lines: Vec<_> = log.lines().filter(|line| line.contains(&format!(" on {table} v "))).collect();
+            assert!(lines.len() >= asked / 2, "{table} is read in\n{log}");
+            for line in lines {
+                assert!(line.contains(&format!("Index Scan using {table}_pkey")), "{line} in\n{}", plan_of(&log, line));
+                let rows = rows_of(line).unwrap_or(0);
+                assert!(rows <= MOST_ROWS, "{rows} rows in\n{}", plan_of(&log, line));
             }
         }
         Ok(())

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Erasure, Error,
-    ErrorKind, History, IdempotencyKey, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Retention,
-    Sweep, Watch, Watched,
+    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Embedding, Erasure,
+    Error, ErrorKind, History, IdempotencyKey, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Precision, Recall, Retention, Revision, Sweep, Vector, VectorModel, Watch, Watched,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::common::{Case, SECRET, at, check, config, event, open, run};
-use crate::migrations::{WITHOUT_ERASURE, WITHOUT_EXPIRY, WITHOUT_FEED, WITHOUT_HISTORY};
+use crate::migrations::{WITHOUT_ERASURE, WITHOUT_EXPIRY, WITHOUT_FEED, WITHOUT_HISTORY, WITHOUT_VECTORS};
 
 /// What a role is there for, and all that comes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -78,10 +78,10 @@ pub(crate) fn of_later_steps() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         let sql = listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED] {
+        for without in [WITHOUT_VECTORS, WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY, WITHOUT_FEED] {
             execute(&mut admin, without).await?;
         }
-        let later = ["agent_memory.changes", "history", "tombstone", "expiry", "retention"];
+        let later = ["agent_memory.changes", "history", "tombstone", "expiry", "retention", "vector"];
         let is_later = |grant: &str| later.iter().any(|of| grant.contains(of));
         for grant in grants(&sql).into_iter().filter(|grant| !is_later(grant)) {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
@@ -108,7 +108,7 @@ pub(crate) fn of_documents_alone() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        for without in [WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY] {
+        for without in [WITHOUT_VECTORS, WITHOUT_EXPIRY, WITHOUT_ERASURE, WITHOUT_HISTORY] {
             execute(&mut admin, without).await?;
         }
         for grant in [
@@ -121,15 +121,20 @@ pub(crate) fn of_documents_alone() -> Case {
             execute(&mut admin, &format!("GRANT {grant} TO writer")).await?;
         }
         let owner = open(config(server.url())).await?;
+        owner.set_vector_model(&model()?).await?;
         let id = owner.store(event("a-b", 1)).await?;
 
         let provider = open(as_role(&server, "writer")).await?;
         let document = DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1));
         let put = provider.documents().put(document).await?;
+        let embedding = Embedding { record: (&put).into(), revision: put.revision, vector: vector()? };
+        assert_eq!(provider.embed(&model()?, vec![embedding]).await?, [true]);
         assert_eq!(provider.documents().remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?.len(), 1);
         let history = History::of((notes(), put.id)).with_removed();
         assert_eq!(provider.history(&history).await?.versions.len(), 2);
         let refused = provider.history(&History::of(id)).await.expect_err("it may not read memories");
+        check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
+        let refused = provider.vectors(&[id.into()]).await.expect_err("it may not read what they mean");
         check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
         Ok(())
     })
@@ -218,6 +223,15 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     provider.update(id, MemoryPatch::new().clear_expiry()).await?;
     let put = documents.put(document().expires_at(at(5_000))).await?;
     documents.put(document().with_id(put.id)).await?;
+    // What gets a vector, and then another text.
+    provider.set_vector_model(&model()?).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    let put = documents.put(document()).await?;
+    let embedding = |record, revision| Ok::<_, Error>(Embedding { record, revision, vector: vector()? });
+    let embeddings = vec![embedding(id.into(), Revision::FIRST)?, embedding((&put).into(), put.revision)?];
+    assert_eq!(provider.embed(&model()?, embeddings).await?, [true, true]);
+    provider.update(id, MemoryPatch::new().set_context(Context::parse("\"a dog\"")?)).await?;
+    assert_eq!(documents.remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?, [put.id]);
     Ok(())
 }
 
@@ -262,11 +276,24 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     // As a watch does that comes to an erasure.
     provider.hash_key().await?;
     provider.retention().await?;
+    // The writer, who comes before, has made a model.
+    provider.vectors(&[MemoryId::generate().into()]).await?;
+    provider.vectors(&[(notes(), DocumentId::parse("kept")?).into()]).await?;
+    let by_vector = Recall::new("", MemoryQuery::builder().under("a").build()?)?.by_vector(vector()?);
+    provider.recall(&by_vector).await?;
     provider.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await.map(drop)
 }
 
 fn notes() -> Collection {
     Collection::parse("notes").expect("valid")
+}
+
+fn model() -> Result<VectorModel, Error> {
+    VectorModel::new("a model", 2, Precision::Compact)
+}
+
+fn vector() -> Result<Vector, Error> {
+    Vector::new(&[3.0, 4.0])
 }
 
 fn content() -> Content {

@@ -1,0 +1,92 @@
+//! Vectors: a row for each record that has one, in the table of its kind of record. Triggers drop it where the record goes, or its text changes.
+
+use std::collections::{BTreeMap, HashSet};
+
+use memory_core::engine::{Embed, EmbedRecord, corrupt};
+use memory_core::{Collection, DocumentId, Outcome, RecordId, Result};
+use sqlx::postgres::PgRow;
+
+use crate::connection::Session;
+use crate::read::{column, memory_id};
+use crate::statements::id_to_sql;
+
+/// The vectors of these records that have one.
+pub(crate) async fn vectors(session: &mut Session, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+    let (mut memories, mut collections, mut documents) = (Vec::new(), Vec::new(), Vec::new());
+    for record in of {
+        match record {
+            RecordId::Memory(id) => memories.push(id_to_sql(*id)),
+            RecordId::Document { collection, id } => {
+                collections.push(collection.as_str());
+                documents.push(id.as_str());
+            }
+        }
+    }
+    let mut vectors: Vec<(RecordId, Vec<u8>)> = Vec::new();
+    if !memories.is_empty() {
+        for row in session.rows(session.statement(|on| &on.memory_vectors).bind(memories)).await? {
+            vectors.push((memory_id(&row)?.into(), column(&row, 1)?));
+        }
+    }
+    if !documents.is_empty() {
+        let found = session.statement(|on| &on.document_vectors).bind(collections).bind(documents);
+        for row in session.rows(found).await? {
+            vectors.push((document_name(&row)?, column(&row, 2)?));
+        }
+    }
+    Ok(vectors)
+}
+
+/// Keeps vectors beside the records that are still as they were read: a statement for those of memories, and one for those of documents.
+pub(crate) async fn embed(session: &mut Session, embeds: &[Embed<'_, i64>]) -> Result<Vec<bool>> {
+    // By what names them, so that each transaction takes its locks in the same order. Of several of one record the last one stays.
+    let (mut memories, mut documents) = (BTreeMap::new(), BTreeMap::new());
+    for Embed { found, vector } in embeds {
+        match found {
+            EmbedRecord::Memory(found) => {
+                memories.insert(found.record.id, (found.version, vector.as_slice()));
+            }
+            EmbedRecord::Document(found) => {
+                let name = (&found.record.collection, &found.record.id);
+                documents.insert(name, (found.version, vector.as_slice()));
+            }
+        }
+    }
+    let mut kept = HashSet::<RecordId>::new();
+    if !memories.is_empty() {
+        let ids: Vec<_> = memories.keys().copied().map(id_to_sql).collect();
+        let (versions, vectors): (Vec<_>, Vec<_>) = memories.into_values().unzip();
+        let embed = session.statement(|on| &on.embed_memories).bind(ids).bind(versions).bind(vectors);
+        for row in session.written_rows(embed).await? {
+            kept.insert(memory_id(&row)?.into());
+        }
+    }
+    if !documents.is_empty() {
+        let (collections, ids): (Vec<_>, Vec<_>) =
+            documents.keys().map(|(collection, id)| (collection.as_str(), id.as_str())).unzip();
+        let (versions, vectors): (Vec<_>, Vec<_>) = documents.into_values().unzip();
+        let embed = session.statement(|on| &on.embed_documents).bind(collections).bind(ids);
+        let rows = session.written_rows(embed.bind(versions).bind(vectors)).await;
+        // Those of memories are there by then.
+        let is_unknown = !kept.is_empty();
+        let rows = rows.map_err(|error| if is_unknown { error.after(Outcome::Unknown) } else { error })?;
+        for row in rows {
+            kept.insert(document_name(&row)?);
+        }
+    }
+    Ok(embeds.iter().map(|embed| kept.contains(&name_of(embed))).collect())
+}
+
+fn name_of(embed: &Embed<'_, i64>) -> RecordId {
+    match embed.found {
+        EmbedRecord::Memory(found) => found.record.id.into(),
+        EmbedRecord::Document(found) => (&found.record).into(),
+    }
+}
+
+/// The document that the first two columns of a row name.
+fn document_name(row: &PgRow) -> Result<RecordId> {
+    let collection = Collection::parse(column::<&str>(row, 0)?).map_err(corrupt)?;
+    let id = DocumentId::parse(column::<&str>(row, 1)?).map_err(corrupt)?;
+    Ok((collection, id).into())
+}
