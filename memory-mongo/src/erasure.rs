@@ -8,7 +8,7 @@
 //! A document may be put again under its id, so that its row goes. Who restores one looks for its tombstone in the same transaction: an erasure
 //! that comes between meets it on the `_id` of the document.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use memory_core::engine::{Erasing, ErasingRecord, Found, Put, corrupt};
 use memory_core::{
@@ -30,6 +30,9 @@ use crate::row::{
 };
 use crate::statements::{document_key, removed, same_memory};
 use crate::write::{AT_ONCE, at_once};
+
+/// How many places a tombstone has at most.
+const PLACES: usize = 1_024;
 
 /// The tombstones of these records.
 pub(crate) async fn tombstones(session: &MongoSession, of: &[RecordId]) -> Result<Vec<Tombstone>> {
@@ -105,12 +108,37 @@ pub(crate) fn read(row: &RawDocument) -> Result<Tombstone> {
     })
 }
 
-/// The statement that puts a tombstone in its place, or in that of an earlier one, of which the key stays, and the time where that is later:
-/// so nothing comes back that it keeps out. That is also what the feed has of the erasure, which it reads from a whole row.
-fn kept(tombstone: &Tombstone, earlier: Option<&Tombstone>) -> bson::Document {
+/// A tombstone in the place of an earlier one of its record, which may have come since its call has looked for one: nothing comes back that either
+/// keeps out, and an operator's reason stays, the later one of two. In the place of one that the call has seen it is what it was before.
+fn behind(tombstone: &Tombstone, earlier: &Tombstone) -> Tombstone {
+    let why = match (tombstone.is_of_expiry(), earlier.is_of_expiry()) {
+        (true, false) => earlier,
+        (false, true) => tombstone,
+        _ if earlier.at > tombstone.at => earlier,
+        _ => tombstone,
+    };
+    // Who was told that something has expired is not told of what came after it under its name.
+    let is_another = earlier.is_of_expiry() && !tombstone.places.is_empty();
+    let mut places: BTreeSet<_> = tombstone.places.iter().copied().collect();
+    for place in earlier.places.iter().filter(|_| !is_another) {
+        if places.len() >= PLACES {
+            break;
+        }
+        places.insert(*place);
+    }
+    Tombstone {
+        record: tombstone.record.clone(),
+        at: tombstone.at.max(earlier.at),
+        reason: why.reason.clone(),
+        actor: why.actor.clone(),
+        key: tombstone.key.or(earlier.key),
+        places: places.into_iter().collect(),
+    }
+}
+
+/// The statement that puts a tombstone in its place. The feed has the erasure from that too, and reads it from a whole row.
+fn kept(tombstone: &Tombstone) -> bson::Document {
     let Tombstone { record, at, reason, actor, key, places } = tombstone;
-    let at = earlier.map_or(*at, |earlier| earlier.at.max(*at));
-    let key = key.or(earlier.and_then(|earlier| earlier.key));
     let places: Vec<_> = places.iter().flat_map(|place| place.0).collect();
     let mut row = doc! {
         "_id": id(record),
@@ -151,9 +179,10 @@ fn without_key(memory: &Memory, key: &IdempotencyKey) -> bson::Document {
     doc! { "q": { "_id": key.as_str(), "memory": uuid(memory.id.as_bytes()) }, "limit": 1 }
 }
 
-/// The statement that makes a mark say that its key is erased.
-fn marked(key: KeyedHash) -> bson::Document {
-    doc! { "q": { "_id": key_mark(key) }, "u": { "$set": { ERASED: true } }, "upsert": true }
+/// The statement that makes a mark say that its key is erased. It has another value each time, so that it is a write that changes something, and
+/// meets whoever takes the mark away at the same time.
+pub(crate) fn marked(key: KeyedHash) -> bson::Document {
+    doc! { "q": { "_id": key_mark(key) }, "u": { "$set": { ERASED: ObjectId::new() } }, "upsert": true }
 }
 
 impl MongoSession {
@@ -188,19 +217,26 @@ impl MongoSession {
         self.erase_history(erasings, &newest, transaction).await?;
         self.erase_keys(&memories, erasings, transaction).await?;
         let earlier = self.earlier(erasings, transaction).await?;
-        let mut rest = erasings;
+        let tombstones = erasings.iter().map(|Erasing { tombstone, .. }| match earlier.get(&tombstone.record) {
+            Some(earlier) => behind(tombstone, earlier),
+            None => tombstone.clone(),
+        });
+        let tombstones: Vec<_> = tombstones.collect();
+        let mut rest = tombstones.as_slice();
         while !rest.is_empty() {
-            let (some, others) = rest.split_at(at_once(rest.iter().map(|erasing| size(&erasing.tombstone))));
-            let kept = some.iter().map(|Erasing { tombstone, .. }| kept(tombstone, earlier.get(&tombstone.record)));
-            let kept = kept.collect();
-            self.update_in(self.on.primary.tombstones.name(), kept, transaction).await?;
+            let (some, others) = rest.split_at(at_once(rest.iter().map(size)));
+            let kept = some.iter().map(kept).collect();
+            match self.update_in(self.on.primary.tombstones.name(), kept, transaction).await {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
+                done => drop(done?),
+            }
             rest = others;
         }
         Ok(true)
     }
 
-    /// The tombstones that these records have, as the transaction sees them. Whoever puts one meanwhile is in its way, so that none is put in
-    /// the place of one that was not read.
+    /// The tombstones that these records have, as the transaction sees them. Who has put one since its view began is in its way on the `_id`, also
+    /// where there was none: the transaction is given up and tried again, so that none is put in the place of one that was not read.
     async fn earlier(
         &self,
         erasings: &[Erasing<'_, i64>],
@@ -359,6 +395,9 @@ mod tests {
 
     use super::*;
 
+    /// The time of a tombstone, the reason of an operator, and places.
+    type Told<'t> = (i64, Option<&'t str>, &'t [u8]);
+
     #[test]
     fn a_tombstone_keeps_the_later_time_and_the_key_of_an_earlier_one() {
         let id = MemoryId::generate();
@@ -371,17 +410,45 @@ mod tests {
             places: Vec::new(),
         };
         for (new, earlier, at, key) in [
-            ((7, None), None, 7, None),
-            ((7, None), Some((9, Some(1))), 9, Some(1)),
-            ((9, Some(2)), Some((7, Some(1))), 9, Some(2)),
-            ((9, Some(2)), Some((7, None)), 9, Some(2)),
+            ((7, None), (9, Some(1)), 9, Some(1)),
+            ((9, Some(2)), (7, Some(1)), 9, Some(2)),
+            ((9, Some(2)), (7, None), 9, Some(2)),
         ] {
-            let earlier = earlier.map(|(millis, key)| tombstone(millis, key));
-            let update = kept(&tombstone(new.0, new.1), earlier.as_ref());
+            let behind = behind(&tombstone(new.0, new.1), &tombstone(earlier.0, earlier.1));
+            let update = kept(&behind);
             let row = update.get_document("u").expect("a row");
             assert_eq!(row.get_i64("at").expect("a time"), at);
             let kept = row.get("key").map(|key| key.to_string());
             assert_eq!(kept, key.map(|byte| Bson::from(key_mark(KeyedHash([byte; KeyedHash::BYTES]))).to_string()));
+        }
+    }
+
+    #[test]
+    fn a_tombstone_keeps_the_reason_of_whom_nobody_has_overruled() {
+        let id = MemoryId::generate();
+        let tombstone = |millis: i64, reason: Option<&str>, places: &[u8]| {
+            let at = Timestamp::from_millis(millis).expect("a time");
+            let mut tombstone = Tombstone::of_expiry(id.into(), at);
+            if let Some(reason) = reason {
+                tombstone.reason = Reason::parse(reason).expect("a reason");
+                tombstone.actor = Some(Actor::parse(reason).expect("an actor"));
+            }
+            tombstone.places = places.iter().map(|byte| KeyedHash([*byte; KeyedHash::BYTES])).collect();
+            tombstone
+        };
+        let cases: [[Told<'_>; 3]; 6] = [
+            [(9, None, &[1]), (7, Some("earlier"), &[2]), (9, Some("earlier"), &[1, 2])],
+            [(7, Some("new"), &[]), (9, None, &[2]), (9, Some("new"), &[2])],
+            [(7, Some("new"), &[1]), (9, None, &[2]), (9, Some("new"), &[1])],
+            [(7, Some("new"), &[3]), (9, Some("earlier"), &[2]), (9, Some("earlier"), &[2, 3])],
+            [(9, Some("new"), &[3]), (9, Some("earlier"), &[2]), (9, Some("new"), &[2, 3])],
+            [(7, None, &[]), (9, None, &[]), (9, None, &[])],
+        ];
+        for case in cases {
+            let [new, earlier, result] = case.map(|(millis, reason, places)| tombstone(millis, reason, places));
+            let merged = behind(&new, &earlier);
+            assert_eq!(merged, result);
+            assert_eq!(behind(&merged, &earlier), merged, "what is made behind one stays as it is behind that");
         }
     }
 }

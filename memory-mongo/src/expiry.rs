@@ -16,7 +16,7 @@ use mongodb::bson::{Binary, Document, doc};
 use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
-use crate::erasure::{id, read, record_of};
+use crate::erasure::{id, marked, read, record_of};
 use crate::error::{code, native};
 use crate::read::{all, all_in, each_in};
 use crate::row::{ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, text, uuid};
@@ -106,6 +106,11 @@ async fn forget_each(session: &MongoSession, tombstones: &[Tombstone], transacti
     let others = on.tombstones.find(doc! { "key": { "$in": marks } }).projection(doc! { "_id": 0, "key": 1 });
     let key = |row: &RawDocument| hash(bytes(row, "key")?).ok_or_else(|| impossible("key"));
     let others: HashSet<_> = all_in(session, others, transaction, key).await?.into_iter().collect();
+    // Of two that leave the mark to the tombstone which the other one takes, one is in the way of the other.
+    let left: Vec<_> = others.iter().copied().map(marked).collect();
+    if !left.is_empty() {
+        session.update_in(on.keys.name(), left, transaction).await?;
+    }
     let delete = |mark: Binary| doc! { "q": { "_id": mark, ERASED: { "$exists": true } }, "limit": 1 };
     let deletes = keys.difference(&others).copied().map(key_mark).map(delete);
     drop_in(session, &on.keys, deletes.collect(), transaction).await

@@ -1,7 +1,15 @@
 //! What is left of what was erased, also where others write at the same time.
 
-use conformance::server::Marks;
+use std::time::Instant;
 
+use conformance::server::Marks;
+use memory_core::engine::{Access, Erasing, ErasingRecord, Writer};
+use memory_core::{Reason, Tombstone};
+use mongodb::bson::Binary;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::spec::BinarySubtype;
+
+use super::expiry::timeless;
 use super::*;
 
 /// Arguments of a server whose files hold texts as they are.
@@ -166,4 +174,101 @@ pub(crate) async fn a_document_goes_on_behind_its_erasure() -> CaseResult {
         assert_eq!(places, [1, newest]);
     }
     Ok(())
+}
+
+/// What a call has made of what it has read goes behind a tombstone that has come since, also while its transaction is under way (E2, X4).
+pub(crate) async fn a_tombstone_that_came_meanwhile_stays() -> CaseResult {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let config = timeless(&server.url());
+    let (provider, engine) = (open(config.clone()).await?, MongoEngine::open(&config).await?);
+    let of = |id: MemoryId, millis: i64, reason: Option<&str>| {
+        let mut tombstone = Tombstone::of_expiry(id.into(), at(millis));
+        if let Some(reason) = reason {
+            tombstone.reason = Reason::parse(reason).expect("a reason");
+        }
+        tombstone
+    };
+    let kept = async |id: MemoryId| {
+        let found = provider.tombstones(None).await?.tombstones;
+        let kept = found.into_iter().find(|tombstone| tombstone.record == id.into());
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(kept.ok_or("no tombstone")?)
+    };
+    for (came, given, stays) in [
+        ((7, Some("asked")), (9, None), (9, Some("asked"))),
+        ((9, Some("later")), (7, Some("earlier")), (9, Some("later"))),
+        ((7, Some("earlier")), (9, Some("later")), (9, Some("later"))),
+        ((9, None), (7, Some("asked")), (9, Some("asked"))),
+    ] {
+        let id = MemoryId::generate();
+        for (millis, reason) in [came, given] {
+            assert!(bury(&engine, of(id, millis, reason)).await?);
+        }
+        assert_eq!(kept(id).await?, of(id, stays.0, stays.1));
+    }
+
+    // Where there was none when the transaction looked for one.
+    let id = MemoryId::generate();
+    let admin = admin(&server.url()).await?;
+    let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: id.as_bytes().to_vec() };
+    let places = Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() };
+    let row = doc! { "_id": uuid, "erasure": ObjectId::new(), "at": 7_i64, "reason": "asked", "places": places };
+    let rows = admin.client().database("agent_memory").collection::<Document>("tombstones");
+    let held = Held::at(&admin, "hangDuringBatchUpdate", "agent_memory.tombstones").await?;
+    let meanwhile = async {
+        held.wait(&admin).await?;
+        rows.insert_one(row).await?;
+        held.release(&admin).await
+    };
+    let (buried, meanwhile) = futures::join!(bury(&engine, of(id, 9, None)), meanwhile);
+    meanwhile?;
+    // It begins anew, whichever way the server says so.
+    match buried {
+        Ok(is_buried) => assert!(!is_buried),
+        Err(error) => assert_eq!((error.is_retryable(), error.outcome()), (true, Outcome::NotDone), "{error:?}"),
+    }
+    assert_eq!(kept(id).await?, of(id, 7, Some("asked")));
+    assert!(bury(&engine, of(id, 9, None)).await?);
+    assert_eq!(kept(id).await?, of(id, 9, Some("asked")));
+    engine.close().await?;
+    Ok(())
+}
+
+/// Puts a tombstone where there is no record.
+pub(crate) async fn bury(engine: &MongoEngine, tombstone: Tombstone) -> Result<bool, Error> {
+    let until = Instant::now() + Duration::from_secs(60);
+    let buried = engine.run(Access::Write, until, Arc::new(tombstone), |writer, tombstone: &Tombstone| {
+        Box::pin(erase_absent(writer, tombstone))
+    });
+    buried.await
+}
+
+async fn erase_absent<W: Writer>(writer: &mut W, tombstone: &Tombstone) -> Result<bool, Error> {
+    writer.erase(&[Erasing { found: ErasingRecord::Absent, tombstone: tombstone.clone() }]).await
+}
+
+/// A place of the server at which what comes there waits.
+pub(crate) struct Held {
+    point: &'static str,
+    came_before: i64,
+}
+
+impl Held {
+    /// Holds writes of a collection from now on.
+    pub(crate) async fn at(admin: &Database, point: &'static str, collection: &str) -> mongodb::error::Result<Self> {
+        let command = doc! { "configureFailPoint": point, "mode": "alwaysOn", "data": { "nss": collection } };
+        let answer = admin.run_command(command).await?;
+        let count = answer.get("count").and_then(|count| count.as_i64().or(count.as_i32().map(i64::from)));
+        Ok(Self { point, came_before: count.unwrap_or_default() })
+    }
+
+    /// Waits until one waits there.
+    pub(crate) async fn wait(&self, admin: &Database) -> mongodb::error::Result<()> {
+        let came = self.came_before + 1;
+        let command = doc! { "waitForFailPoint": self.point, "timesEntered": came, "maxTimeMS": 60_000 };
+        admin.run_command(command).await.map(drop)
+    }
+
+    pub(crate) async fn release(&self, admin: &Database) -> mongodb::error::Result<()> {
+        admin.run_command(doc! { "configureFailPoint": self.point, "mode": "off" }).await.map(drop)
+    }
 }

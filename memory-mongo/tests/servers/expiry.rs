@@ -5,6 +5,7 @@ use std::time::Instant;
 use memory_core::Tombstone;
 use memory_core::engine::{Access, Reader, Writer};
 
+use super::erasure::{Held, bury};
 use super::*;
 
 /// From when on it is asked for, behind what, and how much of it.
@@ -148,6 +149,53 @@ pub(crate) async fn what_is_forgotten_keeps_nothing_out() -> CaseResult {
     Ok(())
 }
 
+/// Whoever takes the mark of a key away meets each tombstone that comes with that key at the same time (X4).
+pub(crate) async fn a_mark_stays_for_who_comes_meanwhile() -> CaseResult {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let config = timeless(&server.url());
+    let (provider, engine) = (open(config.clone()).await?, MongoEngine::open(&config).await?);
+    let keyed = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("key").expect("a key"));
+    let id = provider.store(keyed()).await?;
+    provider.erase(&Erasure::records([id.into()], "why")?).await?;
+    let first = provider.tombstones(None).await?.tombstones;
+    let other = || Tombstone { record: MemoryId::generate().into(), ..first[0].clone() };
+    let admin = admin(&server.url()).await?;
+    let database = admin.client().database("agent_memory");
+    let marks = doc! { "_id": { "$type": "binData" } };
+
+    // It has taken the mark, and is not done.
+    let keys = database.collection::<Document>("idempotency_keys");
+    let mut session = admin.client().start_session().await?;
+    session.start_transaction().await?;
+    assert_eq!(keys.delete_many(marks.clone()).session(&mut session).await?.deleted_count, 1);
+    let refused = bury(&engine, other()).await.expect_err("its mark is being taken");
+    assert_eq!((refused.is_retryable(), refused.outcome()), (true, Outcome::NotDone), "{refused:?}");
+    session.abort_transaction().await?;
+
+    // It is about to take the mark, and sees no other tombstone with the key.
+    let held = Held::at(&admin, "hangDuringBatchInsert", "agent_memory.memories").await?;
+    let meanwhile = async {
+        held.wait(&admin).await?;
+        let buried = bury(&engine, other()).await;
+        held.release(&admin).await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(buried?)
+    };
+    let (refused, buried) = futures::join!(forget(&engine, first.clone()), meanwhile);
+    assert!(buried?);
+    let refused = refused.expect_err("another one needs the mark");
+    assert_eq!((refused.is_retryable(), refused.outcome()), (true, Outcome::NotDone), "{refused:?}");
+    forget(&engine, first).await?;
+    assert_eq!(keys.count_documents(marks.clone()).await?, 1);
+    assert_eq!(provider.store(keyed()).await.expect_err("another has its key").kind(), ErrorKind::Erased);
+
+    // The last one takes it along.
+    forget(&engine, provider.tombstones(None).await?.tombstones).await?;
+    assert_eq!(keys.count_documents(marks).await?, 0);
+    assert_ne!(provider.store(keyed()).await?, id);
+    engine.close().await?;
+    Ok(())
+}
+
 /// The last ones hold, for each program, once that is acknowledged.
 pub(crate) async fn rules_of_retention_are_one_row() -> CaseResult {
     let server = LocalMongo::start()?;
@@ -177,7 +225,7 @@ pub(crate) async fn rules_of_retention_are_one_row() -> CaseResult {
 }
 
 /// With a clock that stands still before all times.
-fn timeless(url: &str) -> MongoConfig {
+pub(crate) fn timeless(url: &str) -> MongoConfig {
     let mut config = config(url);
     config.clock = Arc::new(ManualClock::new(at(0)));
     config
