@@ -10,7 +10,8 @@ use mongodb::bson::doc;
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession};
 use crate::error::{NOT_VALID, code, is_temporary, native};
-use crate::{expiry, feed, schema};
+use crate::settings::{RETENTION, VECTOR_MODEL};
+use crate::{feed, schema, settings};
 
 /// Agent memory in a database of a MongoDB replica set.
 ///
@@ -33,6 +34,7 @@ impl Engine for MongoEngine {
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
     const HISTORY: bool = true;
     const ERASES: bool = true;
+    const VECTORS: bool = true;
 
     type Config = MongoConfig;
     type Session = MongoSession;
@@ -89,15 +91,19 @@ impl Engine for MongoEngine {
     }
 
     async fn retention(&self) -> Result<Option<String>> {
-        let session = self.connections.session();
-        self.connections.run(async move { expiry::retention(&session).await }).await
+        self.setting(RETENTION).await
     }
 
     async fn set_retention(&self, rules: &str) -> Result<()> {
-        let (until, rules) = (self.connections.until(), Arc::new(rules.to_owned()));
-        // As each write, which is refused where the namespace is read-only.
-        self.run(Access::Write, until, rules, |session, rules: &String| Box::pin(expiry::set_retention(session, rules)))
-            .await
+        self.set(RETENTION, rules).await
+    }
+
+    async fn vector_model(&self) -> Result<Option<String>> {
+        self.setting(VECTOR_MODEL).await
+    }
+
+    async fn set_vector_model(&self, model: &str) -> Result<()> {
+        self.set(VECTOR_MODEL, model).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -172,5 +178,21 @@ impl Engine for MongoEngine {
 
     fn is_temporary(&self, error: &Error) -> bool {
         is_temporary(error)
+    }
+}
+
+impl MongoEngine {
+    async fn setting(&self, name: &'static str) -> Result<Option<String>> {
+        let session = self.connections.session();
+        self.connections.run(async move { settings::get(&session, name).await }).await
+    }
+
+    /// As each write, which is refused where the namespace is read-only.
+    async fn set(&self, name: &'static str, value: &str) -> Result<()> {
+        let (until, set) = (self.connections.until(), Arc::new((name, value.to_owned())));
+        self.run(Access::Write, until, set, |session, (name, value): &(&'static str, String)| {
+            Box::pin(settings::set(session, name, value))
+        })
+        .await
     }
 }

@@ -1,4 +1,4 @@
-//! Expiry: the list of what says itself when it expires, the rules of an operator, and the end of tombstones.
+//! Expiry: the list of what says itself when it expires, and the end of tombstones.
 //!
 //! The list is an index of each of the two collections, on the rows alone that have a time. So the server keeps it, in each statement of each
 //! program, also of an older one, whose put takes a row's time away with the row; a row without a time is not in it, and costs nothing. A
@@ -17,13 +17,11 @@ use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::erasure::{id, marked, read, record_of};
-use crate::error::{code, native};
+use crate::error::code;
 use crate::read::{all, all_in, each_in};
-use crate::row::{ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, text, uuid};
+use crate::row::{ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, uuid};
 use crate::write::AT_ONCE;
 
-/// The `_id` of the rules of retention in the bookkeeping, and their field.
-const RETENTION: &str = "retention";
 /// What a search answers whose index is not there, or not yet.
 const NO_HINT: i32 = 2;
 
@@ -41,31 +39,6 @@ pub(crate) async fn expired(
     found.sort_by_cached_key(|(at, record)| (*at, record.to_key()));
     found.truncate(most);
     Ok(found)
-}
-
-/// The rules that a majority has, if some were kept. As each read, it asks no new primary that does not know yet what that is.
-pub(crate) async fn retention(session: &MongoSession) -> Result<Option<String>> {
-    let on = &session.on;
-    loop {
-        let election = on.election(session).await?;
-        let kept = on.latest.bookkeeping.find_one(doc! { "_id": RETENTION }).max_time(session.left()?);
-        let kept = kept.await.map_err(native)?;
-        if on.is_last(election) {
-            return kept.as_deref().map(|kept| text(kept, RETENTION).map(str::to_owned)).transpose();
-        }
-    }
-}
-
-/// Keeps rules in the place of others.
-pub(crate) async fn set_retention(session: &MongoSession, rules: &str) -> Result<()> {
-    let kept = doc! { "q": { "_id": RETENTION }, "u": { "$set": { RETENTION: rules } }, "upsert": true };
-    let mut transaction = session.begin().await?;
-    let write = async {
-        meet_rules(session, &mut transaction).await?;
-        session.update_in(session.on.primary.bookkeeping.name(), vec![kept], &mut transaction).await
-    };
-    let is_done = write.await.map(|_| true);
-    session.end(transaction, is_done).await.map(drop)
 }
 
 /// Takes tombstones away that are still as they were read, with the rows that keep out what comes again.
@@ -130,7 +103,7 @@ async fn drop_in(
 
 /// Lets a transaction meet the rules for writers, which see no deletion, and nothing outside of their collections: by a row that is gone at its
 /// end, and of which the feed says nothing.
-async fn meet_rules(session: &MongoSession, transaction: &mut ClientSession) -> Result<()> {
+pub(crate) async fn meet_rules(session: &MongoSession, transaction: &mut ClientSession) -> Result<()> {
     let (name, id) = (session.on.primary.memories.name(), uuid(MemoryId::generate().as_bytes()));
     let mut row = erased_row();
     row.insert("_id", id.clone());

@@ -12,7 +12,9 @@ mod history;
 mod read;
 mod row;
 mod schema;
+mod settings;
 mod statements;
+mod vectors;
 mod write;
 
 pub use config::{MongoConfig, Server};

@@ -17,9 +17,9 @@ use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::row::{Stored, StoredRow, found, is_erased, mark, memory_id, number, optional, text, uuid};
+use crate::row::{Stored, StoredRow, VECTOR, found, is_erased, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
-use crate::{erasure, expiry, feed, history};
+use crate::{erasure, expiry, feed, history, vectors};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
@@ -156,6 +156,10 @@ impl Reader for MongoSession {
         expiry::expired(self, by, behind, most).await
     }
 
+    async fn vectors(&mut self, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
+        vectors::vectors(self, of).await
+    }
+
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let find = self.reads.memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
         let row = find.projection(doc! { "storedAt": 1 }).max_time(self.left()?).await.map_err(native)?;
@@ -234,8 +238,7 @@ async fn offer_next<K: Stored>(
     let limit = walk.count.clamp(1, MOST);
     let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
     let find = index.into_iter().fold(find, Find::hint);
-    let heads = || doc! { "createdAt": 1, "updatedAt": 1, "spaceId": 1, "status": 1, "expiresAt": 1 };
-    let find = walk.is_for_heads.then(heads).into_iter().fold(find, Find::projection);
+    let find = projection(walk).into_iter().fold(find, Find::projection);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     for _ in 1..limit {
         if !rows.advance().await.map_err(native)? || visit(&StoredRow(rows.current()))? == Verdict::Stop {
@@ -245,4 +248,15 @@ async fn offer_next<K: Stored>(
     // Behind the last one there may be more.
     let goes_on = rows.advance().await.map_err(native)? && visit(&StoredRow(rows.current()))? != Verdict::Stop;
     Ok(goes_on.then(|| mark::<K>(rows.current())))
+}
+
+/// What a walk needs of its rows, where that is not everything.
+fn projection(walk: &Walk<'_>) -> Option<Document> {
+    let heads = doc! { "createdAt": 1, "updatedAt": 1, "spaceId": 1, "status": 1, "expiresAt": 1 };
+    match (walk.is_for_heads, walk.has_vectors) {
+        (true, true) => Some(heads.into_iter().chain(vectors::parts()).collect()),
+        (true, false) => Some(heads),
+        (false, true) => None,
+        (false, false) => Some(doc! { VECTOR: 0 }),
+    }
 }

@@ -56,6 +56,23 @@ pub(crate) fn written(revision: Revision) -> i64 {
     i64::from(revision) * 256 + i64::from(WRITER)
 }
 
+/// The field of the vector beside a record.
+pub(crate) const VECTOR: &str = "vector";
+/// The first version of a program that takes a vector away with the texts that it is of.
+const KNOWS_VECTORS: i64 = 9;
+
+/// What `written` is at least in a row of this revision whose last writer knew of vectors.
+pub(crate) fn knows_vectors(revision: i64) -> i64 {
+    revision.saturating_mul(256).saturating_add(KNOWS_VECTORS)
+}
+
+/// The vector of a row, if it has one that is of its texts: an older program that has written since may have changed them.
+pub(crate) fn vector(row: &RawDocument) -> Option<&[u8]> {
+    let vector = row.get(VECTOR).ok().flatten()?.as_binary()?.bytes;
+    let (revision, written) = (row.get_i64("revision").ok()?, row.get_i64("written").ok()?);
+    (written >= knows_vectors(revision)).then_some(vector)
+}
+
 /// The row of a memory that is appended at this time.
 pub(crate) fn memory_row(memory: &Memory, at: Option<Timestamp>) -> RawDocumentBuf {
     let mut row = rawdoc! {
@@ -130,11 +147,12 @@ pub(crate) fn expiry_key(collection: &Collection, id: &DocumentId) -> String {
     format!("{collection}/{id}")
 }
 
-/// The row that takes the place of another one. The feed has from it where the document was before, if it has moved.
-pub(crate) fn next_row(before: &Document, after: &Document, entry: i64) -> RawDocumentBuf {
+/// The row that takes the place of another one, with the vector that stays. The feed has from it where the document was before, if it has moved.
+pub(crate) fn next_row(before: &Document, after: &Document, entry: i64, vector: Option<&[u8]>) -> RawDocumentBuf {
     let mut row = document_row(after, entry);
     let before = (before.space_id != after.space_id).then_some(before.space_id.as_str());
     append(&mut row, cstr!("before"), before);
+    append(&mut row, cstr!("vector"), vector.map(|vector| binary(vector.to_vec())));
     row
 }
 
@@ -224,6 +242,10 @@ impl<K: Stored> Row<K> for StoredRow<'_> {
 
     fn id(&self) -> String {
         shown_id::<K>(K::id(self.0))
+    }
+
+    fn vector(&self) -> Result<Option<&[u8]>> {
+        Ok(vector(self.0))
     }
 }
 

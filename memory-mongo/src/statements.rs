@@ -4,7 +4,7 @@ use memory_core::engine::{Found, Mark, Place, Source, Walk};
 use memory_core::{Collection, Context, DocumentId, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Bson, Document, doc};
 
-use crate::row::{EVERYTHING, Stored, open_path, paths_of, space_path, uuid, written};
+use crate::row::{EVERYTHING, Stored, VECTOR, knows_vectors, open_path, paths_of, space_path, uuid, written};
 
 pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
@@ -45,9 +45,26 @@ pub(crate) fn removed(found: &Found<memory_core::Document, i64>, space: &str, ha
     doc! { "q": same_document(found, has_history), "u": { "$set": set } }
 }
 
+/// The statements that change a memory into its next version, of which one finds it while it is the one that was read. The first one leaves its
+/// vector where it is: it finds a row whose vector is of the texts that stay. The other one takes away what may be the vector of other texts.
+pub(crate) fn replaced(before: &Memory, after: &Memory) -> Vec<Document> {
+    let mut changes = changes(before, after);
+    let mut statements = Vec::with_capacity(2);
+    if after.has_texts_of(before) {
+        let mut same = same_memory(before);
+        same.insert("written", doc! { "$gte": knows_vectors(before.revision.into()) });
+        statements.push(doc! { "q": same, "u": &changes });
+    }
+    if let Ok(unset) = changes.get_document_mut("$unset") {
+        unset.insert(VECTOR, "");
+    }
+    statements.push(doc! { "q": same_memory(before), "u": changes });
+    statements
+}
+
 /// What changes a memory into its next version: only the fields that differ. The words that an older program has left in the row go, since
 /// beside them a longer text might have no room.
-pub(crate) fn changes(before: &Memory, after: &Memory) -> Document {
+fn changes(before: &Memory, after: &Memory) -> Document {
     let mut set = doc! { "revision": i64::from(after.revision), "written": written(after.revision) };
     let mut unset = doc! { "words": "" };
     set.extend(after.updated_at.map(|time| ("updatedAt".to_owned(), time.as_millis().into())));

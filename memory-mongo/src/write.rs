@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use memory_core::engine::{Append, Appended, Atomicity, Erasing, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Embed, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, Tombstone};
 use mongodb::ClientSession;
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
@@ -15,8 +15,8 @@ use crate::row::{
     ERASED, document_row, hash, is_erased, key_mark, key_of, key_row, mark_row, memory_id, memory_row, next_row, text,
     uuid,
 };
-use crate::statements::{changes, document_key, removed, same_document, same_memory};
-use crate::{expiry, history};
+use crate::statements::{document_key, removed, replaced, same_document};
+use crate::{expiry, history, vectors};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
 pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
@@ -49,13 +49,13 @@ impl Writer for MongoSession {
         entry: Option<&VersionEntry>,
     ) -> Result<bool> {
         let before = &before.record;
-        let update = doc! { "q": same_memory(before), "u": changes(before, after) };
+        let updates = replaced(before, after);
         let place = i64::from(after.revision);
         let kept = entry.map(|entry| history::kept(&after.id.into(), place, entry)).transpose()?;
         let mut transaction = self.begin().await?;
         let write = async {
             let name = self.on.primary.memories.name();
-            let is_unchanged = self.update_in(name, vec![update], &mut transaction).await? == 1;
+            let is_unchanged = self.update_in(name, updates, &mut transaction).await? == 1;
             if is_unchanged {
                 self.keep(kept.into_iter().collect(), &mut transaction).await?;
             }
@@ -110,6 +110,10 @@ impl Writer for MongoSession {
     async fn forget(&mut self, tombstones: &[Tombstone]) -> Result<()> {
         expiry::forget(self, tombstones).await
     }
+
+    async fn embed(&mut self, embeds: &[Embed<'_, i64>]) -> Result<Vec<bool>> {
+        vectors::embed(self, embeds).await
+    }
 }
 
 /// What is in the way of memories, by their ids.
@@ -121,12 +125,13 @@ struct Taken {
     erased: HashSet<MemoryId>,
 }
 
-/// A put that replaces a document, and the place of its entry in the history.
+/// A put that replaces a document, the place of its entry in the history, and the vector that stays.
 struct Changed<'p> {
     put: &'p Put<'p, i64>,
     before: &'p Found<Document, i64>,
     of: &'p RecordId,
     place: i64,
+    vector: Option<Vec<u8>>,
 }
 
 impl MongoSession {
@@ -149,7 +154,7 @@ impl MongoSession {
         let (mut rows, mut entries, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for ((put, (of, _)), place) in puts.iter().copied().zip(&named).zip(places) {
             if let Some(before) = put.before {
-                changed.push(Changed { put, before, of, place });
+                changed.push(Changed { put, before, of, place, vector: None });
             } else {
                 rows.push(document_row(put.after, place));
                 entries.extend(put.entry.as_ref().map(|entry| history::row(of, place, entry)));
@@ -158,6 +163,10 @@ impl MongoSession {
         if !rows.is_empty() && !self.insert_new(rows, entries, transaction).await? {
             return Ok(false);
         }
+        // Whoever embeds one meanwhile is in the way of this transaction.
+        let unchanged: Vec<_> = changed.iter().filter(|changed| changed.has_same_texts()).map(|same| same.of).collect();
+        let mut vectors = vectors::vectors_in(self, &unchanged, transaction).await?;
+        changed.iter_mut().for_each(|changed| changed.vector = vectors.remove(changed.of));
         let mut rest = changed.as_slice();
         while !rest.is_empty() {
             let (some, others) = rest.split_at(at_once(rest.iter().map(Changed::size)));
@@ -416,15 +425,19 @@ impl Taken {
 }
 
 impl Changed<'_> {
+    fn has_same_texts(&self) -> bool {
+        self.put.after.has_texts_of(&self.before.record)
+    }
+
     /// About how many bytes the larger of its two statements has.
     fn size(&self) -> usize {
-        let after = self.put.after.size();
+        let after = self.put.after.size() + self.vector.as_ref().map_or(0, Vec::len);
         // Without a history the texts that were read stand in it too.
         self.put.entry.as_ref().map_or(after + self.before.record.size(), |entry| after.max(entry.before.len()))
     }
 
     fn update(&self) -> Result<bson::Document> {
-        let row = next_row(&self.before.record, self.put.after, self.place);
+        let row = next_row(&self.before.record, self.put.after, self.place, self.vector.as_deref());
         let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
         Ok(doc! { "q": same_document(self.before, self.put.entry.is_some()), "u": row })
     }

@@ -75,6 +75,7 @@ pub fn mongo() -> &'static [Step] {
             Step::quick(5, HISTORY, include_str!("../mongo/0005_history.json")),
             Step::quick(6, ERASURE, include_str!("../mongo/0006_erasure.json")),
             Step::backfill(7, EXPIRY, include_str!("../mongo/0007_expiry.json")),
+            Step::quick(8, VECTORS, include_str!("../mongo/0008_vectors.json")),
         ]
     }
 }
