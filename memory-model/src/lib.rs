@@ -3,6 +3,8 @@
 mod ask;
 mod attachment;
 mod completion;
+#[cfg(feature = "local")]
+pub mod local;
 mod message;
 mod modalities;
 mod model;
