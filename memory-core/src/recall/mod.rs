@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::query::{Documents, Kind, Ledger, MAX_TEXT, MAX_WORDS, Order, Query};
 use crate::{Embedder, Error, Result, Vector, VectorModel, words};
-use language::Terms;
+use language::{Terms, pair};
 
 pub use answer::{Explained, Hit, Parts, Recalled, Term};
 pub(crate) use digest::{Digest, Digester};
@@ -192,12 +192,25 @@ impl<K: Kind> Recall<K> {
     /// The question without these of its terms, which are names; the whole of it where that leaves no term.
     pub(crate) fn without(&self, names: &BTreeSet<u16>) -> String {
         let terms = Terms::of_language(self.options.language.unwrap_or_default());
+        let words: Vec<_> = words::found(&self.question).collect();
+        let is_name = |term: &str| {
+            let number = self.terms.binary_search_by(|asked| asked.as_str().cmp(term));
+            number.is_ok_and(|number| names.contains(&(number as u16)))
+        };
+        // Of ideographs and kana a pair is a term.
+        let names_with = |one: &words::Word<'_>, next: &words::Word<'_>| {
+            let is_pair = one.end() == next.start && one.is_character() && next.is_character();
+            is_pair && is_name(&pair(one.text, next.text))
+        };
         let (mut left, mut end, mut is_blank, mut lower) = (String::new(), 0, true, String::new());
-        for word in words::found(&self.question) {
+        for (place, word) in words.iter().enumerate() {
             word.lower_into(&mut lower);
             let Some(term) = terms.of(&lower) else { continue };
-            let number = self.terms.binary_search_by(|asked| asked.as_str().cmp(&term));
-            if number.is_ok_and(|number| names.contains(&(number as u16))) {
+            let before = place.checked_sub(1).and_then(|place| words.get(place));
+            let is_in_name = is_name(&term)
+                || before.is_some_and(|before| names_with(before, word))
+                || words.get(place + 1).is_some_and(|next| names_with(word, next));
+            if is_in_name {
                 left.push_str(&self.question[end..word.start]);
                 end = word.end();
             } else {
