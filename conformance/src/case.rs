@@ -54,6 +54,12 @@ pub enum Needs {
     History,
     /// An engine that can erase.
     Erasure,
+    /// An engine that keeps vectors beside records.
+    Vectors,
+    /// The same, and one that can erase.
+    VectorsAndErasure,
+    /// An engine that keeps vectors beside records, and has a feed of changes.
+    VectorsAndFeed,
     /// An engine with a feed of changes, and a harness that can lose some.
     LostChanges,
     /// A server that a proxy can be put before.
@@ -63,6 +69,8 @@ pub enum Needs {
     #[cfg(feature = "faults")]
     OwnServer,
 }
+
+const NO_VECTORS: &str = "the engine keeps no vectors";
 
 impl Needs {
     /// Why a harness can't be put to a case with these needs, if it can't.
@@ -74,6 +82,11 @@ impl Needs {
             Self::Feed => (harness.can_watch(), "the engine has no feed"),
             Self::History => (harness.keeps_history(), "the engine keeps no history"),
             Self::Erasure => (harness.can_erase(), "the engine can't erase"),
+            Self::Vectors => (harness.keeps_vectors(), NO_VECTORS),
+            Self::VectorsAndErasure if !harness.keeps_vectors() => (false, NO_VECTORS),
+            Self::VectorsAndErasure => (harness.can_erase(), "the engine can't erase"),
+            Self::VectorsAndFeed if !harness.keeps_vectors() => (false, NO_VECTORS),
+            Self::VectorsAndFeed => (harness.can_watch(), "the engine has no feed"),
             Self::DamageAndFeed => (harness.can_watch() && harness.can_damage(), "the harness can't damage rows"),
             Self::LostChanges => (harness.can_watch() && harness.can_lose_changes(), "the harness can't lose changes"),
             #[cfg(feature = "faults")]

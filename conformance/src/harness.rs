@@ -59,6 +59,12 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether the engine keeps vectors beside records. Where it does not, the suite expects that it says so (M1), and the other cases on meaning
+    /// are ignored.
+    fn keeps_vectors(&self) -> bool {
+        true
+    }
+
     /// Whether [`Harness::drop_changes`], [`Harness::back_up`] and [`Harness::go_back`] work.
     fn can_lose_changes(&self) -> bool {
         false

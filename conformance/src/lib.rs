@@ -8,6 +8,7 @@ pub mod allocations;
 pub mod bench;
 mod case;
 mod cases;
+mod embedder;
 #[cfg(feature = "faults")]
 pub mod fault;
 mod fixture;

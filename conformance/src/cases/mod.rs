@@ -9,6 +9,7 @@ mod filters;
 mod history;
 mod lifecycle;
 mod listing;
+mod meaning;
 mod plugin;
 mod read_only;
 mod reading;
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Case> {
         history::cases(),
         erasure::cases(),
         expiry::cases(),
+        meaning::cases(),
         #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),

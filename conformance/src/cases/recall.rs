@@ -19,27 +19,27 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// The collection that these cases use.
-const NOTES: &str = "notes";
+pub(super) const NOTES: &str = "notes";
 /// 2023-05-08T00:00Z.
-const DAY: i64 = 1_683_504_000_000;
+pub(super) const DAY: i64 = 1_683_504_000_000;
 
 /// A memory of a text, so many milliseconds into the day.
-fn said(space_id: &str, millis: i64, text: &str) -> NewMemory {
+pub(super) fn said(space_id: &str, millis: i64, text: &str) -> NewMemory {
     NewMemory::new(space(space_id), trigger(&serde_json::json!({ "text": text }).to_string()), at(DAY + millis))
 }
 
 /// The same by a speaker.
-fn said_by(speaker: &str, space_id: &str, millis: i64, text: &str) -> NewMemory {
+pub(super) fn said_by(speaker: &str, space_id: &str, millis: i64, text: &str) -> NewMemory {
     said(space_id, millis, text).with_metadata(metadata(&serde_json::json!({ "speaker": speaker }).to_string()))
 }
 
 /// A question to the ledger.
-fn asked(question: &str, build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>) -> MemoryRecall {
+pub(super) fn asked(question: &str, build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>) -> MemoryRecall {
     asked_with(question, RecallOptions::default(), build)
 }
 
 /// The same, read and ranked otherwise.
-fn asked_with(
+pub(super) fn asked_with(
     question: &str,
     options: RecallOptions,
     build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
@@ -49,7 +49,7 @@ fn asked_with(
 }
 
 /// A question to the documents.
-fn asked_notes(
+pub(super) fn asked_notes(
     question: &str,
     build: impl FnOnce(QueryBuilder<Documents>) -> QueryBuilder<Documents>,
 ) -> DocumentRecall {
@@ -57,7 +57,7 @@ fn asked_notes(
 }
 
 /// The same, read and ranked otherwise.
-fn asked_notes_with(
+pub(super) fn asked_notes_with(
     question: &str,
     options: RecallOptions,
     build: impl FnOnce(QueryBuilder<Documents>) -> QueryBuilder<Documents>,
@@ -67,17 +67,17 @@ fn asked_notes_with(
 }
 
 /// The texts of the hits, best first.
-async fn texts(provider: &dyn MemoryProvider, recall: &MemoryRecall) -> Result<Vec<String>> {
+pub(super) async fn texts(provider: &dyn MemoryProvider, recall: &MemoryRecall) -> Result<Vec<String>> {
     Ok(provider.recall(recall).await?.hits.iter().map(|hit| text_of(&hit.record)).collect())
 }
 
 /// What was said.
-fn text_of(memory: &Memory) -> String {
+pub(super) fn text_of(memory: &Memory) -> String {
     let trigger: serde_json::Value = memory.trigger.to_value().expect("an object");
     trigger["text"].as_str().expect("a text").to_owned()
 }
 
 /// Everything of an answer that a caller sees, with the bits of the scores.
-fn shown<T: std::fmt::Debug>(recalled: &Recalled<T>) -> Vec<(String, u64)> {
+pub(super) fn shown<T: std::fmt::Debug>(recalled: &Recalled<T>) -> Vec<(String, u64)> {
     recalled.hits.iter().map(|hit| (format!("{:?} {:?}", hit.record, hit.parts), hit.score.to_bits())).collect()
 }

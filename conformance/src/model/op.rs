@@ -5,6 +5,7 @@ use memory_core::{
     MemoryQuery, NewMemory, Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector,
     Status, Timestamp, Watch, WatchFrom, Watched,
 };
+use proptest::bool::weighted;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any as arbitrary, prop_oneof};
@@ -22,7 +23,7 @@ pub(crate) struct Call {
 
 /// One call. A `slot` names the n-th id that the sequence made, also one that was erased, counted round and round. A `StoreRun` is a batch of
 /// one item over and over again, without a key and at a few times. What is restored `twice` comes a second time in the same call. A `WatchOn`
-/// goes on with one of the watches that were begun. An `Advance` moves the clock forward. A `RestoreErased` takes the n-th of what was erased, a
+/// goes on with one of the watches that were begun. An `Embed` keeps vectors, of another revision where it is said so. An `Advance` moves the clock forward. A `RestoreErased` takes the n-th of what was erased, a
 /// memory perhaps under a new id.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
@@ -53,6 +54,7 @@ pub(crate) enum Op {
     EraseDocuments { collection: &'static str, ask: Ask, slices: Slices, why: Why },
     RestoreErased { slot: usize, has_new_id: bool },
     Tombstone { whose: Whose },
+    Embed { whose: Vec<(Whose, bool)>, number: u8 },
     Sweep { is_due: bool, to_the_end: bool },
     SetClock(i64),
     Advance(i64),
@@ -464,6 +466,7 @@ fn op() -> impl Strategy<Value = Op> {
         ],
         2 => (slot(), arbitrary::<bool>()).prop_map(|(slot, has_new_id)| Op::RestoreErased { slot, has_new_id }),
         1 => whose().prop_map(|whose| Op::Tombstone { whose }),
+        6 => (vec((whose(), weighted(0.15)), 1..5), 0..4_u8).prop_map(|(whose, number)| Op::Embed { whose, number }),
         2 => (arbitrary::<bool>(), arbitrary::<bool>()).prop_map(|(is_due, to_the_end)| Op::Sweep { is_due, to_the_end }),
         4 => select(CLOCK).prop_map(Op::SetClock),
         4 => select(STEPS).prop_map(Op::Advance),

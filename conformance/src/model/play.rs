@@ -1,5 +1,6 @@
 //! Plays one sequence on an engine, and compares every answer with that of the model.
 
+mod embed;
 mod erase;
 mod expire;
 
@@ -68,6 +69,7 @@ async fn play_on(stage: Stage, sequence: Sequence) -> Step {
     let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
     let (model, watches) = (Naive::with_transient(sequence.transient), Vec::new());
     let mut sides = Sides { stage, handles, model, document_ids, watches, since };
+    sides.begin_vectors().await?;
     for (number, call) in sequence.calls.iter().enumerate() {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;
         sides.model.remember_places();
@@ -205,6 +207,8 @@ impl Sides {
                 Some(id) => self.tombstone(handle, &id).await,
                 None => Ok(()),
             },
+            Op::Embed { .. } if !self.keeps_vectors() => Ok(()),
+            Op::Embed { whose, number } => self.embed(handle, whose, *number).await,
             Op::Sweep { .. } if !self.can_erase() => Ok(()),
             Op::Sweep { is_due, to_the_end } => self.sweep(handle, *is_due, *to_the_end).await,
             Op::SetClock(millis) => {
@@ -553,6 +557,7 @@ impl Sides {
             self.as_of(number, id).await?;
         }
         self.compare_erased().await?;
+        self.compare_vectors().await?;
         let ask = Ask::everything(EVERYTHING);
         let question = Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] };
         for handle in 0..self.handles.len() {

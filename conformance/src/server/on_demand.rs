@@ -80,6 +80,10 @@ impl Harness for OnDemand {
         self.engine().is_ok_and(Harness::can_erase)
     }
 
+    fn keeps_vectors(&self) -> bool {
+        self.engine().is_ok_and(Harness::keeps_vectors)
+    }
+
     fn can_watch(&self) -> bool {
         self.engine().is_ok_and(Harness::can_watch)
     }

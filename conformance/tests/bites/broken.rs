@@ -23,6 +23,7 @@ use crate::erasure::{self, Erased};
 use crate::expiry::Expiring;
 use crate::flaw::Flaw;
 use crate::history;
+use crate::meaning::Meaning;
 use crate::naive::Naive;
 use crate::plugin::BrokenPlugin;
 use crate::watch::{self, Given};
@@ -48,6 +49,8 @@ pub(crate) struct Broken {
     erased: Erased,
     /// What it has stored that expires.
     expiring: Arc<Expiring>,
+    /// What it knows of vectors.
+    meaning: Meaning,
 }
 
 impl Broken {
@@ -71,6 +74,7 @@ impl Broken {
             tokens: Given::default(),
             erased: Erased::default(),
             expiring,
+            meaning: Meaning::default(),
         }
     }
 
@@ -247,11 +251,15 @@ impl MemoryProvider for Broken {
             }
             _ => {}
         }
+        let vectors = Meaning::before(&self.naive, self.flaw).await?;
         match self.inner().update(id, patch).await {
             Err(error) if error.kind() == ErrorKind::NotFound && self.flaw == Flaw::UpdateOfUnknownSucceeds => {
                 Ok(Updated { revision: Revision::FIRST, updated_at: None })
             }
             result => {
+                if let Ok(updated) = &result {
+                    Meaning::updated(&self.naive, self.flaw, id, vectors, updated).await?;
+                }
                 if self.flaw == Flaw::DroppedUpdateIsHalf {
                     self.write_contexts(&[id]).await;
                 }
@@ -293,16 +301,22 @@ impl MemoryProvider for Broken {
         }
         let query = recall.query();
         let asked = match self.flaw {
-            Flaw::RecallCountsOthers => MemoryQuery::builder().all().limit(query.limit()).build()?,
-            _ => query.clone(),
+            Flaw::RecallCountsOthers => {
+                let all = MemoryQuery::builder().all().limit(query.limit()).build()?;
+                Recall::with(recall.question(), all, options)?
+            }
+            Flaw::RecallDropsTheWindow | Flaw::RecallCutsCandidates => {
+                Recall::with(recall.question(), query.clone(), options)?
+            }
+            _ => recall.clone(),
         };
-        let mut recalled = self.inner().recall(&Recall::with(recall.question(), asked, options)?).await?;
+        let mut recalled = self.inner().recall(&asked).await?;
         recalled.hits.retain(|hit| match self.flaw {
             Flaw::RecallCountsOthers => query.spaces().matches(hit.record.space_id.as_str()),
             Flaw::RecallForgetsUpdates => hit.record.updated_at.is_none(),
             _ => true,
         });
-        Ok(recalled)
+        Meaning::answered(&self.naive, self.flaw, recall, recalled).await
     }
 
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
@@ -408,7 +422,10 @@ impl MemoryProvider for Broken {
     }
 
     async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice> {
-        self.erased.erase(&self.naive, self.flaw, erasure).await
+        let vectors = Meaning::before(&self.naive, self.flaw).await?;
+        let slice = self.erased.erase(&self.naive, self.flaw, erasure).await?;
+        self.meaning.erased(self.flaw, vectors, &slice.records);
+        Ok(slice)
     }
 
     async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>> {
@@ -447,15 +464,15 @@ impl MemoryProvider for Broken {
     }
 
     async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
-        self.inner().set_vector_model(model).await
+        self.meaning.set_model(&self.naive, self.flaw, model).await
     }
 
     async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
-        self.inner().embed(model, embeddings).await
+        self.meaning.embed(&self.naive, self.flaw, model, embeddings).await
     }
 
     async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
-        self.inner().vectors(of).await
+        self.meaning.vectors(&self.naive, of).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

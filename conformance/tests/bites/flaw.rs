@@ -151,6 +151,16 @@ pub(crate) enum Flaw {
     TombstonesOfExpiryStay,
     ExpiredKeyIsStored,
 
+    // Meaning.
+    VectorOutlivesItsText,
+    VectorOutlivesItsRecord,
+    VectorsOfAnotherModelCount,
+    VectorsAreRounded,
+    StaleVectorsAreKept,
+    AVectorIsAnUpdate,
+    UnembeddedAreNotCounted,
+    MeaningLooksOutside,
+
     // Between a provider and its server.
     GoesAroundTheProxy,
     LostAnswersAreNotDone,

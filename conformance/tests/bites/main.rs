@@ -8,6 +8,7 @@ mod expiry;
 mod flaw;
 mod harness;
 mod history;
+mod meaning;
 mod naive;
 mod plugin;
 mod report;
@@ -230,6 +231,28 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ("expired_id_blocks_a_put", Flaw::ExpiredIdBlocksAPut, "expiry.a_put_never_meets_what_is_over"),
     ("tombstones_of_expiry_stay", Flaw::TombstonesOfExpiryStay, "expiry.tombstones_of_expiry_go_after_90_days"),
     ("expired_key_is_stored", Flaw::ExpiredKeyIsStored, "expiry.a_key_that_is_over_is_not_stored_again"),
+    ("vector_outlives_its_text", Flaw::VectorOutlivesItsText, "meaning.a_vector_goes_with_the_texts_of_its_memory"),
+    ("vector_outlives_its_record", Flaw::VectorOutlivesItsRecord, "meaning.a_vector_goes_with_what_is_erased"),
+    (
+        "vectors_of_another_model_count",
+        Flaw::VectorsOfAnotherModelCount,
+        "meaning.vectors_of_another_model_count_no_more",
+    ),
+    ("vectors_are_rounded", Flaw::VectorsAreRounded, "meaning.vectors_come_back_bit_by_bit"),
+    ("stale_vectors_are_kept", Flaw::StaleVectorsAreKept, "meaning.only_vectors_of_the_present_revision_are_kept"),
+    ("a_vector_is_an_update", Flaw::AVectorIsAnUpdate, "meaning.a_vector_is_no_change_of_its_record"),
+    ("a_vector_is_told", Flaw::AVectorIsAnUpdate, "meaning.no_watch_tells_of_a_vector"),
+    (
+        "unembedded_are_not_counted",
+        Flaw::UnembeddedAreNotCounted,
+        "meaning.records_without_a_vector_are_counted_and_not_found",
+    ),
+    ("meaning_looks_outside", Flaw::MeaningLooksOutside, "meaning.nothing_outside_the_scope_changes_an_answer"),
+    (
+        "meaning_looks_outside_of_random_scopes",
+        Flaw::MeaningLooksOutside,
+        "meaning.random_scopes_are_ranked_as_by_brute_force",
+    ),
     ("goes_around_the_proxy", Flaw::GoesAroundTheProxy, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
     ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
@@ -277,6 +300,10 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("expired_is_shown_until_swept", Flaw::ExpiredIsShownUntilSwept),
     ("expired_is_counted", Flaw::ExpiredIsCounted),
     ("expiry_is_forgotten_by_a_put", Flaw::ExpiryIsForgottenByAPut),
+    ("vector_outlives_its_text", Flaw::VectorOutlivesItsText),
+    ("vector_outlives_its_record", Flaw::VectorOutlivesItsRecord),
+    ("stale_vectors_are_kept", Flaw::StaleVectorsAreKept),
+    ("a_vector_is_an_update", Flaw::AVectorIsAnUpdate),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400 };
 

@@ -33,6 +33,10 @@ impl Harness for Redb {
         false
     }
 
+    fn keeps_vectors(&self) -> bool {
+        false
+    }
+
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let mut config = RedbConfig::new(self.0.path().join(&namespace.name));
         config.settings.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);

@@ -44,6 +44,7 @@ impl Naive {
         let memory = memory.map(|place| self.memories.remove(place));
         let document = document.map(|place| self.documents.remove(place));
         self.history.remove(record);
+        self.vectors.remove(record);
         let has_key = memory.as_ref().is_some_and(|memory| memory.idempotency_key.is_some())
             || self.tombstones.get(record).is_some_and(|stone| stone.has_key);
         // What has expired stands in the way of no put (X4).

@@ -10,6 +10,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 mod text;
+mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +46,8 @@ pub(crate) struct Naive {
     erased: Vec<Record>,
     /// What of it has expired, and may still be in the engine.
     unswept: BTreeSet<RecordId>,
+    /// What lies beside records, in bytes.
+    vectors: BTreeMap<RecordId, Vec<u8>>,
     /// Members of metadata that no version has, each by its path.
     transient: &'static [&'static str],
 }
@@ -176,6 +179,9 @@ impl Naive {
         }
         let memory = memory.clone();
         let updated = Updated { revision: memory.revision, updated_at: memory.updated_at };
+        if before.context != memory.context {
+            self.vectors.remove(&RecordId::Memory(id));
+        }
         let is_passing = before.metadata != memory.metadata
             && (before.status, before.expires_at, &before.context)
                 == (memory.status, memory.expires_at, &memory.context)
@@ -281,6 +287,9 @@ impl Naive {
             (None, Some(stone)) => write.created_at.max(at(stone.at + 1)),
             (None, None) => write.created_at,
         };
+        if present.as_ref().is_none_or(|present| present.content != write.content) {
+            self.vectors.remove(&record);
+        }
         let document = Document {
             id,
             collection: write.collection,
@@ -312,11 +321,12 @@ impl Naive {
         }
         let (documents, history, created) = (self.documents.clone(), self.history.clone(), self.created.clone());
         let (tombstones, unswept) = (self.tombstones.clone(), self.unswept.clone());
-        let mut all = Self { documents, history, created, tombstones, unswept, ..Self::default() };
+        let vectors = self.vectors.clone();
+        let mut all = Self { documents, history, created, tombstones, unswept, vectors, ..Self::default() };
         let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
         let put: Vec<Document> = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
         (self.documents, self.history, self.created) = (all.documents, all.history, all.created);
-        self.unswept = all.unswept;
+        (self.unswept, self.vectors) = (all.unswept, all.vectors);
         Ok(put)
     }
 
@@ -350,6 +360,7 @@ impl Naive {
         found.sort_by(|one, other| one.as_str().as_bytes().cmp(other.as_str().as_bytes()));
         for id in &found {
             let record = RecordId::Document { collection: collection.clone(), id: id.clone() };
+            self.vectors.remove(&record);
             let versions = self.history.entry(record).or_default();
             let revision = versions.last().map_or(0, |last| last.revision);
             versions.push(Was { revision, at: now.as_millis(), actor: None, json: None });

@@ -1,0 +1,111 @@
+//! Meaning: M1 to M5.
+
+mod asked;
+mod corpus;
+mod kept;
+mod model;
+mod oracle;
+mod scope;
+mod staying;
+
+use std::time::Duration;
+
+use memory_core::{
+    Document, DocumentRecall, DocumentSelection, DocumentWrite, Embedding, Memory, MemoryProvider, MemoryRecall,
+    Precision, RecordId, Result, Revision, Vector, VectorModel,
+};
+
+use super::recall::{NOTES, asked, asked_notes, text_of};
+use crate::case::Case;
+use crate::embedder::WordModel;
+use crate::fixture::{collection, document_id, the};
+
+/// The cases of this chapter.
+pub(crate) fn cases() -> Vec<Case> {
+    let chapters = [model::cases(), kept::cases(), staying::cases(), scope::cases(), corpus::cases(), asked::cases()];
+    chapters.into_iter().flatten().collect()
+}
+
+/// How long something is waited for that has to come. Well above what any takes; it ends a case in which it does not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn note(id: &str) -> RecordId {
+    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
+}
+
+/// A note, with its text as it is.
+fn written(id: &str, space: &str, text: &str) -> DocumentWrite {
+    crate::fixture::new_document(NOTES, id, space, text)
+}
+
+async fn put(provider: &dyn MemoryProvider, write: DocumentWrite) -> Result<Document> {
+    provider.documents().put(write).await
+}
+
+async fn remove(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
+    let one = DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
+    provider.documents().remove(&one, 1).await.map(drop)
+}
+
+/// A sound model that the namespace has its vectors from.
+async fn model_of(provider: &dyn MemoryProvider) -> Result<(WordModel, VectorModel)> {
+    let words = WordModel::new("words");
+    let kept = words.kept(Precision::Compact);
+    provider.set_vector_model(&kept).await?;
+    Ok((words, kept))
+}
+
+/// The revision that a record has, which must be there.
+async fn revision_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result<Revision> {
+    match record {
+        RecordId::Memory(id) => Ok(the(provider, *id).await?.revision),
+        RecordId::Document { collection, id } => {
+            let document = provider.documents().get(collection, id).await?;
+            Ok(document.expect("a document is found by its id").revision)
+        }
+    }
+}
+
+/// Keeps a vector beside a record as it is now.
+async fn embed(provider: &dyn MemoryProvider, model: &VectorModel, record: &RecordId, vector: &Vector) -> Result<()> {
+    let revision = revision_of(provider, record).await?;
+    let embedding = Embedding { record: record.clone(), revision, vector: vector.clone() };
+    assert_eq!(provider.embed(model, vec![embedding]).await?, [true], "a vector of the present revision is kept");
+    Ok(())
+}
+
+/// The vector that a record has, and of which revision.
+async fn vector_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result<Option<(Revision, Vector)>> {
+    let mut found = provider.vectors(std::slice::from_ref(record)).await?;
+    assert_eq!(found.len(), 1, "an answer for each record");
+    Ok(found.pop().flatten().map(|Embedding { record: of, revision, vector }| {
+        assert_eq!(of, *record);
+        (revision, vector)
+    }))
+}
+
+/// Whether records have vectors.
+async fn have(provider: &dyn MemoryProvider, records: &[RecordId]) -> Result<Vec<bool>> {
+    Ok(provider.vectors(records).await?.iter().map(Option::is_some).collect())
+}
+
+/// What means the same as a text, wherever it is in the ledger.
+fn like(model: &WordModel, text: &str) -> MemoryRecall {
+    asked("", |query| query.all()).by_vector(model.vector(text))
+}
+
+/// What means the same as a text, wherever it is among the notes.
+fn notes_like(model: &WordModel, text: &str) -> DocumentRecall {
+    asked_notes("", |query| query.all()).by_vector(model.vector(text))
+}
+
+/// The texts of the hits, best first, and how many records have no vector.
+async fn answer(provider: &dyn MemoryProvider, recall: &MemoryRecall) -> Result<(Vec<String>, Option<usize>)> {
+    let recalled = provider.recall(recall).await?;
+    Ok((recalled.hits.iter().map(|hit| text_of(&hit.record)).collect(), recalled.unembedded))
+}
+
+/// What a memory is made of whose text `said` has stored.
+fn texts_of(memories: &[Memory]) -> Vec<String> {
+    memories.iter().map(text_of).collect()
+}
