@@ -6,13 +6,14 @@ use std::sync::Arc;
 use clap::Parser;
 use memory_core::MemoryProvider;
 
+use crate::args::EmbedderArgs;
 use crate::command::{Command, MemoryCommand};
 #[cfg(feature = "bench")]
 use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, erase, eval, export, health, history, import, migrate, prompt, query,
+    chat, compose, copy, doctor, document, embed, erase, eval, export, health, history, import, migrate, prompt, query,
     quickstart, recall, retention, run, serve, spaces, store, sweep, watch,
 };
 use crate::engine::{self, DEFAULT_URL};
@@ -20,7 +21,7 @@ use crate::output::Output;
 use crate::usage::Usage;
 
 /// The heading in the help under which the options of all commands stand, apart from those of the command.
-const GLOBAL: &str = "Global options";
+pub(crate) const GLOBAL: &str = "Global options";
 
 /// Store, recall, import and export what an agent remembers.
 #[derive(Debug, Parser)]
@@ -41,6 +42,8 @@ pub(crate) struct Cli {
     /// One JSON value per line on standard output, and nothing else there.
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    embedder: EmbedderArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -61,7 +64,7 @@ impl Cli {
             Command::Migrate(args) => migrate::run(self.url()?, args, output).await,
             Command::Run(args) => run::run(self.url()?, args, output).await,
             Command::Doctor(args) => doctor::run(self.url()?, args, output).await,
-            Command::Eval(args) => eval::run(self.url()?, args, output).await,
+            Command::Eval(args) => eval::run(self.url()?, args, &self.embedder, output).await,
             #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(self.url()?, args, output).await,
             #[cfg(feature = "suite")]
@@ -69,7 +72,7 @@ impl Cli {
             Command::OnMemory(command) => {
                 let url = self.url()?;
                 let provider = engine::open(url).await?;
-                let result = run_on(&provider, url, command, output).await;
+                let result = run_on(&provider, url, command, &self.embedder, output).await;
                 let closed = provider.shutdown().await;
                 let code = result?;
                 closed?;
@@ -83,6 +86,7 @@ async fn run_on(
     shared: &Arc<dyn MemoryProvider>,
     url: &str,
     command: &MemoryCommand,
+    embedder: &EmbedderArgs,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
     let provider = shared.as_ref();
@@ -92,7 +96,8 @@ async fn run_on(
         MemoryCommand::Get(args) => store::get(provider, args, output).await,
         MemoryCommand::History(args) => history::run(provider, args, output).await,
         MemoryCommand::Query(args) => query::run(provider, args, output).await,
-        MemoryCommand::Recall(args) => recall::run(provider, args, output).await,
+        MemoryCommand::Recall(args) => recall::run(provider, args, embedder, output).await,
+        MemoryCommand::Embed(args) => embed::run(shared, args, embedder, output).await,
         MemoryCommand::Watch(args) => watch::run(provider, args, output).await,
         MemoryCommand::Spaces(args) => spaces::run(provider, args, output).await,
         MemoryCommand::Document(command) => document::run(provider, command, output).await,
@@ -107,7 +112,7 @@ async fn run_on(
         MemoryCommand::Retention(args) => retention::run(provider, args, output).await,
         MemoryCommand::Health => health::run(provider, output).await,
         MemoryCommand::Quickstart => quickstart::run(provider, url, output).await,
-        MemoryCommand::Serve(args) => serve::run(shared, args).await,
+        MemoryCommand::Serve(args) => serve::run(shared, args, embedder).await,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, erase, eval, export, history, import, migrate, prompt, query, recall,
+    chat, compose, copy, doctor, document, embed, erase, eval, export, history, import, migrate, prompt, query, recall,
     retention, run, serve, spaces, store, watch,
 };
 
@@ -32,7 +32,8 @@ pub(crate) enum Command {
     ///
     /// For each set of questions, the memories of NAME.jsonl are stored; then each line of NAME.qa.jsonl is asked within the deepest space that
     /// holds them all: {"question": "When did Mel paint?", "evidence": ["D1:12"], "category": 2}. Evidence names memories by a key of
-    /// their metadata. Shown is the mean part of the evidence among the best 5, 10, 25 and 50 hits, by category, and how long a question takes.
+    /// their metadata. Shown is the mean part of the evidence among the best 5, 10, 25 and 50 hits, by category, and how long a question takes. With
+    /// --embedder, the memories are embedded first, and what is meant counts too.
     Eval(eval::EvalArgs),
     /// Bring the schema up to date, as every other command does on its own.
     Migrate(migrate::MigrateArgs),
@@ -74,9 +75,15 @@ pub(crate) enum MemoryCommand {
     /// Ask a question in words: what answers it best comes first.
     ///
     /// Words count by their stems, rare ones more, and those of the neighbours in the same container with them, so that a turn of a
-    /// conversation is found by the turns beside it. With --json, each hit is one line: its score, the parts of it, and the memory or
+    /// conversation is found by the turns beside it. With --embedder, what is meant counts too. With --json, each hit is one line: its score, the parts of it, and the memory or
     /// the document.
     Recall(recall::RecallArgs),
+    /// Make the vectors by which recall finds what is meant, for all records that have none yet.
+    ///
+    /// The model is that of --embedder, and becomes that of the database where it has none. What is embedded stays, so a run that was
+    /// ended is repeated to go on; serve with --embedder does the same by itself, as records come. What the model refuses is tried again later,
+    /// and makes the exit code 1.
+    Embed(embed::EmbedArgs),
     /// Tell each change of memories and documents as it comes, until Ctrl-C ends it.
     ///
     /// A change is stored, updated, removed, erased, left (the record is there, and does not satisfy the conditions now) or unreadable.
@@ -129,7 +136,7 @@ pub(crate) enum MemoryCommand {
     ///
     /// With --follow, the target is kept up to date while programs go on to write to the source, and with --finish it takes its place.
     Copy(copy::CopyArgs),
-    /// Erase memories, and documents if you like, with their history and all else that is kept of them. There is no way back.
+    /// Erase memories, and documents if you like, with their history, their vectors and all else that is kept of them. There is no way back.
     ///
     /// What the selectors of query find, the memories with some ids, or what an agent knows of a person. A tombstone stays of each record,
     /// with the reason, and no import, copy or repeated store brings it back. It goes in slices: Ctrl-C ends it between two of them, and

@@ -5,12 +5,15 @@ use std::io::{self, Write};
 use memory_core::{
     self as core, Actor, Collection, Content, Context, Document, DocumentId, HashKey, IdempotencyKey, KeyedHash,
     Memory, MemoryId, Metadata, NewMemory, Reason, RecordId, Revision, SpaceId, Status, Timestamp, Tombstone, Trigger,
-    Version,
+    Vector, VectorModel, Version,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+const NO_VECTOR_MODEL: &str =
+    "name, width and precision belong to a model of vectors, which says \"kind\":\"vectorModel\"";
 const NO_TOMBSTONE: &str =
     "erasedAt, reason, keyHash, places and hashKey belong to a tombstone, which says \"kind\":\"tombstone\"";
 
@@ -27,6 +30,16 @@ pub(crate) enum Record {
     Version(Version),
     /// What stays of a record that was erased, and what makes its hashes.
     Tombstone(Tombstone, HashKey),
+    /// The model of the vectors in the lines behind this one.
+    VectorModel(VectorModel),
+}
+
+/// What a line holds.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) record: Record,
+    /// The vector of a memory with an id, of a document, or of the last version of one.
+    pub(crate) vector: Option<Vector>,
 }
 
 impl Record {
@@ -43,6 +56,7 @@ impl Record {
             Self::Document(document) => document.content.as_str().len() + document.metadata.as_str().len(),
             Self::Version(version) => version.record.as_ref().map_or(0, core::Record::size),
             Self::Tombstone(tombstone, _) => tombstone.reason.as_str().len(),
+            Self::VectorModel(model) => model.name().len(),
         }
     }
 }
@@ -58,20 +72,46 @@ impl From<maiar::Record> for Record {
 }
 
 /// Reads a line. The reason of a refusal names the field and never shows its value.
-pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
     if text.trim_start().starts_with('[') {
         // Serde would also take an array of the fields in their order.
         return Err("not a JSON object".into());
     }
-    let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
-    match optional(fields.kind, "kind", string)?.as_deref() {
-        None | Some("memory") => fields.into_memory(),
-        Some("document") => fields.into_document(),
-        Some("version") => fields.into_version(),
-        Some("tombstone") => fields.into_tombstone(),
-        Some(_) => Err("kind is memory, document, version or tombstone".into()),
+    let mut fields: Fields<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
+    let vector = fields.vector.take().map(|raw| serde_json::from_str(raw.get()));
+    let vector = vector.transpose().map_err(|_| "vector: must be the base64 of a vector, or its numbers".to_owned())?;
+    let record = match optional(fields.kind, "kind", string)?.as_deref() {
+        Some("vectorModel") => vector_model(text),
+        kind => {
+            fields.is_no_vector_model()?;
+            match kind {
+                None | Some("memory") => fields.into_memory(),
+                Some("document") => fields.into_document(),
+                Some("version") => fields.into_version(),
+                Some("tombstone") => fields.into_tombstone(),
+                Some(_) => Err("kind is memory, document, version, tombstone or vectorModel".into()),
+            }
+        }
+    }?;
+    if vector.is_some() && matches!(record, Record::New(_) | Record::Tombstone(..) | Record::VectorModel(_)) {
+        return Err("vector belongs to a memory with an id, a document or a version".into());
     }
+    Ok(Parsed { record, vector })
+}
+
+/// Writes the model of the vectors as a line, which stands before the first of them.
+pub(crate) fn write_vector_model(out: &mut impl Write, model: &VectorModel) -> io::Result<()> {
+    let object = serde_json::to_string(model)?;
+    writeln!(out, "{{\"kind\":\"vectorModel\",{}", object.strip_prefix('{').unwrap_or(&object))
+}
+
+/// Puts a vector at the end of a line.
+pub(crate) fn add_vector(line: &mut Vec<u8>, vector: &Vector) -> io::Result<()> {
+    let object = line.strip_suffix(b"}\n").ok_or_else(|| io::Error::other("a line that is no object"))?.len();
+    line.truncate(object);
+    // Base64 has nothing that JSON escapes.
+    writeln!(line, ",\"vector\":\"{vector}\"}}")
 }
 
 /// Writes a memory as a line.
@@ -204,11 +244,25 @@ struct Fields<'a> {
     places: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "present")]
     hash_key: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    vector: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    width: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    precision: Option<&'a RawValue>,
 }
 
 impl<'a> Fields<'a> {
-    fn of(raw: &'a RawValue) -> Result<Self, String> {
-        serde_json::from_str(raw.get()).map_err(|error| reason(&error))
+    /// Those of a record that stands within a line.
+    fn within(raw: &'a RawValue) -> Result<Self, String> {
+        let fields: Self = serde_json::from_str(raw.get()).map_err(|error| reason(&error))?;
+        fields.is_no_vector_model()?;
+        match fields.vector {
+            Some(_) => Err("vector belongs to the line, beside the record".into()),
+            None => Ok(fields),
+        }
     }
 
     /// Refuses what only a tombstone has.
@@ -216,6 +270,14 @@ impl<'a> Fields<'a> {
         let of_tombstones = [self.erased_at, self.reason, self.key_hash, self.places, self.hash_key];
         match of_tombstones.iter().any(Option::is_some) {
             true => Err(NO_TOMBSTONE.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses what only a model of vectors has.
+    fn is_no_vector_model(&self) -> Result<(), String> {
+        match [self.name, self.width, self.precision].iter().any(Option::is_some) {
+            true => Err(NO_VECTOR_MODEL.into()),
             false => Ok(()),
         }
     }
@@ -258,11 +320,11 @@ impl<'a> Fields<'a> {
         let actor = optional(self.actor, "actor", |raw| checked(Actor::parse(string(raw)?)))?;
         let Fields { memory, document, .. } = self;
         let record = match (memory, document) {
-            (Some(memory), None) => match Fields::of(memory)?.into_memory()? {
+            (Some(memory), None) => match Fields::within(memory)?.into_memory()? {
                 Record::Memory(memory) => core::Record::Memory(memory),
                 _ => return Err("memory: id is missing".into()),
             },
-            (None, Some(document)) => match Fields::of(document)?.into_document()? {
+            (None, Some(document)) => match Fields::within(document)?.into_document()? {
                 Record::Document(document) => core::Record::Document(document),
                 _ => return Err("document: is none".into()),
             },
@@ -415,6 +477,30 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
+/// The fields of a model of vectors, which has no others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelLine<'a> {
+    #[serde(rename = "kind")]
+    _kind: IgnoredAny,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    width: Option<&'a RawValue>,
+    #[serde(borrow)]
+    precision: Option<&'a RawValue>,
+}
+
+/// What a line says of a model of vectors.
+fn vector_model(text: &str) -> Result<Record, String> {
+    let line: ModelLine<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
+    let whole = |raw: &str| serde_json::from_str(raw).map_err(|_| "must be a whole number".to_owned());
+    let kept = |raw: &str| serde_json::from_str(raw).map_err(|_| "is compact or exact".to_owned());
+    let (name, width) = (required(line.name, "name", string)?, required(line.width, "width", whole)?);
+    let precision = required(line.precision, "precision", kept)?;
+    Ok(Record::VectorModel(checked(VectorModel::new(name, width, precision))?))
+}
+
 /// Keeps a `null` apart from an absent field.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&'a RawValue>::deserialize(deserializer).map(Some)
@@ -428,7 +514,7 @@ mod tests {
 
     fn key(line: &str) -> String {
         match parse(line.as_bytes()) {
-            Ok(Record::New(memory)) => memory.idempotency_key.expect("a key").to_string(),
+            Ok(Parsed { record: Record::New(memory), .. }) => memory.idempotency_key.expect("a key").to_string(),
             other => panic!("{other:?}"),
         }
     }
@@ -457,21 +543,31 @@ mod tests {
             r#"{"kind":"version","committedAt":null,"actor":null,"memory":{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50},"createdAt":-1,"metadata":{},"status":"pending","revision":1}}"#,
             r#"{"kind":"tombstone","id":"0190a0b0-0000-7000-8000-000000000001","erasedAt":5,"reason":"asked","actor":null,"keyHash":"000102030405060708090a0b0c0d0e0f","places":["ff0102030405060708090a0b0c0d0e0f"],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
             r#"{"kind":"tombstone","collection":"notes","id":"x","erasedAt":5,"reason":"asked","actor":"ana","keyHash":null,"places":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
+            r#"{"kind":"vectorModel","name":"a \"b\"","width":3,"precision":"exact"}"#,
+            r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":1,"createdAt":-1,"metadata":{},"status":"pending","revision":1,"vector":"AQAAgD8Bgg=="}"#,
+            r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{},"createdAt":0,"revision":1,"vector":"AQAAgD8Bgg=="}"#,
             r#"{"kind":"version","committedAt":5,"actor":"run \"7\"","document":{"id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}}"#,
         ];
         for line in lines {
             let mut out = Vec::new();
-            match parse(line.as_bytes()).expect("valid") {
+            let Parsed { record, vector } = parse(line.as_bytes()).expect("valid");
+            match record {
                 Record::Memory(memory) => write_memory(&mut out, &memory),
                 Record::Document(document) => write_document(&mut out, &document),
                 Record::Version(version) => write_version(&mut out, &version),
                 Record::Tombstone(tombstone, key) => write_tombstone(&mut out, &tombstone, &key),
+                Record::VectorModel(model) => write_vector_model(&mut out, &model),
                 Record::New(_) => panic!("it has an id"),
             }
             .expect("memory can be written");
+            if let Some(vector) = vector {
+                add_vector(&mut out, &vector).expect("memory can be written");
+            }
             assert_eq!(String::from_utf8(out).expect("UTF-8"), format!("{line}\n"));
         }
     }
+
+    const VECTOR: &str = "vector: must be the base64 of a vector, or its numbers";
 
     #[test]
     fn refusals_name_the_field_and_never_the_value() {
@@ -491,7 +587,20 @@ mod tests {
             ),
             (r#"{"spaceId":"a","trigger":1,"createdAt":1,"tags":"secret"}"#, "unknown field `tags`"),
             (r#"{"spaceId":"a","spaceId":"secret"}"#, "duplicate field `spaceId`"),
-            (r#"{"kind":"secret"}"#, "kind is memory, document, version or tombstone"),
+            (r#"{"kind":"secret"}"#, "kind is memory, document, version, tombstone or vectorModel"),
+            (r#"{"kind":"document","width":3}"#, NO_VECTOR_MODEL),
+            (r#"{"kind":"vectorModel","name":"a","width":3,"precision":"secret"}"#, "precision: is compact or exact"),
+            (r#"{"kind":"vectorModel","name":"a","width":3,"vector":"secret"}"#, VECTOR),
+            (r#"{"kind":"vectorModel","name":"a","width":3,"id":"secret"}"#, "unknown field `id`"),
+            (r#"{"spaceId":"a","trigger":1,"createdAt":1,"vector":"secret"}"#, VECTOR),
+            (
+                r#"{"spaceId":"a","trigger":1,"createdAt":1,"vector":[1]}"#,
+                "vector belongs to a memory with an id, a document or a version",
+            ),
+            (
+                r#"{"kind":"version","document":{"id":"x","vector":[1]}}"#,
+                "vector belongs to the line, beside the record",
+            ),
             (r#"{"kind":"tombstone","erasedAt":1,"reason":"a\nb"}"#, "reason: an erasure has a reason, in one line"),
             (r#"{"kind":"document","places":["secret"]}"#, NO_TOMBSTONE),
             (r#"{"kind":"version","actor":"secret"}"#, "a version has a memory or a document"),

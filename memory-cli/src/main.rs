@@ -17,9 +17,12 @@ mod command;
 mod commands;
 mod engine;
 mod input;
+mod keeper;
 mod line;
 mod line_reader;
 mod line_writer;
+mod model_key;
+mod observed;
 mod output;
 mod progress;
 #[cfg(any(feature = "bench", feature = "suite"))]
@@ -30,6 +33,7 @@ mod sweeper;
 mod telemetry;
 mod tombstones;
 mod usage;
+mod vectors;
 mod versions;
 
 fn main() -> ExitCode {

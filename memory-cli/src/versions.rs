@@ -57,6 +57,11 @@ impl Versions {
         Ok(Some(line))
     }
 
+    /// Whether there are no more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Restores them, a few at a time, and tells what became of the record.
     pub(crate) async fn restore(mut self, target: &dyn MemoryProvider) -> anyhow::Result<RestoreReport> {
         let (mut whole, mut before) = (RestoreReport::default(), None);
@@ -164,7 +169,7 @@ fn is_same_commit(one: &Version, other: &Version) -> bool {
 }
 
 fn parsed(line: &[u8]) -> anyhow::Result<Version> {
-    match line::parse(line).map_err(anyhow::Error::msg)? {
+    match line::parse(line).map_err(anyhow::Error::msg)?.record {
         line::Record::Version(version) => Ok(version),
         _ => anyhow::bail!("a line of another kind"),
     }

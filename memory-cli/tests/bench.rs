@@ -71,6 +71,25 @@ fn every_workload_is_measured_on_the_reference() {
 }
 
 #[test]
+fn recalls_by_a_vector_are_measured_where_that_is_asked_for() {
+    let report = bench(&Cli::new(), "memory:", &["--json", "--vectors", "1000,2000"]);
+    let report: Value = serde_json::from_str(&report).expect("one JSON value");
+    let workloads = report["workloads"].as_array().expect("workloads");
+    assert_eq!(workloads.len(), WORKLOADS.len() + 6);
+    for size in [1_000, 2_000] {
+        for (name, operations) in [
+            (format!("embed {size} in batches of 1,000"), size),
+            (format!("a vector under {size}"), OPERATIONS),
+            (format!("a question and a vector under {size}"), OPERATIONS),
+        ] {
+            let found = workloads.iter().find(|one| one["name"] == name.as_str()).expect("a workload");
+            assert_eq!(found["operations"].as_u64(), Some(operations), "{name}");
+        }
+    }
+    assert!(Cli::new().fails(2, &["bench", "--vectors", "9"]).contains("--vectors"));
+}
+
+#[test]
 fn a_file_is_measured_and_gone_afterwards() {
     let cli = Cli::new();
     let (url, file) = (format!("sqlite://{}", cli.path("measured.db").display()), cli.path("report.json"));

@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+mod embedder;
 mod expiry;
 mod ledger;
 mod page;
@@ -8,6 +9,7 @@ mod ranking;
 mod spaces;
 pub(crate) mod values;
 
+pub(crate) use embedder::EmbedderArgs;
 pub(crate) use expiry::ExpiryArgs;
 pub(crate) use ledger::LedgerArgs;
 pub(crate) use page::PageArgs;

@@ -216,6 +216,9 @@ fn read_writes(source: impl BufRead) -> anyhow::Result<Vec<DocumentWrite>> {
         };
         let put: PutBody =
             serde_json::from_slice(text).map_err(|error| anyhow!("line {number}: {}", unquoted(&error.to_string())))?;
+        if put.vector.is_some() {
+            bail!("line {number}: vector: import takes lines with one");
+        }
         let write = put.into_write();
         bytes += write.size();
         writes.push(write);

@@ -5,17 +5,18 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use memory_core::{BOUNDARIES, Json, MemoryProvider, MemoryQuery, Metadata, Recall, Version};
+use memory_core::{BOUNDARIES, Embedder, Json, MemoryProvider, MemoryQuery, Metadata, Recall, VectorKeeper, Version};
 use memory_runtime::Sandbox;
 use serde::{Deserialize, Serialize};
 
 use super::import::{self, Source};
 use super::longmemeval;
-use crate::args::{self, RankingArgs};
+use crate::args::{self, EmbedderArgs, RankingArgs};
 use crate::line::{self, Record};
 use crate::line_reader::{Line, LineReader};
 use crate::output::{self, Output};
@@ -66,16 +67,22 @@ struct Row {
     recall: BTreeMap<usize, f64>,
 }
 
-pub(crate) async fn run(url: &str, args: &EvalArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    url: &str,
+    args: &EvalArgs,
+    embedder: &EmbedderArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.longmemeval {
         longmemeval::convert(file, &args.folder)?;
     }
     let sets = sets(&args.folder)?;
+    let embedder = embedder.open().await?;
     let place = engine::sandbox("eval");
     let result = async {
         let provider = place.open(url).map_err(engine::refused)?;
         provider.init().await?;
-        let measured = measure(&*provider, &sets, args).await;
+        let measured = measure(&provider, &sets, args, embedder.as_ref()).await;
         provider.shutdown().await?;
         measured
     };
@@ -120,14 +127,20 @@ fn sets(folder: &Path) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
 }
 
 async fn measure(
-    provider: &dyn MemoryProvider,
+    provider: &Arc<dyn MemoryProvider>,
     sets: &[(PathBuf, PathBuf)],
     args: &EvalArgs,
+    embedder: Option<&Arc<dyn Embedder>>,
 ) -> anyhow::Result<(BTreeMap<String, Tally>, Vec<Duration>)> {
     let mut asked = Vec::new();
     for (memories, questions) in sets {
-        let (scope, ids) = load(provider, memories, &args.id).await?;
+        let (scope, ids) = load(provider.as_ref(), memories, &args.id).await?;
         asked.push((scope, ids, read(questions)?));
+    }
+    if let Some(embedder) = embedder {
+        let kept = VectorKeeper::new(Arc::clone(provider), Arc::clone(embedder)).catch_up().await?;
+        let (embedded, refused) = (kept.embedded, kept.refused);
+        output::note(&format!("embedded {embedded} records, and the model refused {refused}"));
     }
     let options = args.ranking.options();
     let (mut tallies, mut times) = (BTreeMap::<String, Tally>::new(), Vec::new());
@@ -140,6 +153,7 @@ async fn measure(
             }
             let query = args::build(MemoryQuery::builder().under(&scope).limit(AT[AT.len() - 1]))?;
             let recall = Recall::with(&question.question, query, options.clone())?;
+            let recall = embedder.into_iter().cloned().fold(recall, Recall::by_meaning);
             let begun = Instant::now();
             let hits = provider.recall(&recall).await?.hits;
             times.push(begun.elapsed());
@@ -172,13 +186,13 @@ async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::R
     let mut lines = LineReader::new(open(path)?);
     // The import has read each of them.
     while let Some((_, Line::Text(line))) = lines.next()? {
-        let (space, metadata) = match line::parse(line).map_err(anyhow::Error::msg)? {
+        let (space, metadata) = match line::parse(line).map_err(anyhow::Error::msg)?.record {
             Record::New(memory) => (memory.space_id, memory.metadata),
             Record::Memory(memory) => (memory.space_id, memory.metadata),
             Record::Version(Version { record: Some(memory_core::Record::Memory(memory)), .. }) => {
                 (memory.space_id, memory.metadata)
             }
-            Record::Document(_) | Record::Version(_) | Record::Tombstone(..) => continue,
+            Record::Document(_) | Record::Version(_) | Record::Tombstone(..) | Record::VectorModel(_) => continue,
         };
         ids.extend(text_of(&metadata, id));
         scope = Some(scope.map_or_else(|| space.to_string(), |scope| shared(&scope, space.as_str()).to_owned()));

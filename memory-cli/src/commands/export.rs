@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order, Record, RecordId};
+use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order, Record, RecordId, Vector};
 use tempfile::NamedTempFile;
 
 use super::copy::is_copied;
@@ -17,6 +17,7 @@ use crate::line;
 use crate::output::{self, Output, OutputFailed};
 use crate::progress::Progress;
 use crate::tombstones;
+use crate::vectors;
 use crate::versions::Versions;
 
 #[derive(Debug, Args)]
@@ -35,6 +36,9 @@ pub(crate) struct ExportArgs {
     /// them.
     #[arg(long, help_heading = "Output")]
     history: bool,
+    /// Leave out the vectors that records have, which an embed makes anew, and their model.
+    #[arg(long, help_heading = "Output")]
+    without_vectors: bool,
     /// Write this file, in one step when everything is there, instead of standard output (-).
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -79,6 +83,7 @@ pub(crate) async fn run(
             "memories": written.memories,
             "documents": written.documents,
             "tombstones": written.tombstones,
+            "vectors": written.vectors,
         }),
         format!("exported {} memories and {} documents", written.memories, written.documents),
     )?;
@@ -91,6 +96,8 @@ struct Written {
     documents: u64,
     /// What stays of records that were erased.
     tombstones: u64,
+    /// What records mean, as a model has told.
+    vectors: u64,
     has_unreadable: bool,
 }
 
@@ -104,6 +111,10 @@ async fn write(
     let mut written = Written::default();
     // A bar on the terminal would run through lines that go there too.
     let progress = if args.output_file().is_some() { Progress::new(None, false) } else { Progress::Quiet };
+    let model = if args.without_vectors { None } else { provider.vector_model().await? };
+    if let Some(model) = &model {
+        line::write_vector_model(out, model).map_err(&failed)?;
+    }
     // Of what is gone, nothing else can be asked.
     if args.conditions.is_empty() && args.limit.is_none() {
         let has_documents = is_everything || args.documents;
@@ -129,12 +140,8 @@ async fn write(
         }
         let page = provider.query(&args::build(page_query)?).await?;
         written.memories += page.memories.len() as u64;
-        for memory in page.memories {
-            match args.history {
-                true => write_versions(provider, &Record::Memory(memory), out, &failed).await?,
-                false => line::write_memory(out, &memory).map_err(&failed)?,
-            }
-        }
+        let records = page.memories.into_iter().map(Record::Memory).collect();
+        write_records(provider, args, records, model.is_some(), out, &failed, &mut written).await?;
         written.has_unreadable |= output::report_unreadable("memory", &page.unreadable);
         progress.done(written.memories, 0);
         cursor = page.next;
@@ -144,7 +151,7 @@ async fn write(
     }
     if is_everything || args.documents {
         for collection in provider.documents().collections().await?.into_iter().filter(is_copied) {
-            write_documents(provider, args, collection, out, &failed, &mut written).await?;
+            write_documents(provider, args, collection, model.is_some(), out, &failed, &mut written).await?;
         }
     }
     progress.finish();
@@ -156,6 +163,7 @@ async fn write_documents(
     provider: &dyn MemoryProvider,
     args: &ExportArgs,
     collection: Collection,
+    has_vectors: bool,
     out: &mut impl Write,
     failed: impl Fn(std::io::Error) -> anyhow::Error,
     written: &mut Written,
@@ -167,12 +175,8 @@ async fn write_documents(
     loop {
         let page = documents.query(&args::build(page_query)?).await?;
         written.documents += page.documents.len() as u64;
-        for document in page.documents {
-            match args.history {
-                true => write_versions(provider, &Record::Document(document), out, &failed).await?,
-                false => line::write_document(out, &document).map_err(&failed)?,
-            }
-        }
+        let records = page.documents.into_iter().map(Record::Document).collect();
+        write_records(provider, args, records, has_vectors, out, &failed, written).await?;
         written.has_unreadable |= output::report_unreadable("document", &page.unreadable);
         match page.next {
             Some(cursor) => page_query = query.clone().cursor(cursor),
@@ -181,14 +185,58 @@ async fn write_documents(
     }
 }
 
+/// Writes the lines of a page, with the vectors that its records have.
+async fn write_records(
+    provider: &dyn MemoryProvider,
+    args: &ExportArgs,
+    records: Vec<Record>,
+    has_vectors: bool,
+    out: &mut impl Write,
+    failed: impl Fn(std::io::Error) -> anyhow::Error,
+    written: &mut Written,
+) -> anyhow::Result<()> {
+    let mut vectors = match has_vectors {
+        true => {
+            let ids: Vec<_> = records.iter().map(|record| (record.id(), record.revision())).collect();
+            vectors::of_records(provider, &ids).await?
+        }
+        false => Vec::new(),
+    }
+    .into_iter();
+    for record in records {
+        let vector = vectors.next().flatten();
+        written.vectors += u64::from(vector.is_some());
+        if args.history {
+            write_versions(provider, &record, vector, out, &failed).await?;
+            continue;
+        }
+        let mut line = Vec::new();
+        match &record {
+            Record::Memory(memory) => line::write_memory(&mut line, memory),
+            Record::Document(document) => line::write_document(&mut line, document),
+        }
+        .map_err(&failed)?;
+        if let Some(vector) = &vector {
+            line::add_vector(&mut line, vector).map_err(&failed)?;
+        }
+        out.write_all(&line).map_err(&failed)?;
+    }
+    Ok(())
+}
+
+/// Writes the versions of a record, the last one with its vector.
 async fn write_versions(
     provider: &dyn MemoryProvider,
     record: &Record,
+    vector: Option<Vector>,
     out: &mut impl Write,
     failed: impl Fn(std::io::Error) -> anyhow::Error,
 ) -> anyhow::Result<()> {
     let mut versions = Versions::read(provider, record).await?;
-    while let Some(line) = versions.next()? {
+    while let Some(mut line) = versions.next()? {
+        if let Some(vector) = vector.as_ref().filter(|_| versions.is_empty()) {
+            line::add_vector(&mut line, vector).map_err(&failed)?;
+        }
         out.write_all(&line).map_err(&failed)?;
     }
     Ok(())

@@ -9,6 +9,7 @@ pub(crate) mod conformance;
 pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod document;
+pub(crate) mod embed;
 pub(crate) mod erase;
 pub(crate) mod eval;
 pub(crate) mod export;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
-use crate::args::values;
+use crate::args::{EmbedderArgs, values};
+use crate::keeper::{self, MadeVectors};
 use crate::serve::{self, Access, AgentFile, Callers, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
 use crate::sweeper::Sweeper;
 use crate::telemetry::Telemetry;
@@ -77,7 +78,11 @@ const MCP: &str = "MCP clients without a token of a file";
 const TOKEN: &str = "AGENT_MEMORY_TOKEN";
 
 /// Serves until a signal, or the client at the other end of the streams, ends it.
-pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    provider: &Arc<dyn MemoryProvider>,
+    args: &ServeArgs,
+    embedder: &EmbedderArgs,
+) -> anyhow::Result<ExitCode> {
     let tokens = args.tokens.as_deref().map(Tokens::read).transpose();
     let tokens = tokens.map_err(|error| Usage(format!("--tokens: {error:#}")))?;
     // One that is empty or can't be read is a mistake, and no reason to let everybody in.
@@ -98,6 +103,10 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
     let time = Duration::from_secs(args.timeout);
     let agent = args.agent.as_deref().map(|file| AgentFile::read(file)?.builder(provider, time)).transpose();
     let agent = agent.map_err(|error| Usage(format!("--agent: {error:#}")))?;
+    let embedding = match embedder.open().await? {
+        Some(embedder) => Some((embedder, MadeVectors::new()?)),
+        None => None,
+    };
     let telemetry = Telemetry::start(args.log, args.log_payloads)?;
     let mcp = Access {
         name: "local".to_owned(),
@@ -122,9 +131,11 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         concurrency: args.concurrency,
         max_body: args.max_body,
         agent,
+        embedding: embedding.clone(),
     };
     let backfill = tokio::spawn(backfill::complete_behind(Arc::clone(provider)));
     let sweeping = tokio::spawn(Sweeper::new(Arc::clone(provider)).run());
+    let keeping = embedding.map(|(embedder, made)| tokio::spawn(keeper::keep(Arc::clone(provider), embedder, made)));
     let served = if args.stdio {
         serve::over_stdio(provider, settings).await
     } else {
@@ -134,6 +145,9 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
     // Between two slices or in one, which has its whole effect or none.
     backfill.abort();
     sweeping.abort();
+    if let Some(keeping) = keeping {
+        keeping.abort();
+    }
     telemetry.end().await;
     served.map(|()| ExitCode::SUCCESS)
 }

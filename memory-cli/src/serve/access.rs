@@ -167,6 +167,15 @@ impl Access {
         Err(unauthorized("the rules of all spaces may not be changed"))
     }
 
+    /// `Unauthorized` unless it may choose the model of all vectors, as who may write everything does.
+    pub(crate) fn check_vector_model_write(&self) -> Result<()> {
+        self.check_ledger_write()?;
+        if self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none() {
+            return Ok(());
+        }
+        Err(unauthorized("the model of the vectors may not be changed"))
+    }
+
     /// What is told of a failed call; to callers who may not erase, that of [`without_erasure`].
     pub(crate) fn told(&self, error: Error, wanted: Wanted) -> Error {
         if self.erases { error } else { without_erasure(error, wanted) }

@@ -7,6 +7,8 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 
+use crate::keeper::MadeVectors;
+
 /// Counts requests and tool calls. No label comes from a caller's payload.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -36,7 +38,7 @@ impl Drop for Counted {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new(vectors: Option<&MadeVectors>) -> anyhow::Result<Self> {
         let requests = Opts::new("agent_memory_http_requests_total", "Requests by route, method and status.");
         let seconds = HistogramOpts::new("agent_memory_http_request_seconds", "Time to answer, by route and method.");
         let tool_calls = Opts::new("agent_memory_tool_calls_total", "MCP tool calls by tool and outcome.");
@@ -53,6 +55,10 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.tool_calls.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
         metrics.registry.register(Box::new(metrics.watches.clone()))?;
+        if let Some(MadeVectors { made, failed }) = vectors {
+            metrics.registry.register(Box::new(made.clone()))?;
+            metrics.registry.register(Box::new(failed.clone()))?;
+        }
         Ok(metrics)
     }
 

@@ -25,13 +25,14 @@ use axum::http::{StatusCode, Uri, header};
 use axum::routing::get;
 use axum::{Router, middleware};
 use memory_context::agent::{Agent, AgentBuilder};
-use memory_core::{ErrorKind, MemoryProvider};
+use memory_core::{Embedder, ErrorKind, MemoryProvider};
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::keeper::MadeVectors;
 use crate::signal;
 use crate::usage::Usage;
 
@@ -61,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) max_body: usize,
     /// The agent that it offers over HTTP.
     pub(crate) agent: Option<AgentBuilder>,
+    /// The model that makes vectors, and how many it has made.
+    pub(crate) embedding: Option<(Arc<dyn Embedder>, MadeVectors)>,
 }
 
 /// How long a shutdown waits for what is being answered.
@@ -145,11 +148,13 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
 
 fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
     let limits = Limits::new(&settings);
+    let (embedder, made) = settings.embedding.unzip();
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
-        tools: tools::tools(provider),
-        metrics: Metrics::new()?,
+        tools: tools::tools(provider, embedder.as_ref()),
+        embedder,
+        metrics: Metrics::new(made.as_ref())?,
         callers: settings.callers,
         limits,
         stopping: CancellationToken::new(),

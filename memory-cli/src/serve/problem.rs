@@ -58,6 +58,18 @@ impl Problem {
         Self { status, title, ..problem }
     }
 
+    /// Why a call about vectors failed. That they are of another model than those of the database is a conflict, and no failure of the server.
+    pub(crate) fn of_vectors(error: Error) -> Self {
+        if error.kind() != ErrorKind::SchemaMismatch {
+            return Self::from(error);
+        }
+        Self {
+            error: Some(format!("{:?}", error.kind())),
+            outcome: (error.outcome() == Outcome::Unknown).then_some("unknown"),
+            ..Self::new(StatusCode::CONFLICT, error.message())
+        }
+    }
+
     /// More at once than the server takes of this caller, or of all.
     pub(crate) fn too_many(detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, detail);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use memory_core::engine::{HeavyWork, Permit};
-use memory_core::{DocumentStore, MAX_WATCHES, MemoryProvider, Result, SpaceId, SpaceSelector};
+use memory_core::{DocumentStore, Embedder, MAX_WATCHES, MemoryProvider, Result, SpaceId, SpaceSelector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ pub(crate) struct ServerState {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) tools: Vec<Tool>,
+    /// The model by which questions are asked for what they mean.
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) metrics: Metrics,
     pub(crate) callers: Callers,
     pub(crate) limits: Limits,

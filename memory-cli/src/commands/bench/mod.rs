@@ -45,6 +45,11 @@ pub(crate) struct BenchArgs {
     /// In which order of time the memories are loaded.
     #[arg(long, value_enum, default_value_t = LoadOrder::Ascending)]
     order: LoadOrder,
+    /// Ask by vectors too: for each number, so many further memories in a space of their own, each with a vector of 384 numbers; up to 100,000.
+    ///
+    /// As in 1000,20000,100000. They are stored and embedded before, which is measured as well.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = value_parser!(u64).range(1_000..=100_000))]
+    vectors: Vec<u64>,
     /// How many operations of each workload are done at most.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
     operations: u64,
@@ -127,6 +132,7 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
     let loaded = workloads.load().await?;
     sleep(Duration::from_secs(args.settle)).await;
     workloads.recall().await?;
+    workloads.recall_by_vector(&args.vectors).await?;
     workloads.walk(&loaded).await?;
     // Now rather than at once, as some engines write their files later.
     let taken = before.zip(place.bytes().await?).map(|(before, after)| after.saturating_sub(before));

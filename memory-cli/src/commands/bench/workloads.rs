@@ -9,8 +9,8 @@ use conformance::workload::{self, BATCH, Ledger, QUESTION};
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use memory_core::{
-    ChangeKind, Context, Cursor, MAX_LIMIT, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Recall,
-    Record, Result, Watch, Watched,
+    ChangeKind, Context, Cursor, Embedding, MAX_LIMIT, MAX_VECTORS, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    NewMemory, Precision, Recall, Record, Result, Revision, SpaceId, Vector, VectorModel, Watch, Watched,
 };
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -27,6 +27,17 @@ const BETWEEN_STORES: Duration = Duration::from_millis(1);
 const DENSE: &str = "plugin-discord-dense";
 /// Where a thousandth of it is.
 const MEDIUM: &str = "plugin-discord-medium";
+
+/// Below which space there are spaces of memories with vectors.
+const VECTORS: &str = "plugin-discord-vectors";
+/// How many numbers a vector has: as many as those of small models.
+const WIDTH: usize = 384;
+/// How many different vectors are asked for.
+const QUESTIONS: usize = 64;
+/// How many memories are in a room.
+const TURNS: usize = 20;
+/// From where the vectors come.
+const SEED: u64 = 42;
 
 /// A provider at work, and what was measured so far.
 pub(super) struct Workloads {
@@ -101,6 +112,68 @@ impl Workloads {
             async move { provider.recall(&recall).await.map(drop) }
         };
         self.run("a question under medium", 1, 1, ask).await
+    }
+
+    /// The best 50 for a vector, in scopes of so many memories, beside the whole ledger.
+    pub(super) async fn recall_by_vector(&mut self, sizes: &[u64]) -> anyhow::Result<()> {
+        let model = VectorModel::new("random", WIDTH, Precision::Compact)?;
+        let mut random = SEED;
+        for size in sizes {
+            let space = format!("{VECTORS}-{size}");
+            self.load_vectors(&space, *size, &model, &mut random).await?;
+            let questions = (0..QUESTIONS).map(|_| vector(&mut random)).collect::<Result<Vec<_>>>()?;
+            let query = MemoryQuery::builder().under(&space).build()?;
+            let ask = |words: &str| -> Result<_> {
+                let (provider, recall) = (Arc::clone(&self.provider), Recall::new(words, query.clone())?);
+                let questions: Arc<[_]> = questions.clone().into();
+                Ok(move |turn: u64| {
+                    let vector = questions[turn as usize % questions.len()].clone();
+                    let (provider, recall) = (Arc::clone(&provider), recall.clone().by_vector(vector));
+                    async move { provider.recall(&recall).await.map(drop) }
+                })
+            };
+            let (alone, with_words) = (ask("")?, ask(QUESTION)?);
+            self.run(&format!("a vector under {size}"), 1, 1, alone).await?;
+            self.run(&format!("a question and a vector under {size}"), 1, 1, with_words).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores and embeds memories in spaces below one.
+    async fn load_vectors(
+        &mut self,
+        space: &str,
+        size: u64,
+        model: &VectorModel,
+        random: &mut u64,
+    ) -> anyhow::Result<()> {
+        self.provider.set_vector_model(model).await?;
+        let (mut latencies, mut taken) = (Latencies::new()?, Duration::ZERO);
+        let first = self.fresh;
+        self.fresh += size as usize;
+        let places: Vec<_> = (first..self.fresh).collect();
+        for places in places.chunks(MAX_VECTORS) {
+            let row = |place: &usize| -> Result<_> {
+                let mut memory = self.ledger.row(*place);
+                // A room has as many turns as a conversation.
+                memory.space_id = SpaceId::parse(format!("{space}-r{}-m{place}", place / TURNS))?;
+                Ok(memory)
+            };
+            let ids = self.provider.store_many(places.iter().map(row).collect::<Result<_>>()?).await?;
+            let mut embedding = |id: MemoryId| -> Result<_> {
+                Ok(Embedding { record: id.into(), revision: Revision::FIRST, vector: vector(random)? })
+            };
+            let embeddings = ids.into_iter().map(&mut embedding).collect::<Result<Vec<_>>>()?;
+            let begun = Instant::now();
+            let kept = self.provider.embed(model, embeddings).await?;
+            latencies.add(begun.elapsed());
+            taken += begun.elapsed();
+            if kept.contains(&false) {
+                bail!("a vector of a memory that was just stored is not kept");
+            }
+        }
+        self.measured.push(latencies.measured(&format!("embed {size} in batches of 1,000"), 1, size, taken));
+        Ok(())
     }
 
     /// The newest 50 of each shape once, by a provider that was just opened on cold caches.
@@ -265,6 +338,19 @@ async fn store_by_the_clock(
 
 fn is_under_dense(row: &NewMemory) -> bool {
     row.space_id.as_str().strip_prefix(DENSE).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// A direction that looks like chance, the next one of a seed.
+fn vector(random: &mut u64) -> Result<Vector> {
+    let numbers: Vec<f32> = (0..WIDTH).map(|_| number(random)).collect();
+    Vector::new(&numbers)
+}
+
+/// A number from -1 to 1.
+fn number(random: &mut u64) -> f32 {
+    // As Knuth's MMIX has it; its high bits are the better ones.
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*random >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
 }
 
 /// Another memory in each turn, until it is the first again.

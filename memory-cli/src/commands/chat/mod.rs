@@ -4,7 +4,6 @@ mod session;
 mod shown;
 mod typed;
 
-use std::env;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use self::shown::Shown;
 use super::{character, exit_code};
 use crate::args::values;
 use crate::input::Input;
+use crate::model_key;
 use crate::output::{self, Output};
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
@@ -67,9 +67,6 @@ pub(crate) struct ChatArgs {
     log: LevelFilter,
 }
 
-/// The key is in the environment alone: other users of the machine can see the command line.
-const KEY: &str = "AGENT_MEMORY_MODEL_KEY";
-
 /// Talks until the input or a signal ends it, and then waits for what the agent still learns from it.
 pub(crate) async fn run(
     provider: &Arc<dyn MemoryProvider>,
@@ -78,7 +75,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let character = character(args.character.as_ref(), &args.agent)?;
     let room = room(args).map_err(|error| Usage(format!("--user, --room: {}", error.message())))?;
-    let key = key()?;
+    let key = model_key::read()?;
     let rules = RespondRules::default().with_environment();
     let rules = rules.map_err(|error| Usage(error.message().to_owned()))?;
     let telemetry = Telemetry::start(args.log, false)?;
@@ -135,12 +132,4 @@ async fn agent(
         ErrorKind::InvalidInput => Usage(format!("--endpoint, --character: {}", error.message())).into(),
         _ => error.into(),
     })
-}
-
-fn key() -> Result<Option<String>, Usage> {
-    match env::var(KEY) {
-        Ok(key) => Ok(Some(key.trim().to_owned()).filter(|key| !key.is_empty())),
-        Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(Usage(format!("{KEY}: must be text"))),
-    }
 }

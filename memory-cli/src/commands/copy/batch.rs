@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
     Change, ChangeKind, Clock as _, Collection, Document, DocumentId, DocumentSelection, Memory, MemoryProvider,
-    Record, RecordId, RestoreReport, Result, SystemClock, Tombstone, Unreadable,
+    Record, RecordId, RestoreReport, Result, Revision, SystemClock, Tombstone, Unreadable,
 };
 
 use super::mark::is_copied;
+use super::without;
+use crate::vectors::VectorWriter;
 
 /// How many changes, and about how many bytes of records, a batch has at most, but for its last record.
 const MOST: usize = 1_000;
@@ -122,13 +124,23 @@ impl Batch {
         &mut self.steps[last]
     }
 
-    /// Does to the target what the batch tells of, with the tombstones that the source has. To do it again changes nothing in the end.
-    pub(super) async fn apply(self, source: &dyn MemoryProvider, target: &dyn MemoryProvider) -> Result<Taken> {
+    /// Does to the target what the batch tells of, with the tombstones and the vectors that the source has. To do it again changes nothing in the
+    /// end.
+    pub(super) async fn apply(
+        self,
+        source: &dyn MemoryProvider,
+        target: &dyn MemoryProvider,
+        vectors: &mut VectorWriter,
+    ) -> Result<Taken> {
         let (documents, mut taken) = (target.documents(), Taken::default());
         for Step { memories, removed, erased, documents: put, .. } in self.steps {
             if !memories.is_empty() {
                 let ids = memories.iter().map(|memory| RecordId::Memory(memory.id)).collect();
-                taken.add(ids, &target.restore_newer(memories).await?);
+                let versions: Vec<(RecordId, Revision)> =
+                    memories.iter().map(|memory| (memory.id.into(), memory.revision)).collect();
+                let report = target.restore_newer(memories).await?;
+                vectors.carry(source, target, &without(versions, &report)).await?;
+                taken.add(ids, &report);
             }
             for (collection, ids) in removed {
                 let ids: Vec<_> = ids.into_iter().collect();
@@ -148,7 +160,11 @@ impl Batch {
                     id: id.clone(),
                 };
                 let ids = put.iter().map(id).collect();
-                taken.add(ids, &documents.restore_newer(put).await?);
+                let versions: Vec<(RecordId, Revision)> =
+                    put.iter().map(|document| (document.into(), document.revision)).collect();
+                let report = documents.restore_newer(put).await?;
+                vectors.carry(source, target, &without(versions, &report)).await?;
+                taken.add(ids, &report);
             }
         }
         Ok(taken)

@@ -13,9 +13,10 @@ use super::batch::Batch;
 use super::claim;
 use super::mark::{Mark, is_one_place};
 use super::strays::{replace, strays};
-use super::{Copied, SAME_PLACE, rules, verify_all};
+use super::{Copied, SAME_PLACE, carry_vectors, rules, verify_all};
 use crate::progress::Progress;
 use crate::usage::Usage;
+use crate::vectors::VectorWriter;
 use crate::{backfill, output, tombstones};
 
 /// How long to wait behind a failure that may pass, the first time and at most.
@@ -49,6 +50,8 @@ pub(super) struct Follower<'a> {
     told_erased: usize,
     /// How many of them can't be read at the source.
     pub(super) unreadable: BTreeSet<String>,
+    /// Brings what records mean.
+    pub(super) vectors: VectorWriter,
 }
 
 /// How far to follow.
@@ -111,6 +114,7 @@ impl<'a> Follower<'a> {
             erased: BTreeSet::new(),
             told_erased: 0,
             unreadable: BTreeSet::new(),
+            vectors: VectorWriter::default(),
         })
     }
 
@@ -158,11 +162,20 @@ impl<'a> Follower<'a> {
                 () = asked.as_mut() => return Ok(None),
                 completed = completed => completed?,
             }
+            // Most of them while the source still takes writes, too.
+            tokio::select! {
+                () = asked.as_mut() => return Ok(None),
+                carried = self.carry_vectors() => carried?,
+            }
             self.fence().await?;
         }
         self.progress.note("the source is read-only now");
         if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
             return Ok(None);
+        }
+        tokio::select! {
+            () = asked.as_mut() => return Ok(None),
+            carried = self.carry_vectors() => carried?,
         }
         let compare = async {
             // What they have over at the source is to be hidden in both.
@@ -189,6 +202,24 @@ impl<'a> Follower<'a> {
         self.put_mark().await?;
         self.check_fence().await?;
         Ok(Some(copied))
+    }
+
+    /// Makes the model of the source that of the target, which has no vectors of its own.
+    async fn begin_vectors(&mut self) -> anyhow::Result<()> {
+        if let Some(model) = self.source.vector_model().await?
+            && self.vectors.model() != Some(&model)
+        {
+            // A run behind which another one has begun does nothing to the target.
+            self.put_mark().await?;
+            self.vectors.begin(self.target, model, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings the vectors that were made since their records were taken over.
+    async fn carry_vectors(&mut self) -> anyhow::Result<()> {
+        self.begin_vectors().await?;
+        carry_vectors(self.source, self.target, &mut self.vectors, &self.conflicts).await
     }
 
     /// Makes the source read-only for this target.
@@ -285,6 +316,7 @@ impl<'a> Follower<'a> {
     async fn attempt(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
         let mut changes = self.mark.watch(self.source).await?;
+        self.begin_vectors().await?;
         if self.mark.token.is_none() {
             // Before anything else, so that a new target takes the key of the source. From here on the watch tells of each.
             self.put_mark().await?;
@@ -336,7 +368,7 @@ impl<'a> Follower<'a> {
             self.unreadable.insert(record.id);
         }
         let (count, token) = (batch.count, batch.token.take());
-        let taken = batch.apply(self.source, self.target).await?;
+        let taken = batch.apply(self.source, self.target, &mut self.vectors).await?;
         for id in taken.same {
             self.conflicts.remove(&id);
             self.erased.remove(&id);

@@ -2,14 +2,14 @@
 
 use memory_core::{
     Changes, Clock as _, Collection, Collections, Content, DocumentId, DocumentSelection, DocumentStore, DocumentWrite,
-    ErrorKind, Expect, MemoryId, MemoryProvider, MemoryQuery, Result, Revision, SpaceId, SystemClock, Watch, WatchFrom,
-    Watched,
+    ErrorKind, Expect, MemoryId, MemoryProvider, MemoryQuery, Result, Revision, SpaceId, SystemClock, VectorKeeper,
+    Watch, WatchFrom, Watched,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::usage::Usage;
 
-/// The collection that no copy or export takes along, since what is in it belongs to its target.
+/// The collection of a target that says how far it is.
 const COLLECTION: &str = "_follow";
 const ID: &str = "source";
 
@@ -123,9 +123,9 @@ impl Mark {
     }
 }
 
-/// Whether what a collection holds goes along with a copy or an export, unlike marks.
+/// Whether what a collection holds goes along with a copy or an export, unlike marks, which belong to the place that they are in.
 pub(crate) fn is_copied(collection: &Collection) -> bool {
-    collection.as_str() != COLLECTION
+    ![COLLECTION, VectorKeeper::COLLECTION].contains(&collection.as_str())
 }
 
 async fn watch(source: &dyn MemoryProvider, from: WatchFrom) -> anyhow::Result<Changes> {

@@ -30,6 +30,7 @@ use crate::progress::Progress;
 use crate::signal;
 use crate::tombstones;
 use crate::usage::Usage;
+use crate::vectors::{self, VectorWriter};
 use crate::versions::Versions;
 use follow::{Follower, erased_there};
 use mark::Mark;
@@ -106,6 +107,10 @@ struct Copied {
     erased: u64,
     /// How many were erased in the source, which the target did not know.
     tombstones: u64,
+    /// How many vectors were brought.
+    vectors: u64,
+    /// How many vectors the target does not take.
+    vectors_left_out: u64,
     /// What of these the last transfer met, which its comparison passes over.
     passed_over: BTreeSet<String>,
     /// The hashes of what the source has and of what the target has of it, as the lines of an export.
@@ -252,7 +257,7 @@ async fn move_over(
         true => follower.finish(asked).await?,
         false => follower.follow(asked).await.map(|()| None)?,
     };
-    let taken = follower.taken;
+    let (taken, carried) = (follower.taken, follower.vectors.written);
     let conflicts = moved.as_ref().map_or(follower.conflicts.len() as u64, |copied| copied.conflicts);
     let unreadable = moved.as_ref().map_or(follower.unreadable.len() as u64, |copied| copied.unreadable);
     let is_verified = moved.as_ref().is_some_and(Copied::is_verified);
@@ -280,10 +285,14 @@ async fn move_over(
             "conflicts": conflicts,
             "unreadable": unreadable,
             "erased": erased,
+            "vectors": carried,
             "verified": is_verified,
             "sha256": moved.as_ref().map(|copied| copied.source.text()),
         }),
-        format!("took over {taken} records: {conflicts} in conflict, {unreadable} can't be read; {verdict}"),
+        format!(
+            "took over {taken} records: {conflicts} in conflict, {unreadable} can't be read{}; {verdict}",
+            vectors::told(carried, 0)
+        ),
     )?;
     let has_failures = if args.finish { !is_verified } else { conflicts > 0 || unreadable > 0 };
     Ok(exit_code(has_failures))
@@ -308,6 +317,7 @@ async fn copy_once(
         0 => String::new(),
         count => format!(", {count} left out, which were erased there"),
     };
+    let vectors = vectors::told(copied.vectors, copied.vectors_left_out);
     output.value(
         &serde_json::json!({
             "memories": copied.memories,
@@ -317,11 +327,13 @@ async fn copy_once(
             "unreadable": copied.unreadable,
             "erased": copied.erased,
             "tombstones": copied.tombstones,
+            "vectors": copied.vectors,
+            "vectorsLeftOut": copied.vectors_left_out,
             "verified": is_equal && copied.unreadable == 0,
             "sha256": copied.source.text(),
         }),
         format!(
-            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read{left_out}; {verdict}",
+            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read{left_out}{vectors}; {verdict}",
             copied.memories, copied.documents, copied.written, copied.conflicts, copied.unreadable
         ),
     )?;
@@ -357,8 +369,11 @@ async fn copy(
     let mut copied = Copied::default();
     bury(source, target, args, progress, &mut copied).await?;
     let query = args.conditions.query(&args.spaces);
-    let versions = args.history.then_some((source, target));
-    copied.memories = transfer::<Ledger, _>(&source, &target, versions, &query, progress, &mut copied).await?;
+    let mut carrier = Carrier { source, target, has_versions: args.history, vectors: VectorWriter::default() };
+    if let Some(model) = source.vector_model().await? {
+        carrier.vectors.begin(target, model, false).await?;
+    }
+    copied.memories = transfer::<Ledger, _>(&source, &target, &mut carrier, &query, progress, &mut copied).await?;
     verify::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
     if args.is_everything() || args.documents {
         let (source, target) = (source.documents(), target.documents());
@@ -367,10 +382,11 @@ async fn copy(
             let query = args.spaces.apply(DocumentQuery::builder(collection));
             let query = args::with_filter(query, args.conditions.filter());
             copied.documents +=
-                transfer::<Documents, _>(&source, &target, versions, &query, progress, &mut copied).await?;
+                transfer::<Documents, _>(&source, &target, &mut carrier, &query, progress, &mut copied).await?;
             verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
         }
     }
+    (copied.vectors, copied.vectors_left_out) = (carrier.vectors.written, carrier.vectors.left_out);
     // What was erased since it was transferred.
     bury(source, target, args, progress, &mut copied).await?;
     if args.is_everything() {
@@ -407,12 +423,20 @@ struct Verified {
     unreadable: u64,
 }
 
-/// Writes what a query finds into the target, page by page, and tells how many there are, with its versions where both providers are
-/// given. What is there already stays, so that a copy that was interrupted goes on when it is repeated.
+/// What goes along with records.
+struct Carrier<'a> {
+    source: &'a dyn MemoryProvider,
+    target: &'a dyn MemoryProvider,
+    has_versions: bool,
+    vectors: VectorWriter,
+}
+
+/// Writes what a query finds into the target, page by page, with its vectors and, if they go along, its versions, and tells how many there are.
+/// What is there already stays, so that a copy that was interrupted goes on when it is repeated.
 async fn transfer<K, H>(
     source: &H,
     target: &H,
-    versions: Option<(&dyn MemoryProvider, &dyn MemoryProvider)>,
+    carrier: &mut Carrier<'_>,
     query: &QueryBuilder<K>,
     progress: &Progress,
     copied: &mut Copied,
@@ -429,10 +453,13 @@ where
         copied.unreadable += unreadable.len() as u64;
         let records = Vec::from(std::mem::take(&mut walk.records));
         let names: Vec<_> = records.iter().map(H::name).collect();
-        let report = match versions {
-            Some((source, target)) => with_versions(source, target, records.into_iter().map(H::record)).await?,
-            None => target.restore(records).await?,
+        let versions: Vec<_> = records.iter().map(H::version).collect();
+        let report = match carrier.has_versions {
+            true => with_versions(carrier.source, carrier.target, records.into_iter().map(H::record)).await?,
+            false => target.restore(records).await?,
         };
+        let there = without(versions, &report);
+        carrier.vectors.carry(carrier.source, carrier.target, &there).await?;
         for place in &report.conflicts {
             progress.note(&format!("error: {} is there and differs; it stays as it is", names[*place]));
         }
@@ -444,6 +471,49 @@ where
         progress.done(before + done, 0);
     }
     Ok(done)
+}
+
+/// Those of some records that the target has as the source does.
+fn without<T>(records: Vec<T>, report: &RestoreReport) -> Vec<T> {
+    let left_out: BTreeSet<_> = report.conflicts.iter().chain(&report.erased).copied().collect();
+    records.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, record)| record).collect()
+}
+
+/// Brings the vectors of everything that the source has, which no change of its feed tells of.
+async fn carry_vectors(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    vectors: &mut VectorWriter,
+    differing: &BTreeSet<RecordId>,
+) -> anyhow::Result<()> {
+    carry_all::<Ledger, _>(&source, &MemoryQuery::builder().all(), (source, target), vectors, differing).await?;
+    let documents = source.documents();
+    let documents = &*documents;
+    for collection in documents.collections().await?.into_iter().filter(is_copied) {
+        let query = DocumentQuery::builder(collection).all();
+        carry_all::<Documents, _>(&documents, &query, (source, target), vectors, differing).await?;
+    }
+    Ok(())
+}
+
+async fn carry_all<K, H>(
+    home: &H,
+    query: &QueryBuilder<K>,
+    (source, target): (&dyn MemoryProvider, &dyn MemoryProvider),
+    vectors: &mut VectorWriter,
+    differing: &BTreeSet<RecordId>,
+) -> anyhow::Result<()>
+where
+    K: Selects + Clone,
+    H: Home<K>,
+{
+    let mut walk = Walk::new(query);
+    while walk.next_page(home).await?.is_some() {
+        let mut records: Vec<_> = std::mem::take(&mut walk.records).iter().map(H::version).collect();
+        records.retain(|(id, _)| !differing.contains(id));
+        vectors.carry(source, target, &records).await?;
+    }
+    Ok(())
 }
 
 /// Writes records with their versions.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use async_trait::async_trait;
 use memory_core::{
     Cursor, Document, DocumentStore, Documents, Ledger, MAX_LIMIT, Memory, MemoryProvider, Order, Query, QueryBuilder,
-    Record, RestoreReport, Result, Selects, Unreadable,
+    Record, RecordId, RestoreReport, Result, Revision, Selects, Unreadable,
 };
 
 use crate::args;
@@ -66,6 +66,8 @@ pub(super) trait Home<K: Selects>: Sync {
     async fn restore(&self, records: Vec<K::Record>) -> Result<RestoreReport>;
     /// The record as one of either kind.
     fn record(record: K::Record) -> Record;
+    /// Which record it is, at which revision.
+    fn version(record: &K::Record) -> (RecordId, Revision);
     /// What a record is called in a sentence.
     fn name(record: &K::Record) -> String;
     /// Writes a record as export does.
@@ -85,6 +87,10 @@ impl Home<Ledger> for &dyn MemoryProvider {
 
     fn record(memory: Memory) -> Record {
         Record::Memory(memory)
+    }
+
+    fn version(memory: &Memory) -> (RecordId, Revision) {
+        (memory.id.into(), memory.revision)
     }
 
     fn name(memory: &Memory) -> String {
@@ -109,6 +115,10 @@ impl Home<Documents> for &dyn DocumentStore {
 
     fn record(document: Document) -> Record {
         Record::Document(document)
+    }
+
+    fn version(document: &Document) -> (RecordId, Revision) {
+        (document.into(), document.revision)
     }
 
     fn name(document: &Document) -> String {

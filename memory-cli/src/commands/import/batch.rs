@@ -1,14 +1,17 @@
 //! Records that are written together.
 
+use std::collections::BTreeMap;
+
 use memory_core::{
-    Clock as _, Document, DocumentStore, ErrorKind, HashKey, Memory, MemoryId, MemoryProvider, NewMemory,
-    Record as CoreRecord, RecordId, SystemClock, Timestamp, Tombstone, Version,
+    Clock as _, Document, DocumentStore, Embedding, ErrorKind, HashKey, Memory, MemoryId, MemoryProvider, NewMemory,
+    Record as CoreRecord, RecordId, RestoreReport, SystemClock, Timestamp, Tombstone, Vector, Version,
 };
 
 use crate::line::Record;
 use crate::output;
 use crate::progress::Progress;
 use crate::tombstones;
+use crate::vectors::VectorWriter;
 use crate::versions::{AT_ONCE, restore_behind};
 
 /// How much goes into one batch.
@@ -49,11 +52,13 @@ pub(super) struct Written {
 struct Numbered<T> {
     numbers: Vec<u64>,
     records: Vec<T>,
+    /// Those of the records that come with one, by their places.
+    vectors: BTreeMap<usize, Embedding>,
 }
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Self { numbers: Vec::new(), records: Vec::new() }
+        Self { numbers: Vec::new(), records: Vec::new(), vectors: BTreeMap::new() }
     }
 }
 
@@ -62,6 +67,18 @@ impl<T> Numbered<T> {
         self.numbers.push(number);
         self.records.push(record);
     }
+
+    fn push_with(&mut self, number: u64, record: T, embedding: Option<Embedding>) {
+        let place = self.records.len();
+        self.vectors.extend(embedding.map(|embedding| (place, embedding)));
+        self.push(number, record);
+    }
+}
+
+/// The vectors of the records that are as their lines say.
+fn embeddings(vectors: BTreeMap<usize, Embedding>, report: &RestoreReport) -> Vec<Embedding> {
+    let is_there = |place: &usize| !report.conflicts.contains(place) && !report.erased.contains(place);
+    vectors.into_iter().filter(|(place, _)| is_there(place)).map(|(_, embedding)| embedding).collect()
 }
 
 impl Batch {
@@ -81,7 +98,7 @@ impl Batch {
     }
 
     /// Adds a record, by its number and the bytes that it took in the source.
-    pub(super) fn push(&mut self, number: u64, bytes: usize, record: Record) {
+    pub(super) fn push(&mut self, number: u64, bytes: usize, record: Record, vector: Option<Vector>) {
         if self.lines == 0 {
             self.first = number;
         }
@@ -89,9 +106,23 @@ impl Batch {
         self.bytes += bytes;
         match record {
             Record::New(memory) => self.new.push(number, memory),
-            Record::Memory(memory) => self.memories.push(number, memory),
-            Record::Document(document) => self.documents.push(number, document),
-            Record::Version(version) => self.versions.push(number, version),
+            Record::Memory(memory) => {
+                let embedding = |vector| Embedding { record: memory.id.into(), revision: memory.revision, vector };
+                let embedding = vector.map(embedding);
+                self.memories.push_with(number, memory, embedding);
+            }
+            Record::Document(document) => {
+                let embedding = |vector| Embedding { record: (&document).into(), revision: document.revision, vector };
+                let embedding = vector.map(embedding);
+                self.documents.push_with(number, document, embedding);
+            }
+            Record::Version(version) => {
+                let of = record_of(&version).zip(vector);
+                let embedding = of.map(|(record, vector)| Embedding { record, revision: version.revision, vector });
+                self.versions.push_with(number, version, embedding);
+            }
+            // It is of the whole import.
+            Record::VectorModel(_) => {}
             Record::Tombstone(tombstone, key) => match self.tombstones.last_mut() {
                 Some((last, tombstones)) if *last == key => tombstones.push(tombstone),
                 _ => self.tombstones.push((key, vec![tombstone])),
@@ -104,6 +135,7 @@ impl Batch {
         self,
         provider: &dyn MemoryProvider,
         documents: &dyn DocumentStore,
+        vectors: &mut VectorWriter,
         progress: &Progress,
     ) -> memory_core::Result<Written> {
         let Written { mut written, mut conflicts, mut erased, tombstones: mut buried } = Written::default();
@@ -124,23 +156,25 @@ impl Batch {
             erased += stored.erased;
         }
         if !self.memories.records.is_empty() {
-            let Numbered { numbers, records } = self.memories;
+            let Numbered { numbers, records, vectors: given } = self.memories;
             let ids: Vec<_> = records.iter().map(|memory| memory.id).collect();
             let report = provider.restore(records).await?;
             written += report.written as u64;
             conflicts += report.conflicts.len() as u64;
             erased += report.erased.len() as u64;
+            vectors.write(provider, embeddings(given, &report)).await?;
             for place in report.conflicts {
                 progress.note(&conflict(numbers[place], &format!("the memory {}", ids[place])));
             }
         }
         if !self.documents.records.is_empty() {
-            let Numbered { numbers, records } = self.documents;
+            let Numbered { numbers, records, vectors: given } = self.documents;
             let ids: Vec<_> = records.iter().map(|document| document.id.clone()).collect();
             let report = documents.restore(records).await?;
             written += report.written as u64;
             conflicts += report.conflicts.len() as u64;
             erased += report.erased.len() as u64;
+            vectors.write(provider, embeddings(given, &report)).await?;
             for place in report.conflicts {
                 progress.note(&conflict(
                     numbers[place],
@@ -148,15 +182,19 @@ impl Batch {
                 ));
             }
         }
-        let (mut before, Numbered { numbers, records }) = (self.before, self.versions);
-        let (mut versions, mut numbers) = (records.as_slice(), numbers.as_slice());
+        let (mut before, Numbered { numbers, records, vectors: mut given }) = (self.before, self.versions);
+        let (mut versions, mut numbers, mut done) = (records.as_slice(), numbers.as_slice(), 0);
         while let Some(of) = versions.first().and_then(record_of) {
             let is_of = |version: &&Version| record_of(version).as_ref() == Some(&of);
             let count = versions.iter().take(AT_ONCE).take_while(is_of).count();
-            let given = versions[..count].to_vec();
-            let last = given.last().cloned();
-            let report = restore_behind(provider, before.filter(|before| is_of(&before)), given).await?;
+            let some = versions[..count].to_vec();
+            let last = some.last().cloned();
+            let report = restore_behind(provider, before.filter(|before| is_of(&before)), some).await?;
             before = last;
+            let behind = given.split_off(&(done + count));
+            let of_these = given.into_iter().map(|(place, embedding)| (place - done, embedding)).collect();
+            vectors.write(provider, embeddings(of_these, &report)).await?;
+            (given, done) = (behind, done + count);
             written += report.written as u64;
             conflicts += report.conflicts.len() as u64;
             erased += report.erased.len() as u64;
@@ -195,7 +233,7 @@ async fn store(
         ids.dedup();
         ids.iter().filter(|id| **id > before).count() as u64
     };
-    let Numbered { numbers, records } = memories;
+    let Numbered { numbers, records, .. } = memories;
     let all = numbers.len();
     // What is over is no memory to store any more.
     let (numbers, records): (Vec<_>, Vec<_>) =

@@ -16,8 +16,10 @@ use self::source::Item;
 pub(crate) use self::source::Source;
 use super::exit_code;
 use crate::input;
+use crate::line::Record;
 use crate::output::{self, Output};
 use crate::progress::Progress;
+use crate::vectors::{self, VectorWriter};
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
@@ -65,6 +67,7 @@ pub(crate) async fn run(
         0 => String::new(),
         count => format!(", {count} tombstones"),
     };
+    let vectors = vectors::told(summary.vectors, summary.vectors_left_out);
     output.value(
         &serde_json::json!({
             "lines": summary.lines,
@@ -73,9 +76,11 @@ pub(crate) async fn run(
             "conflicts": summary.conflicts,
             "erased": summary.erased,
             "tombstones": summary.tombstones,
+            "vectors": summary.vectors,
+            "vectorsLeftOut": summary.vectors_left_out,
         }),
         format!(
-            "imported {} lines: {} new, {} there already, {} in conflict{tombstones}{left_out}",
+            "imported {} lines: {} new, {} there already, {} in conflict{tombstones}{left_out}{vectors}",
             summary.lines,
             summary.written,
             summary.unchanged(),
@@ -98,6 +103,10 @@ pub(crate) struct Summary {
     pub(crate) erased: u64,
     /// Lines of tombstones that were not there before.
     pub(crate) tombstones: u64,
+    /// Vectors that are kept beside the records of their lines.
+    pub(crate) vectors: u64,
+    /// Vectors that were left out, since the database has another model or keeps none.
+    pub(crate) vectors_left_out: u64,
 }
 
 impl Summary {
@@ -114,13 +123,24 @@ pub(crate) async fn load(
     progress: &Progress,
 ) -> anyhow::Result<Summary> {
     let documents = provider.documents();
-    let mut summary = Summary::default();
+    let (mut summary, mut vectors) = (Summary::default(), VectorWriter::default());
     let (mut read_bytes, mut last) = (0, None);
     loop {
         let mut batch = Batch::behind(last.take());
         while !batch.is_full() {
             match source.next().await {
-                Ok(Some(Item { number, bytes, record })) => batch.push(number, bytes, record),
+                // No line of its own: it says what those behind it have.
+                Ok(Some(Item { number, record: Record::VectorModel(model), .. })) => {
+                    if vectors.model().is_some_and(|present| *present != model) {
+                        bail!(stopped(&summary, &format!("line {number}: the vectors before are of another model")));
+                    }
+                    vectors.begin(provider, model, false).await?;
+                }
+                Ok(Some(Item { number, vector: Some(_), .. })) if vectors.model().is_none() => {
+                    let reason = format!("line {number}: no line before says of which model the vector is");
+                    bail!(stopped(&summary, &reason));
+                }
+                Ok(Some(Item { number, bytes, record, vector })) => batch.push(number, bytes, record, vector),
                 Ok(None) => break,
                 Err(error) => bail!(stopped(&summary, &output::describe(&error))),
             }
@@ -132,7 +152,7 @@ pub(crate) async fn load(
         let (size, first) = (batch.lines as u64, batch.first);
         last = batch.last_version();
         let Written { written, conflicts, erased, tombstones } = batch
-            .write(provider, &*documents, progress)
+            .write(provider, &*documents, &mut vectors, progress)
             .await
             .with_context(|| stopped(&summary, &format!("the batch that begins at line {first} failed")))?;
         summary.lines += size;
@@ -140,6 +160,7 @@ pub(crate) async fn load(
         summary.conflicts += conflicts;
         summary.erased += erased;
         summary.tombstones += tombstones;
+        (summary.vectors, summary.vectors_left_out) = (vectors.written, vectors.left_out);
         progress.done(summary.lines, read_bytes);
     }
 }

@@ -5,9 +5,10 @@ use std::io::BufRead;
 use anyhow::{Context as _, anyhow};
 use futures::StreamExt as _;
 use maiar::Records;
+use memory_core::Vector;
 
 use crate::engine;
-use crate::line::{self, Record};
+use crate::line::{self, Parsed, Record};
 use crate::line_reader::{Line, LineReader, MAX_LINE};
 use crate::usage::Usage;
 
@@ -32,6 +33,8 @@ pub(super) struct Item {
     /// How many bytes it takes in the source, as far as that is known.
     pub(super) bytes: usize,
     pub(super) record: Record,
+    /// What it means, where the source tells.
+    pub(super) vector: Option<Vector>,
 }
 
 impl<'s> Source<'s> {
@@ -51,18 +54,18 @@ impl<'s> Source<'s> {
         match self {
             Self::Lines(lines) => {
                 let Some((number, line)) = lines.next().context("the input can't be read")? else { return Ok(None) };
-                let (bytes, record) = match line {
+                let (bytes, parsed) = match line {
                     Line::Text(text) => (text.len() + 1, line::parse(text)),
                     Line::TooLong => (0, Err(format!("longer than {MAX_LINE} bytes"))),
                 };
-                let record = record.map_err(|reason| anyhow!("line {number}: {reason}"))?;
-                Ok(Some(Item { number, bytes, record }))
+                let Parsed { record, vector } = parsed.map_err(|reason| anyhow!("line {number}: {reason}"))?;
+                Ok(Some(Item { number, bytes, record, vector }))
             }
             Self::Maiar { records, location, count } => {
                 let Some(record) = records.next().await else { return Ok(None) };
                 let record = Record::from(record.with_context(|| location.clone())?);
                 *count += 1;
-                Ok(Some(Item { number: *count, bytes: record.size(), record }))
+                Ok(Some(Item { number: *count, bytes: record.size(), record, vector: None }))
             }
         }
     }

@@ -5,12 +5,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use memory_core::{
-    Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, Revision, SystemClock,
+    Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, RecordId, Revision,
+    SystemClock,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::history::ThenParams;
 use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
+use super::vectors::Given;
 use super::wire::{
     CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
     RemovedBody, next, unreadable,
@@ -37,11 +39,17 @@ pub(super) async fn add(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
     InPath(CollectionPath { collection }): InPath<CollectionPath>,
-    Body(body): Body<NewDocumentBody>,
+    Body(mut body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
+    let vector = body.vector.take();
     let write = access.confine_write(body.into_write(collection))?;
-    Ok(created(server.documents.put(write).await?))
+    let given = Given::check(&server, [vector]).await?;
+    let document = server.documents.put(write).await?;
+    if let Some(given) = given {
+        given.keep(&server, [version(&document)]).await?;
+    }
+    Ok(created(document))
 }
 
 /// Puts many documents, of any collections, all or none: creates or replaces them.
@@ -56,14 +64,19 @@ pub(super) async fn add(
 pub(super) async fn put_many(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    Body(body): Body<PutsBody>,
+    Body(mut body): Body<PutsBody>,
 ) -> Result<Json<PutManyBody>, Problem> {
+    let vectors: Vec<_> = body.documents.iter_mut().map(|document| document.vector.take()).collect();
     let write = |put: PutBody| {
         access.check_collection(&put.collection)?;
         access.confine_write(put.into_write())
     };
     let writes = body.documents.into_iter().map(write).collect::<memory_core::Result<_>>()?;
+    let given = Given::check(&server, vectors).await?;
     let documents = server.documents.put_many(writes).await?;
+    if let Some(given) = given {
+        given.keep(&server, documents.iter().map(version)).await?;
+    }
     Ok(Json(PutManyBody { documents: documents.into_iter().map(PutDocumentBody::from).collect() }))
 }
 
@@ -158,9 +171,10 @@ pub(super) async fn put(
     Extension(access): Extension<Access>,
     InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
     headers: HeaderMap,
-    Body(body): Body<NewDocumentBody>,
+    Body(mut body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
+    let vector = body.vector.take();
     let expect = match (if_match(&headers)?, if_none_match(&headers)?) {
         (Some(_), true) => return Err(mistake("If-Match and If-None-Match don't go together")),
         (Some(revision), false) => Expect::Revision(revision),
@@ -168,8 +182,13 @@ pub(super) async fn put(
         (None, false) => Expect::Any,
     };
     let write = body.into_write(collection).with_id(id).expect(expect);
-    let document = server.documents.put(access.confine_write(write)?).await;
+    let write = access.confine_write(write)?;
+    let given = Given::check(&server, [vector]).await?;
+    let document = server.documents.put(write).await;
     let document = document.map_err(|error| Problem::of_change(error, expect != Expect::Any))?;
+    if let Some(given) = given {
+        given.keep(&server, [version(&document)]).await?;
+    }
     Ok(match document.revision {
         Revision::FIRST => created(document),
         revision => ([entity_tag(revision)], Json(DocumentBody::from(document))).into_response(),
@@ -247,6 +266,11 @@ impl NewDocumentBody {
         write.expires_at = self.expires_at;
         write.with_metadata(self.metadata)
     }
+}
+
+/// Which record it is, at which revision.
+fn version(document: &Document) -> (RecordId, Revision) {
+    (document.into(), document.revision)
 }
 
 fn created(document: Document) -> Response {

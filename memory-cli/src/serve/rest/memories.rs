@@ -4,10 +4,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{Memory, MemoryId, MemoryQuery};
+use memory_core::{Memory, MemoryId, MemoryQuery, Revision};
 
 use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
+use super::vectors::Given;
 use super::wire::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
 };
@@ -41,7 +42,12 @@ pub(super) async fn store(
     access.check_ledger_write()?;
     access.check_write(&body.space_id)?;
     access.check_metadata(&body.metadata)?;
+    let given = Given::check(&server, [body.vector.take()]).await?;
     let id = server.provider.store(body.into_memory()).await.map_err(|error| access.told(error, Wanted::Key))?;
+    if let Some(given) = given {
+        // One that was there before and has changed since means something else by now.
+        given.keep(&server, [(id.into(), Revision::FIRST)]).await?;
+    }
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
 
@@ -57,15 +63,19 @@ pub(super) async fn store(
 pub(super) async fn store_many(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    Body(body): Body<BatchBody>,
+    Body(mut body): Body<BatchBody>,
 ) -> Result<impl IntoResponse, Problem> {
     access.check_ledger_write()?;
     for memory in &body.memories {
         access.check_write(&memory.space_id)?;
         access.check_metadata(&memory.metadata)?;
     }
+    let given = Given::check(&server, body.memories.iter_mut().map(|memory| memory.vector.take())).await?;
     let memories = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
     let ids = server.provider.store_many(memories).await.map_err(|error| access.told(error, Wanted::Key))?;
+    if let Some(given) = given {
+        given.keep(&server, ids.iter().map(|id| ((*id).into(), Revision::FIRST))).await?;
+    }
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }
 

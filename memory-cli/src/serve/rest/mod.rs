@@ -10,6 +10,7 @@ mod params;
 mod recall;
 mod retention;
 pub(crate) mod spaces;
+mod vectors;
 mod watch;
 mod wire;
 
@@ -32,7 +33,7 @@ pub(crate) use wire::PutBody;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "agent-memory", description = "Persistent memory for AI agents."),
-    components(schemas(wire::StatusName, Problem))
+    components(schemas(vectors::VectorBody, wire::StatusName, Problem))
 )]
 struct Api;
 
@@ -43,7 +44,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::store_many))
         .routes(routes!(memories::get, memories::update))
         .routes(routes!(history::of_memory))
-        .routes(routes!(recall::recall))
+        .routes(routes!(recall::recall, recall::recall_by))
         .routes(routes!(spaces::list))
         .routes(routes!(watch::watch))
         .routes(routes!(documents::put_many))
@@ -53,6 +54,8 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(documents::collections))
         .routes(routes!(erase::erase))
         .routes(routes!(retention::show, retention::put))
+        .routes(routes!(vectors::model, vectors::put_model))
+        .routes(routes!(vectors::embed))
         .routes(routes!(health))
         .routes(routes!(metrics))
         .split_for_parts();
@@ -125,6 +128,8 @@ mod tests {
             "MemoryPatch",
             "NewMemoryBody",
             "Problem",
+            "Vector",
+            "VectorModel",
             "StatusName",
             "Version",
         ] {

@@ -57,15 +57,15 @@ pub(crate) struct SearchParams {
 pub(crate) struct LedgerParams {
     /// Created after this many milliseconds since 1970 UTC, exclusively.
     #[param(minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
-    after: Option<i64>,
+    pub(super) after: Option<i64>,
     /// Created before this, exclusively.
     #[param(minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
-    before: Option<i64>,
+    pub(super) before: Option<i64>,
     /// Of this status, or of another that is named.
     #[param(inline)]
-    status: Vec<StatusName>,
+    pub(super) status: Vec<StatusName>,
     /// Leaves out this memory.
-    exclude: Vec<String>,
+    pub(super) exclude: Vec<String>,
 }
 
 /// What is asked in words, and how it is read.
@@ -75,26 +75,28 @@ pub(crate) struct LedgerParams {
 pub(crate) struct RecallParams {
     /// The question, of at most 16 KiB.
     #[param(required = true)]
-    text: Option<String>,
+    pub(super) text: Option<String>,
     /// Asks the documents of this collection instead of the ledger.
     #[param(pattern = "^[a-z0-9_-]{1,64}$")]
-    collection: Option<String>,
+    pub(super) collection: Option<String>,
     /// A condition that hits satisfy, as in `metadata.topic = 'rust'`.
-    r#where: Option<String>,
+    pub(super) r#where: Option<String>,
     /// How many hits at most; 10 by default.
     #[param(maximum = 1000)]
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     /// How many records on each side of a hit in its container, for who reads on.
     #[param(maximum = 10)]
-    neighbours: usize,
+    pub(super) neighbours: usize,
     /// Whether the terms that matched and the divisors of the scores are told.
-    explain: bool,
+    pub(super) explain: bool,
     /// `english`, `german` or another that the README lists, or `none`; that of the database by default.
-    language: Option<String>,
+    pub(super) language: Option<String>,
     /// What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`.
-    container: Option<String>,
+    pub(super) container: Option<String>,
     /// The key of the metadata that names who speaks; `speaker` by default.
-    speaker: Option<String>,
+    pub(super) speaker: Option<String>,
+    /// Whether it is asked by what the question means, too: where the server has a model of vectors, by default.
+    pub(super) meaning: Option<bool>,
 }
 
 /// Which page of what was found.

@@ -6,13 +6,14 @@ use std::marker::PhantomData;
 use memory_core::{Clock as _, Collection, Spaces};
 use memory_core::{
     Content, Context, Cursor, Document, DocumentId, DocumentWrite, Expect, IdempotencyKey, Memory, MemoryId,
-    MemoryPatch, Metadata, NewMemory, Revision, SpaceId, Status, SystemClock, Timestamp, Trigger, Unreadable,
+    MemoryPatch, Metadata, NewMemory, Revision, SpaceId, Status, SystemClock, Timestamp, Trigger, Unreadable, Vector,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use super::vectors::VectorBody;
 use crate::serve::access::Access;
 
 /// A memory to store.
@@ -48,6 +49,10 @@ pub(crate) struct NewMemoryBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) expires_at: Option<Timestamp>,
+    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    #[serde(default)]
+    #[schema(value_type = Option<VectorBody>)]
+    pub(crate) vector: Option<Vector>,
 }
 
 impl NewMemoryBody {
@@ -285,6 +290,10 @@ pub(crate) struct NewDocumentBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) expires_at: Option<Timestamp>,
+    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    #[serde(default)]
+    #[schema(value_type = Option<VectorBody>)]
+    pub(crate) vector: Option<Vector>,
 }
 
 /// Documents to put, all or none.
@@ -329,6 +338,10 @@ pub(crate) struct PutBody {
     /// What must be in place; anything by default.
     #[serde(default)]
     expect: ExpectBody,
+    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    #[serde(default)]
+    #[schema(value_type = Option<VectorBody>)]
+    pub(crate) vector: Option<Vector>,
 }
 
 impl PutBody {
@@ -571,7 +584,7 @@ fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Revisio
 }
 
 /// A revision that is there.
-fn some_revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Revision, D::Error> {
+pub(super) fn some_revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Revision, D::Error> {
     revision(deserializer)?.ok_or_else(|| D::Error::custom("a revision must be a number"))
 }
 

@@ -5,8 +5,8 @@ mod recall;
 
 use std::sync::Arc;
 
-use memory_core::MemoryProvider;
-use memory_core::plugin::{AnswerJson, Executor};
+use memory_core::plugin::{AnswerJson, Executor, MemoryPlugin, Plugin};
+use memory_core::{Embedder, MemoryProvider};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -27,8 +27,13 @@ pub(crate) struct Tool {
 }
 
 /// The tools over a provider: the verbs of its plugin, recall from the ledger, and writing to it.
-pub(crate) fn tools(provider: &Arc<dyn MemoryProvider>) -> Vec<Tool> {
-    let plugin = Arc::clone(provider).plugin();
+///
+/// With an embedder, questions are asked for what they mean, too.
+pub(crate) fn tools(provider: &Arc<dyn MemoryProvider>, embedder: Option<&Arc<dyn Embedder>>) -> Vec<Tool> {
+    let plugin: Arc<dyn Plugin> = match embedder {
+        Some(embedder) => Arc::new(MemoryPlugin::new(Arc::clone(provider)).with_embedder(Arc::clone(embedder))),
+        None => Arc::clone(provider).plugin(),
+    };
     let hints = |title: &str| ToolAnnotations::with_title(title).open_world(false);
     let mut tools: Vec<_> = plugin
         .executors()

@@ -1,0 +1,165 @@
+//! `embed`: makes the vectors that are missing.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use memory_core::{
+    DocumentQuery, ErrorKind, MAX_VECTORS, MemoryProvider, MemoryQuery, Precision, RecordId, VectorKeeper, VectorModel,
+};
+use serde::Serialize;
+
+use super::exit_code;
+use crate::args::{self, EmbedderArgs};
+use crate::observed::observed;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+use crate::signal;
+
+#[derive(Debug, Args)]
+pub(crate) struct EmbedArgs {
+    /// Make the model of --embedder that of the database in the place of another one. The vectors of that count no more, and new ones come one
+    /// after the other; until then recall tells how many are missing.
+    #[arg(long, conflicts_with = "status")]
+    take_over: bool,
+    /// How vectors are kept where the database has no model yet, or with --take-over.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "status")]
+    precision: PrecisionName,
+    /// Print "done: N" on standard error whenever the model has made N vectors, instead of a bar.
+    #[arg(long, conflicts_with = "status")]
+    progress: bool,
+    /// Embed nothing: show the model of the database, and how many records have no vector of it. It reads all of them.
+    #[arg(long)]
+    status: bool,
+}
+
+/// How the numbers of a vector are kept.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum PrecisionName {
+    /// In one byte a number
+    #[default]
+    Compact,
+    /// In four bytes a number
+    Exact,
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Compact => Self::Compact,
+            PrecisionName::Exact => Self::Exact,
+        }
+    }
+}
+
+/// What a database has of vectors.
+#[derive(Debug, Default, Serialize)]
+struct Status {
+    model: Option<VectorModel>,
+    records: u64,
+    unembedded: u64,
+}
+
+pub(crate) async fn run(
+    provider: &Arc<dyn MemoryProvider>,
+    args: &EmbedArgs,
+    embedder: &EmbedderArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    if args.status {
+        return show(&status(provider.as_ref()).await?, output);
+    }
+    let embedder = embedder.required().await?;
+    let progress = Arc::new(Progress::new(None, args.progress));
+    let (made, told) = (AtomicU64::new(0), Arc::clone(&progress));
+    let embedder = observed(embedder, move |texts| {
+        if let Some(texts) = texts {
+            let before = made.fetch_add(texts as u64, Ordering::Relaxed);
+            told.done(before + texts as u64, 0);
+        }
+    });
+    let keeper = VectorKeeper::new(Arc::clone(provider), embedder).precision(args.precision.into());
+    let keeper = if args.take_over { keeper.taking_over() } else { keeper };
+    // Each vector is kept by itself, so a signal leaves nothing half done.
+    let asked = signal::asked_to_end()?;
+    let kept = tokio::select! {
+        kept = keeper.catch_up() => Some(kept),
+        () = asked => None,
+    };
+    progress.finish();
+    let Some(kept) = kept else {
+        output::note("error: it was stopped, and records are left without a vector: say it again to go on");
+        return Ok(exit_code(true));
+    };
+    let kept = match kept {
+        Err(error) if error.kind() == ErrorKind::SchemaMismatch && !args.take_over => {
+            return Err(error).context("the database has its vectors from another model, which --take-over ends");
+        }
+        kept => kept?,
+    };
+    let (embedded, refused) = (kept.embedded, kept.refused);
+    let left = match refused {
+        0 => String::new(),
+        count => format!(", {count} refused by the model"),
+    };
+    output.value(
+        &serde_json::json!({ "embedded": embedded, "refused": refused }),
+        format!("embedded {embedded} records{left}"),
+    )?;
+    Ok(exit_code(refused > 0))
+}
+
+fn show(status: &Status, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let Status { model, records, unembedded } = status;
+    let model = match model {
+        None => "no model of vectors is set".to_owned(),
+        Some(model) => {
+            let precision = if model.precision() == Precision::Exact { "exact" } else { "compact" };
+            format!("{}, {} numbers, {precision}", output::one_line(model.name()), model.width())
+        }
+    };
+    output.value(status, format!("{model}; {unembedded} of {records} records have no vector"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Counts the records that have no vector, page by page.
+async fn status(provider: &dyn MemoryProvider) -> anyhow::Result<Status> {
+    let mut status = Status { model: provider.vector_model().await?, ..Status::default() };
+    let query = MemoryQuery::builder().all().limit(MAX_VECTORS);
+    let mut page_query = query.clone();
+    loop {
+        let page = provider.query(&args::build(page_query)?).await?;
+        let ids: Vec<RecordId> = page.memories.iter().map(|memory| memory.id.into()).collect();
+        status.count(provider, &ids).await?;
+        match page.next {
+            Some(cursor) => page_query = query.clone().cursor(cursor),
+            None => break,
+        }
+    }
+    let documents = provider.documents();
+    for collection in documents.collections().await?.into_iter().filter(|one| !one.is_reserved()) {
+        let query = DocumentQuery::builder(collection).all().limit(MAX_VECTORS);
+        let mut page_query = query.clone();
+        loop {
+            let page = documents.query(&args::build(page_query)?).await?;
+            let ids: Vec<RecordId> = page.documents.iter().map(RecordId::from).collect();
+            status.count(provider, &ids).await?;
+            match page.next {
+                Some(cursor) => page_query = query.clone().cursor(cursor),
+                None => break,
+            }
+        }
+    }
+    Ok(status)
+}
+
+impl Status {
+    async fn count(&mut self, provider: &dyn MemoryProvider, ids: &[RecordId]) -> memory_core::Result<()> {
+        let found = provider.vectors(ids).await?;
+        self.records += ids.len() as u64;
+        self.unembedded += found.iter().filter(|embedding| embedding.is_none()).count() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Vectors are made beside a program that goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_core::{Embedder, Error, ErrorKind, MemoryProvider, VectorKeeper};
+use prometheus::IntCounter;
+use tokio::time::sleep;
+
+use crate::observed::observed;
+
+/// How many vectors were made, for who watches the server.
+#[derive(Debug, Clone)]
+pub(crate) struct MadeVectors {
+    pub(crate) made: IntCounter,
+    pub(crate) failed: IntCounter,
+}
+
+/// How often the log tells how many vectors were made, at most.
+const TELLING: Duration = Duration::from_secs(60);
+/// How long to wait behind a failure that does not pass by itself: somebody may give a right, or take the model back.
+const PAUSE: Duration = Duration::from_secs(60);
+
+impl MadeVectors {
+    pub(crate) fn new() -> prometheus::Result<Self> {
+        Ok(Self {
+            made: IntCounter::new("agent_memory_vectors_made_total", "Texts that the model has made vectors of.")?,
+            failed: IntCounter::new("agent_memory_vectors_failed_total", "Calls of the model that made no vectors.")?,
+        })
+    }
+}
+
+/// Embeds what has no vector yet, and then each record as it comes: for ever, unless the engine keeps no vectors.
+pub(crate) async fn keep(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>, counts: MadeVectors) {
+    let MadeVectors { made, failed } = counts.clone();
+    let counted = observed(embedder, move |texts| match texts {
+        Some(texts) => made.inc_by(texts as u64),
+        None => failed.inc(),
+    });
+    let keeper = VectorKeeper::new(provider, counted);
+    tokio::select! {
+        () = run(&keeper) => {}
+        () = tell(&counts) => {}
+    }
+}
+
+async fn run(keeper: &VectorKeeper) {
+    let mut told: Option<String> = None;
+    loop {
+        let Err(error) = keeper.run().await;
+        // Once, however long it lasts.
+        if told.as_deref() != Some(error.message()) {
+            warn(&error);
+            told = Some(error.message().to_owned());
+        }
+        if error.kind() == ErrorKind::Unsupported {
+            return;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn warn(error: &Error) {
+    match error.kind() {
+        ErrorKind::SchemaMismatch | ErrorKind::Unauthorized | ErrorKind::Unsupported => {
+            tracing::warn!("nothing is embedded from here: {}", error.message());
+        }
+        _ => tracing::error!("the embedding has ended, and is tried again: {error}"),
+    }
+}
+
+/// Tells now and then what was made since the last time.
+async fn tell(MadeVectors { made, failed }: &MadeVectors) {
+    let (mut told, mut told_failed) = (made.get(), failed.get());
+    loop {
+        sleep(TELLING).await;
+        let (made, failed) = (made.get(), failed.get());
+        if (made, failed) != (told, told_failed) {
+            tracing::info!(embedded = made - told, failed = failed - told_failed, "made vectors");
+            (told, told_failed) = (made, failed);
+        }
+    }
+}

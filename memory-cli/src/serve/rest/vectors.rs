@@ -1,0 +1,295 @@
+//! Vectors beside records, and the model that they are of.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use memory_core::{
+    Collection, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, Precision, RecordId, Revision,
+    Vector, VectorModel,
+};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::wire::{count, objects, some_revision};
+use crate::commands::copy::is_copied;
+use crate::serve::access::Access;
+use crate::serve::extract::{Body, mistake};
+use crate::serve::problem::Problem;
+use crate::serve::state::Server;
+
+/// A vector: the base64 of its bytes, or its numbers.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Vector)]
+#[allow(dead_code, reason = "it describes what the core reads")]
+pub(super) enum VectorBody {
+    Base64(String),
+    Numbers(Vec<f32>),
+}
+
+/// The model that the database has its vectors from.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = VectorModel)]
+pub(super) struct ModelBody {
+    /// What it is called.
+    #[schema(min_length = 1, max_length = 256)]
+    name: String,
+    /// How many numbers a vector has.
+    #[serde(deserialize_with = "width")]
+    #[schema(minimum = 1, maximum = 4096)]
+    width: usize,
+    /// How they are kept.
+    #[serde(default)]
+    precision: PrecisionName,
+}
+
+/// How the numbers of a vector are kept.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Precision)]
+enum PrecisionName {
+    /// In one byte a number, with a scale.
+    #[default]
+    Compact,
+    /// In four bytes a number.
+    Exact,
+}
+
+/// Vectors that the caller has made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct EmbedBody {
+    /// The model that has made them, which is that of the database.
+    #[schema(min_length = 1, max_length = 256)]
+    model: String,
+    /// At most 1,000.
+    #[serde(deserialize_with = "objects")]
+    #[schema(max_items = 1_000)]
+    embeddings: Vec<EmbeddingBody>,
+}
+
+/// The vector of a record at one of its revisions.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EmbeddingBody {
+    /// The collection of a document; a memory has none.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    collection: Option<Collection>,
+    id: String,
+    /// The revision that the record has. A vector of an earlier one is not kept.
+    #[serde(deserialize_with = "some_revision")]
+    #[schema(value_type = u64, minimum = 1, maximum = 9_007_199_254_740_991_i64)]
+    revision: Revision,
+    #[schema(value_type = VectorBody)]
+    vector: Vector,
+}
+
+/// What became of vectors, in the order of the request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct KeptBody {
+    /// Whether each is kept: not where the record is not there, or has another revision by now.
+    kept: Vec<bool>,
+}
+
+/// Shows the model that the database has its vectors from.
+#[utoipa::path(
+    get,
+    path = "/v1/vector-model",
+    operation_id = "get_vector_model",
+    tag = "vectors",
+    responses((status = 200, body = ModelBody), Problem)
+)]
+pub(super) async fn model(State(server): State<Server>) -> Result<Json<ModelBody>, Problem> {
+    match server.provider.vector_model().await? {
+        Some(model) => Ok(Json(model.into())),
+        None => Err(no_model(StatusCode::NOT_FOUND)),
+    }
+}
+
+/// Makes a model that of the database.
+///
+/// The vectors of another one count no more, until that is the model again. For who may write everything, which no token of a file may.
+#[utoipa::path(
+    put,
+    path = "/v1/vector-model",
+    operation_id = "put_vector_model",
+    tag = "vectors",
+    request_body = ModelBody,
+    responses((status = 200, body = ModelBody), Problem)
+)]
+pub(super) async fn put_model(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Body(body): Body<ModelBody>,
+) -> Result<Json<ModelBody>, Problem> {
+    access.check_vector_model_write()?;
+    let model = VectorModel::new(body.name, body.width, body.precision.into())?;
+    server.provider.set_vector_model(&model).await?;
+    Ok(Json(model.into()))
+}
+
+/// Keeps vectors that the caller has made beside records that it may write, each by itself.
+#[utoipa::path(
+    post,
+    path = "/v1/embed",
+    operation_id = "embed",
+    tag = "vectors",
+    request_body = EmbedBody,
+    responses((status = 200, body = KeptBody), Problem)
+)]
+pub(super) async fn embed(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Body(body): Body<EmbedBody>,
+) -> Result<Json<KeptBody>, Problem> {
+    let EmbedBody { model, embeddings } = body;
+    let count = embeddings.len();
+    if count > MAX_VECTORS {
+        return Err(Error::too_large(format!("{count} vectors; at most {MAX_VECTORS} go in one call")).into());
+    }
+    let present = server.provider.vector_model().await?.ok_or_else(|| no_model(StatusCode::CONFLICT))?;
+    if present.name() != model {
+        let message = "the vectors of the database are not of this model: make it that of the database first";
+        return Err(Problem::of_vectors(Error::new(ErrorKind::SchemaMismatch, message)));
+    }
+    let embeddings = embeddings.into_iter().map(EmbeddingBody::into_embedding).collect::<Result<Vec<_>, _>>()?;
+    embeddings.iter().try_for_each(|embedding| check_width(&present, &embedding.vector))?;
+    let (mut kept, mut places, mut writable) = (vec![false; count], Vec::new(), Vec::new());
+    for (place, embedding) in embeddings.into_iter().enumerate() {
+        if is_writable(&server, &access, &embedding).await? {
+            places.push(place);
+            writable.push(embedding);
+        }
+    }
+    let done = server.provider.embed(&present, writable).await.map_err(Problem::of_vectors)?;
+    places.into_iter().zip(done).for_each(|(place, is_kept)| kept[place] = is_kept);
+    Ok(Json(KeptBody { kept }))
+}
+
+/// Whether a record is there at this revision, for who may read it; `Unauthorized` where it may not be written. That it holds for the revision
+/// is enough, since a document that comes to lie elsewhere has another one.
+async fn is_writable(server: &Server, access: &Access, embedding: &Embedding) -> Result<bool, Problem> {
+    let (space, revision) = match &embedding.record {
+        RecordId::Memory(id) => {
+            access.check_ledger_write()?;
+            match server.provider.get(*id).await {
+                Ok(Some(memory)) if access.may_read(&memory) => (memory.space_id, memory.revision),
+                Ok(_) => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Erased => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        RecordId::Document { collection, id } => {
+            access.check_collection(collection)?;
+            if !is_copied(collection) {
+                return Ok(false);
+            }
+            match server.documents.get(collection, id).await? {
+                Some(document) if access.may_read_document(&document) => (document.space_id, document.revision),
+                _ => return Ok(false),
+            }
+        }
+    };
+    access.check_write(&space)?;
+    Ok(revision == embedding.revision)
+}
+
+/// Vectors that come with records which are to be stored: checked before anything is.
+#[derive(Debug)]
+pub(super) struct Given {
+    model: VectorModel,
+    /// By the place of the record in the request.
+    vectors: HashMap<usize, Vector>,
+}
+
+impl Given {
+    /// `None` where no vector is given. A conflict where the database has no model, `InvalidInput` for a vector of another width.
+    pub(super) async fn check(
+        server: &Server,
+        vectors: impl IntoIterator<Item = Option<Vector>>,
+    ) -> Result<Option<Self>, Problem> {
+        let given = vectors.into_iter().enumerate().filter_map(|(place, vector)| Some((place, vector?)));
+        let vectors: HashMap<_, _> = given.collect();
+        if vectors.is_empty() {
+            return Ok(None);
+        }
+        let model = server.provider.vector_model().await?.ok_or_else(|| no_model(StatusCode::CONFLICT))?;
+        vectors.values().try_for_each(|vector| check_width(&model, vector))?;
+        Ok(Some(Self { model, vectors }))
+    }
+
+    /// Keeps them beside the records, which are stored now, in the order of the request. One that has been changed meanwhile gets none.
+    pub(super) async fn keep(
+        self,
+        server: &Server,
+        records: impl IntoIterator<Item = (RecordId, Revision)>,
+    ) -> Result<(), Problem> {
+        let Self { model, mut vectors } = self;
+        let mut embeddings = Vec::with_capacity(vectors.len());
+        for (place, (record, revision)) in records.into_iter().enumerate() {
+            embeddings.extend(vectors.remove(&place).map(|vector| Embedding { record, revision, vector }));
+        }
+        while !embeddings.is_empty() {
+            let rest = embeddings.split_off(embeddings.len().min(MAX_VECTORS));
+            // The first half is done, whatever the second one has come to.
+            let stored = |error: Error| {
+                let message = format!("it is stored, and its vector is not kept: {}", error.message());
+                Problem::of_vectors(error.with_message(message).with_outcome(Outcome::Unknown))
+            };
+            server.provider.embed(&model, embeddings).await.map_err(stored)?;
+            embeddings = rest;
+        }
+        Ok(())
+    }
+}
+
+impl EmbeddingBody {
+    fn into_embedding(self) -> memory_core::Result<Embedding> {
+        let Self { collection, id, revision, vector } = self;
+        let record = match collection {
+            Some(collection) => RecordId::Document { collection, id: DocumentId::parse(id)? },
+            None => RecordId::Memory(MemoryId::parse(&id)?),
+        };
+        Ok(Embedding { record, revision, vector })
+    }
+}
+
+impl From<VectorModel> for ModelBody {
+    fn from(model: VectorModel) -> Self {
+        let precision = match model.precision() {
+            Precision::Compact => PrecisionName::Compact,
+            Precision::Exact => PrecisionName::Exact,
+        };
+        Self { name: model.name().to_owned(), width: model.width(), precision }
+    }
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Compact => Self::Compact,
+            PrecisionName::Exact => Self::Exact,
+        }
+    }
+}
+
+fn check_width(model: &VectorModel, vector: &Vector) -> Result<(), Problem> {
+    let (width, wanted) = (vector.width(), model.width());
+    match width == wanted {
+        true => Ok(()),
+        false => Err(mistake(&format!("a vector of {width} numbers; the model of the database has {wanted}"))),
+    }
+}
+
+fn no_model(status: StatusCode) -> Problem {
+    Problem::new(status, "the database has no model of vectors yet: put one at /v1/vector-model, or embed its records")
+}
+
+fn width<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    count(deserializer)?.ok_or_else(|| D::Error::custom("a width must be a number"))
+}

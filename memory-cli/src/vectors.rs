@@ -1,0 +1,121 @@
+//! Vectors go along with a copy, an export and an import.
+
+use memory_core::{Embedding, ErrorKind, MAX_VECTORS, MemoryProvider, RecordId, Result, Revision, Vector, VectorModel};
+
+/// Brings vectors to a target, which takes their model first if it has none.
+#[derive(Debug, Default)]
+pub(crate) struct VectorWriter {
+    /// The model that the vectors are of, once it is known.
+    model: Option<VectorModel>,
+    /// That of the target, where its vectors are of the same.
+    target: Option<VectorModel>,
+    /// How many were brought.
+    pub(crate) written: u64,
+    /// How many were left out, since the target has another model or keeps no vectors.
+    pub(crate) left_out: u64,
+}
+
+impl VectorWriter {
+    /// The vectors that come are of this model. Makes it that of a target without one, or, where it replaces, with another one.
+    pub(crate) async fn begin(
+        &mut self,
+        target: &dyn MemoryProvider,
+        model: VectorModel,
+        replaces: bool,
+    ) -> Result<()> {
+        let present = target.vector_model().await?;
+        self.target = match present {
+            Some(present) if present.is_same(&model) => Some(present),
+            Some(_) if !replaces => None,
+            _ => match target.set_vector_model(&model).await {
+                Ok(()) => Some(model.clone()),
+                Err(error) if error.kind() == ErrorKind::Unsupported => None,
+                Err(error) => return Err(error),
+            },
+        };
+        self.model = Some(model);
+        Ok(())
+    }
+
+    /// The model that the vectors are of.
+    pub(crate) fn model(&self) -> Option<&VectorModel> {
+        self.model.as_ref()
+    }
+
+    /// Keeps vectors beside records that are there at the same revisions.
+    pub(crate) async fn write(&mut self, target: &dyn MemoryProvider, mut embeddings: Vec<Embedding>) -> Result<()> {
+        let Some(model) = &self.target else {
+            self.left_out += embeddings.len() as u64;
+            return Ok(());
+        };
+        while !embeddings.is_empty() {
+            let rest = embeddings.split_off(embeddings.len().min(MAX_VECTORS));
+            let kept = target.embed(model, embeddings).await?;
+            self.written += kept.into_iter().filter(|kept| *kept).count() as u64;
+            embeddings = rest;
+        }
+        Ok(())
+    }
+
+    /// Brings the vectors of these records, which are at these revisions in the target, unless it has the same.
+    pub(crate) async fn carry(
+        &mut self,
+        source: &dyn MemoryProvider,
+        target: &dyn MemoryProvider,
+        records: &[(RecordId, Revision)],
+    ) -> Result<()> {
+        if self.model.is_none() {
+            return Ok(());
+        }
+        for records in records.chunks(MAX_VECTORS) {
+            let ids: Vec<_> = records.iter().map(|(id, _)| id.clone()).collect();
+            let mut embeddings = Vec::new();
+            for (found, (_, revision)) in source.vectors(&ids).await?.into_iter().zip(records) {
+                // One of another revision is of another text, or its record is on its way.
+                embeddings.extend(found.filter(|found| found.revision == *revision));
+            }
+            if let Some(model) = &self.target
+                && !embeddings.is_empty()
+            {
+                let ids: Vec<_> = embeddings.iter().map(|embedding| embedding.record.clone()).collect();
+                let there = target.vectors(&ids).await?;
+                let is_there = |(embedding, there): (&Embedding, Option<Embedding>)| {
+                    there.is_some_and(|there| there.vector == embedding.vector.kept(model.precision()))
+                };
+                let mut known = embeddings.iter().zip(there).map(is_there).collect::<Vec<_>>().into_iter();
+                embeddings.retain(|_| !known.next().unwrap_or_default());
+            }
+            self.write(target, embeddings).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Says how many vectors were brought, and why the others were not, behind what became of their records.
+pub(crate) fn told(written: u64, left_out: u64) -> String {
+    let mut text = String::new();
+    if written > 0 {
+        text += &format!(", {written} vectors");
+    }
+    if left_out > 0 {
+        text += &format!(", {left_out} vectors left out, whose model is not that of the target: embed makes them anew");
+    }
+    text
+}
+
+/// The vectors of records as they are, in their order: for a file, which has the texts of the same revisions.
+pub(crate) async fn of_records(
+    source: &dyn MemoryProvider,
+    records: &[(RecordId, Revision)],
+) -> Result<Vec<Option<Vector>>> {
+    let mut vectors = Vec::with_capacity(records.len());
+    for records in records.chunks(MAX_VECTORS) {
+        let ids: Vec<_> = records.iter().map(|(id, _)| id.clone()).collect();
+        let found = source.vectors(&ids).await?.into_iter().zip(records);
+        let of_revision = |(found, (_, revision)): (Option<Embedding>, &(RecordId, Revision))| {
+            found.filter(|found| found.revision == *revision).map(|found| found.vector)
+        };
+        vectors.extend(found.map(of_revision));
+    }
+    Ok(vectors)
+}
