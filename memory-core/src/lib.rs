@@ -14,6 +14,7 @@ mod history;
 mod id;
 mod in_memory;
 mod json;
+mod keeper;
 mod memory;
 mod metadata;
 mod page;
@@ -43,6 +44,7 @@ pub use history::{Actor, History, HistoryPage, HistorySettings, TransientKeys, V
 pub use id::{Collection, DocumentId, IdempotencyKey, MemoryId};
 pub use in_memory::InMemory;
 pub use json::{Context, JsonText, Trigger};
+pub use keeper::{Kept, VectorKeeper};
 pub use memory::{
     ContextPatch, ExpiryPatch, Memory, MemoryPatch, MetadataPatch, NewMemory, Revision, Status, Updated,
     check_repetition,

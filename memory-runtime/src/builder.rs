@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::plugin::{Plugin, Scope};
-use memory_core::{Clock, Collection, Error, MemoryProvider, Result, SystemClock};
+use memory_core::{Clock, Collection, Embedder, Error, MemoryProvider, Result, SystemClock};
 
 use crate::intake::Intake;
 use crate::leases::Leases;
@@ -22,6 +22,7 @@ pub struct RuntimeBuilder {
     triggers: Vec<Arc<dyn TriggerSource>>,
     model: Option<Arc<dyn Model>>,
     planner: Option<Arc<dyn Planner>>,
+    embedder: Option<Arc<dyn Embedder>>,
     instance: Option<String>,
     clock: Arc<dyn Clock>,
     settings: Settings,
@@ -45,6 +46,7 @@ impl Runtime {
             triggers: Vec::new(),
             model: None,
             planner: None,
+            embedder: None,
             instance: None,
             clock: Arc::new(SystemClock),
             settings: Settings::default(),
@@ -96,6 +98,15 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn planner(mut self, planner: Arc<dyn Planner>) -> Self {
         self.planner = Some(planner);
+        self
+    }
+
+    /// Has the questions of `memory:query` asked also by what they mean to this model, which is that of the namespace: whoever embeds its records,
+    /// as a [`VectorKeeper`](memory_core::VectorKeeper) does, uses the same one. The plugin of the memory is the standard
+    /// [`MemoryPlugin`](memory_core::plugin::MemoryPlugin) then, without verbs that a provider adds.
+    #[must_use]
+    pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
         self
     }
 
@@ -190,7 +201,7 @@ impl RuntimeBuilder {
         };
         let manager = Arc::new(MemoryManager::new(provider, self.clock));
         let mut actions = Actions::default();
-        if let Err(error) = start(&manager, &mut actions, self.plugins).await {
+        if let Err(error) = start(&manager, &mut actions, self.embedder, self.plugins).await {
             shut_down(&actions, &manager).await;
             return Err(error);
         }
@@ -227,10 +238,15 @@ impl std::fmt::Debug for RuntimeBuilder {
     }
 }
 
-async fn start(manager: &Arc<MemoryManager>, actions: &mut Actions, plugins: Vec<PluginSource>) -> Result<()> {
+async fn start(
+    manager: &Arc<MemoryManager>,
+    actions: &mut Actions,
+    embedder: Option<Arc<dyn Embedder>>,
+    plugins: Vec<PluginSource>,
+) -> Result<()> {
     manager.init().await.map_err(|error| failed("init", &error))?;
     manager.check_health().await.map_err(|error| failed("check_health", &error))?;
-    let of_provider = PluginSource::Ready(manager.plugin());
+    let of_provider = PluginSource::Ready(manager.plugin(embedder));
     for plugin in std::iter::once(of_provider).chain(plugins) {
         let plugin = match plugin {
             PluginSource::Ready(plugin) => plugin,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::filter::Field;
-use memory_core::plugin::Plugin;
+use memory_core::plugin::{MemoryPlugin, Plugin};
 use memory_core::{
-    Clock, Cursor, DocumentStore, ErrorKind, Filter, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider,
-    MemoryQuery, NewMemory, Order, QueryBuilder, Result, Status, Timestamp,
+    Clock, Cursor, DocumentStore, Embedder, ErrorKind, Filter, JsonText, Ledger, Memory, MemoryId, MemoryPage,
+    MemoryProvider, MemoryQuery, NewMemory, Order, QueryBuilder, Result, Status, Timestamp,
 };
 
 use crate::claim::{Claim, TASK};
@@ -35,9 +35,12 @@ impl MemoryManager {
         self.provider.check_health().await.map(drop)
     }
 
-    /// The plugin that the provider brings along.
-    pub(crate) fn plugin(&self) -> Arc<dyn Plugin> {
-        Arc::clone(&self.provider).plugin()
+    /// The plugin that the provider brings along, or the standard one with this model.
+    pub(crate) fn plugin(&self, embedder: Option<Arc<dyn Embedder>>) -> Arc<dyn Plugin> {
+        match embedder {
+            Some(embedder) => Arc::new(MemoryPlugin::new(Arc::clone(&self.provider)).with_embedder(embedder)),
+            None => Arc::clone(&self.provider).plugin(),
+        }
     }
 
     pub(crate) async fn shutdown(&self) -> Result<()> {

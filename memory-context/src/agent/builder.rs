@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::plugin::Plugin;
+use memory_core::plugin::{MemoryPlugin, Plugin};
 use memory_core::{Clock, Error, MemoryProvider, Result, SystemClock};
 #[cfg(feature = "openai")]
 use memory_model::Modalities;
@@ -212,8 +212,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Finds facts by their meaning too, by a model behind an endpoint of OpenAI's embeddings whose vectors have `width` numbers. The
-    /// vectors of facts are made after each run.
+    /// Finds facts and messages by their meaning too, by a model behind an endpoint of OpenAI's embeddings whose vectors have `width` numbers. The
+    /// vectors of all that the memory holds are made after each run: see [`keeper`](crate::embedding::keeper).
     #[cfg(feature = "openai")]
     pub fn embedding_model(mut self, url: impl Into<String>, model: impl Into<String>, width: usize) -> Self {
         self.embedder = Some(EmbedderSource::Endpoint { config: OpenAiConfig::new(url, model), width });
@@ -227,8 +227,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Finds facts by their meaning too, by this model. The vectors of facts are made after each run. Where it makes none of a question, facts
-    /// are found by their words.
+    /// Finds facts and messages by their meaning too, by this model. The vectors of all that the memory holds are made after each run: see
+    /// [`keeper`](crate::embedding::keeper). Where it makes none of a question, they are found by their words.
     pub fn embedder(mut self, embedder: impl Embedder) -> Self {
         self.embedder = Some(EmbedderSource::Client(Arc::new(embedder)));
         self
@@ -283,7 +283,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Can query its memory of the room, and save and remove texts there, by the plugin of the provider.
+    /// Can query its memory of the room, and save and remove texts there, by the plugin of the provider; with an embedder
+    /// by the standard one, whose questions ask by meaning too.
     pub fn memory_tools(mut self) -> Self {
         self.has_memory_tools = true;
         self
@@ -450,7 +451,7 @@ impl AgentBuilder {
         let reader = Arc::new(seeing.map_or_else(ModelReader::default, |model| ModelReader::new(Arc::clone(model))));
         provider.init().await?;
         let records = Records::new(Arc::clone(&provider), id.clone()).with_clock(Arc::clone(&self.clock));
-        let records = embedder.into_iter().fold(records, Records::with_embedder);
+        let records = embedder.iter().cloned().fold(records, Records::with_embedder);
         let mut character = self.character.take().unwrap_or_else(|| Character::named(&self.name));
         if let Some(system) = self.system.take() {
             character.system = system;
@@ -461,7 +462,11 @@ impl AgentBuilder {
             return Err(Error::invalid(format!("a room whose id begins with {DIRECT} is of one user and the agent")));
         }
         if self.has_memory_tools {
-            self = self.plugin(provider.plugin());
+            let plugin: Arc<dyn Plugin> = match embedder {
+                Some(embedder) => Arc::new(MemoryPlugin::new(provider).with_embedder(embedder)),
+                None => provider.plugin(),
+            };
+            self = self.plugin(plugin);
         }
         if self.reflects {
             let reflection = ReflectionEvaluator::new(self.limits.model);

@@ -1,19 +1,29 @@
-//! Search by meaning: texts as vectors, kept as documents on any engine, and compared exactly.
+//! Search by meaning: a model makes vectors of texts and of questions, and the engine keeps those of texts beside its records.
 //!
-//! An [`Embedder`] makes the vectors. [`Records::with_embedder`](crate::records::Records::with_embedder) puts one to use.
+//! [`Records::with_embedder`](crate::records::Records::with_embedder) puts an [`Embedder`] to use. The vectors are made by a
+//! [`VectorKeeper`]: that of [`keeper`], which makes those of facts too.
 
-mod embed;
-mod questions;
-mod rank;
-mod vector;
-mod vectors;
+mod cached;
+mod fuse;
 
-pub use memory_model::Embedder;
+use std::sync::Arc;
+
+use memory_core::MemoryProvider;
+
+pub use memory_core::{Embedder, Kept, VectorKeeper};
 #[cfg(feature = "openai")]
 pub use memory_model::openai::{OpenAiConfig, OpenAiEmbedder};
 
-pub(crate) use embed::embed;
-pub(crate) use questions::Questions;
-pub(crate) use rank::{fuse, nearest};
-pub(crate) use vector::Vector;
-pub(crate) use vectors::Vectors;
+use crate::records::is_fact_collection;
+
+pub(crate) use cached::{Cached, Hurried};
+pub(crate) use fuse::fuse;
+
+/// What makes the vectors of a namespace, those of facts among them, whose collections are reserved.
+///
+/// One in a namespace is enough, for all of its agents: in a program that runs it all the time, or where [`Records::upkeep`] is called.
+///
+/// [`Records::upkeep`]: crate::records::Records::upkeep
+pub fn keeper(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>) -> VectorKeeper {
+    VectorKeeper::new(provider, embedder).with_reserved("facts", is_fact_collection)
+}

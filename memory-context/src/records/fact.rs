@@ -117,7 +117,7 @@ pub struct FactQuery {
     /// Only facts of this kind.
     pub kind: Option<String>,
     /// How close in meaning a fact must be that holds no word of the question: a cosine, from -1 to 1. None by default; zero
-    /// means zero.
+    /// means zero. How great cosines are depends on the model.
     pub threshold: Option<f32>,
 }
 
@@ -162,8 +162,8 @@ impl FactQuery {
 pub struct RecalledFacts {
     /// Best first.
     pub facts: Vec<FoundFact>,
-    /// How many facts that come into question have no vector yet, and were found by their words alone or not at all. All of
-    /// them where nothing makes vectors.
+    /// How many facts of the rooms that were looked into have no vector yet, and were found by their words alone or not at all. All of
+    /// them where nothing makes vectors, and where the model made none of the question.
     pub unembedded: usize,
 }
 
@@ -173,10 +173,18 @@ pub struct RecalledFacts {
 pub struct FoundFact {
     /// The fact.
     pub fact: Fact,
-    /// How close in meaning it is, if it was found by that: a cosine.
+    /// How close in meaning it is: the cosine of its vector, as it is kept, and that of the question. `None` where there is none of either, or it is
+    /// not known whether there is: of a fact that holds a word, and that is nearer than no other, while others have no vector yet.
     pub similarity: Option<f32>,
-    /// What it was ranked by: the sum of its reciprocal ranks by meaning and by words.
+    /// What it was ranked by: the sum of its reciprocal ranks in its room and, where several rooms were asked, among all by meaning.
     pub score: f64,
+}
+
+impl FoundFact {
+    /// The similarity as it is shown, in thousandths: what is behind that depends on how vectors are kept.
+    pub(crate) fn shown_similarity(&self) -> Option<f64> {
+        self.similarity.map(|similarity| (f64::from(similarity) * 1_000.0).round() / 1_000.0)
+    }
 }
 
 /// The metadata of a fact's document, whose content is the text alone, so that the words of a search are those of facts.

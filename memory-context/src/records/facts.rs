@@ -1,42 +1,39 @@
 //! The facts of an agent: one way in, and the ways to find them again.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
 use memory_core::{
-    Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Documents, Error, ErrorKind,
-    Expect, MAX_TEXT, Outcome, QueryBuilder, RecallOptions, Result, Weights,
+    Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Documents, Error, ErrorKind,
+    Expect, Hit, MemoryQuery, QueryBuilder, Recall, RecallOptions, Recalled, Result, Weights,
 };
-use tokio::time::timeout;
 
 use super::fact::normalised;
-use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
-use super::pending::Pending;
+use super::layout::{document_id, fact_collection, room_space};
 use super::question::about;
 use super::table::{AT_ONCE, absent};
 use super::{Audience, Fact, FactQuery, FoundFact, NewFact, RecalledFacts, Records, Remembered, RoomId};
 use crate::deadline::within_deadline;
 use crate::documents;
-use crate::embedding::{Embedder, Questions, Vector, Vectors, embed, fuse, nearest};
+use crate::embedding::fuse;
 
 /// The facts that an agent knows; see [`Records::facts`].
 ///
-/// Those of each room have a collection of their own, and so have their vectors: a question costs what the rooms that it may
-/// look into hold, whatever else the agent knows.
+/// Those of each room have a collection of their own: a question costs what the rooms that it may look into hold, whatever else the agent
+/// knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     records: &'a Records,
 }
 
-/// Of how many places by words and by meaning a fusion is made.
+/// How many facts of a room come into question.
 const CANDIDATES: usize = 100;
-/// How many texts go to the embedder at once.
-const BATCH: usize = 64;
-/// How long a prompt waits for the vector of a question: less than half of what a provider has.
-const EMBEDDER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a question waits for its vector.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a prompt waits for it: less than half of what a provider has.
+const PROMPT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Records {
     /// What is known.
@@ -49,8 +46,7 @@ impl Facts<'_> {
     /// Keeps a fact. One that is known in its room of its subject, but for case, white space and the last full stop, is not
     /// kept twice, also when two are kept at once.
     ///
-    /// With an embedder its vector is made later, by [`embed_pending`](Self::embed_pending); that it is to be made is kept
-    /// first, so it is not forgotten when the process ends.
+    /// It waits for no model: its vector is made by a [`keeper`](crate::embedding::keeper), which follows what is stored.
     pub async fn remember(&self, new: NewFact) -> Result<Remembered> {
         let id = self.id(&new)?;
         let collection = fact_collection(self.records.agent(), &new.room)?;
@@ -58,9 +54,7 @@ impl Facts<'_> {
             return Ok(Remembered { fact: Fact::read(document)?, is_new: false });
         }
         let write = self.write(&new)?;
-        let has_embedder = self.records.embedder().is_some();
-        let is_marked_before = has_embedder && !Pending::of(self.records)?.add(&id, &new.room).await?;
-        let remembered = within_deadline(async {
+        within_deadline(async {
             loop {
                 match self.records.documents().put(write.clone()).await {
                     Ok(document) => return Ok(Remembered { fact: Fact::read(document)?, is_new: true }),
@@ -73,12 +67,7 @@ impl Facts<'_> {
                 }
             }
         })
-        .await?;
-        // Upkeep may have taken an older mark away, as it found no fact of it yet. Without one the fact is found by its words.
-        if is_marked_before && let Err(error) = Pending::of(self.records)?.add(&id, &new.room).await {
-            tracing::warn!(%error, "a fact that was kept can't be marked for its vector");
-        }
-        Ok(remembered)
+        .await
     }
 
     /// Puts a fact in the place of another, as where that turns out to be wrong. The new one is kept before the known one is taken
@@ -94,7 +83,7 @@ impl Facts<'_> {
         Err(Error::conflict("the fact was replaced or removed meanwhile"))
     }
 
-    /// Takes a fact away, with its vector. `NotFound` when it is gone.
+    /// Takes a fact away. `NotFound` when it is gone.
     pub async fn remove(&self, known: &Fact) -> Result<()> {
         if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
     }
@@ -106,7 +95,7 @@ impl Facts<'_> {
         let text = text.trim_start_matches(['-', ' ']);
         let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
         let wanted: Vec<_> = [Some(text), behind_the_day].into_iter().flatten().map(normalised).collect();
-        let mut found = self.of(std::slice::from_ref(&audience.room), usize::MAX, |query| query).await?;
+        let mut found = self.of(std::slice::from_ref(&audience.room), usize::MAX).await?;
         found.retain(|fact| wanted.contains(&normalised(&fact.text)));
         found.sort_by_key(|fact| fact.subject != audience.entity);
         Ok(found.into_iter().next())
@@ -114,7 +103,7 @@ impl Facts<'_> {
 
     /// The newest facts of the rooms of which something may be shown in the audience's room, newest first.
     pub async fn newest(&self, audience: &Audience, limit: usize) -> Result<Vec<Fact>> {
-        let mut facts = self.of_rooms(audience, limit, |query| query).await?;
+        let mut facts = self.of_rooms(audience, limit).await?;
         facts.sort_by(|one, other| (other.created_at, &other.id).cmp(&(one.created_at, &one.id)));
         facts.truncate(limit);
         Ok(facts)
@@ -122,224 +111,79 @@ impl Facts<'_> {
 
     /// The facts that answer a question best, of the rooms of which something may be shown in the audience's room.
     ///
-    /// They are ranked by meaning, where there are vectors, and by words, and the two rankings are fused by reciprocal ranks:
-    /// what either finds is found. Whatever does not come into question is left out before it is ranked.
+    /// Each room is asked by words and, with an embedder, by meaning (M3). The rankings of several rooms are fused by reciprocal ranks, with that
+    /// of all their facts by meaning, since scores are those of a room. By words alone where the embedder makes no vector of the
+    /// question in good time.
     ///
-    /// `SchemaMismatch` when there are vectors of another model: see [`embed_again`](Self::embed_again). Otherwise what
-    /// the embedder or the engine answers.
+    /// `SchemaMismatch` when the namespace has its vectors from another model. Otherwise what the engine answers.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
-        self.answers(audience, query, async |questions, text| questions.vector(text).await.map(Some)).await
+        self.answers(audience, query, PATIENCE).await
     }
 
-    /// The same, but by words alone where the embedder makes no vector of the question in good time.
-    pub(crate) async fn recall_or_by_words(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
-        let vector = async |questions: &Questions, text: String| {
-            let late =
-                |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in good time"));
-            let vector = timeout(EMBEDDER_PATIENCE, questions.vector(text)).await.unwrap_or_else(late);
-            Ok(vector.inspect_err(|error| tracing::warn!(%error, "facts are found by their words alone")).ok())
-        };
-        self.answers(audience, query, vector).await
+    /// The same for a prompt, which waits for less.
+    pub(crate) async fn recall_soon(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
+        self.answers(audience, query, PROMPT_PATIENCE).await
     }
 
-    /// What answers a question, with the vector that is made of it.
-    async fn answers(
-        &self,
-        audience: &Audience,
-        query: &FactQuery,
-        vector: impl AsyncFnOnce(&Questions, String) -> Result<Option<Vector>>,
-    ) -> Result<RecalledFacts> {
-        let asked_of = |builder: QueryBuilder<Documents>| {
-            let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
-            let kind = query.kind.iter().map(|kind| Field::metadata(["type"]).eq(kind.as_str()));
-            subject.chain(kind).reduce(|one, other| one.and(other)).into_iter().fold(builder, QueryBuilder::filter)
-        };
-        let rooms = self.records.rooms().readable(audience).await?;
-        let facts = self.of(&rooms, usize::MAX, asked_of).await?;
-        let facts: BTreeMap<_, _> = facts.into_iter().map(|fact| (fact.id.clone(), fact)).collect();
-        if facts.is_empty() || query.limit == 0 || query.text.trim().is_empty() {
+    async fn answers(&self, audience: &Audience, query: &FactQuery, patience: Duration) -> Result<RecalledFacts> {
+        if query.limit == 0 || query.text.trim().is_empty() {
             return Ok(RecalledFacts::default());
         }
-        let by_words = self.by_words(&rooms, &query.text, asked_of).await?;
-        let asked = match self.records.questions() {
-            Some(questions) => vector(questions, embeddable(&query.text)).await?,
+        let rooms = self.records.rooms().readable(audience).await?;
+        // A question is asked once, and not by meaning where that fails.
+        let embedder = match self.records.asking(patience) {
+            Some(embedder) => match embedder.vectors(&[question(&query.text)?]).await {
+                Ok(_) => Some(embedder),
+                Err(error) => {
+                    tracing::warn!(%error, "facts are found by their words alone");
+                    None
+                }
+            },
             None => None,
         };
-        let (by_meaning, unembedded) = self.by_meaning(&rooms, query, asked, &facts).await?;
-        let similarity: BTreeMap<_, _> = by_meaning.iter().cloned().collect();
-        let by_meaning = by_meaning.into_iter().map(|(id, _)| id).collect();
-        let found = fuse(&[by_meaning, by_words]).into_iter().filter_map(|(id, score)| {
-            let similarity = similarity.get(&id).copied();
-            facts.get(&id).map(|fact| FoundFact { fact: fact.clone(), similarity, score })
+        let options = options();
+        let (embedder, options) = (&embedder, &options);
+        let of_rooms = stream::iter(rooms).map(|room| async move {
+            let collection = fact_collection(self.records.agent(), &room)?;
+            let asked = asked_of(query, DocumentQuery::builder(collection).all()).limit(CANDIDATES);
+            let recall = about(&query.text, &asked.build()?, options)?;
+            let recall = embedder.iter().cloned().fold(recall, Recall::by_meaning);
+            self.records.documents().recall(&recall).await
         });
-        Ok(RecalledFacts { facts: found.take(query.limit).collect(), unembedded })
+        let rooms: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
+        Ok(fused(rooms, query, options.weights.meaning))
     }
 
     /// Asks for the vector of a question before it is put, so that a [`recall`](Self::recall) of the same text waits for this call
     /// instead of one of its own: those of the last hundred texts are kept. Nothing to do without an embedder, and for a blank
     /// text.
     pub async fn prepare(&self, text: &str) -> Result<()> {
-        match self.records.questions().filter(|_| !text.trim().is_empty()) {
-            Some(questions) => questions.vector(embeddable(text)).await.map(drop),
+        match self.records.asking(Duration::MAX).filter(|_| !text.trim().is_empty()) {
+            Some(embedder) => embedder.vectors(&[question(text)?]).await.map(drop),
             None => Ok(()),
         }
     }
 
-    /// Makes the vectors that are still to be made, the oldest first, of so many facts at most; tells how many were made. Call
-    /// it after facts were kept, and after a start: what an error or the end of the process leaves undone, a later call does.
-    ///
-    /// A fact that the embedder refuses is logged and tried again after an hour, behind the others. `Unsupported` without an embedder.
-    pub async fn embed_pending(&self, limit: usize) -> Result<usize> {
-        let (embedder, pending) = (self.embedder()?, Pending::of(self.records)?);
-        let mut facts = Vec::new();
-        for mark in pending.oldest(limit).await? {
-            let collection = fact_collection(self.records.agent(), &mark.room)?;
-            match self.records.documents().get(&collection, &mark.id).await? {
-                Some(fact) => facts.push((mark.room, fact)),
-                // It was never kept, or is removed.
-                None if mark.is_settled => {
-                    pending.remove(&mark.id).await?;
-                    // It may have been kept since, before it was marked anew.
-                    if self.records.documents().get(&collection, &mark.id).await?.is_some() {
-                        pending.add(&mark.id, &mark.room).await?;
-                    }
-                }
-                None => {}
-            }
-        }
-        let mut made = 0;
-        for some in facts.chunks(BATCH) {
-            let texts: Vec<_> = some.iter().map(|(_, fact)| embeddable(fact.content.as_str())).collect();
-            for ((room, fact), vector) in some.iter().zip(embed_each(embedder.as_ref(), &texts).await?) {
-                match vector {
-                    Ok(vector) => {
-                        let vectors = Vectors::of(self.records.documents(), &fact.collection)?;
-                        vectors.put(fact, embedder.as_ref(), &vector, self.records.now()).await?;
-                        pending.remove(&fact.id).await?;
-                        made += 1;
-                    }
-                    Err(error) => {
-                        tracing::warn!(id = %fact.id, %error, "a fact has no vector yet");
-                        pending.postpone(&fact.id, room).await?;
-                    }
-                }
-            }
-        }
-        Ok(made)
-    }
-
-    /// Marks each fact of the agent that has no vector of the present embedder, for [`embed_pending`](Self::embed_pending);
-    /// tells how many were marked. For the change to another model, and for facts that were kept without an embedder. Looks at
-    /// all facts.
-    ///
-    /// `Unsupported` without an embedder.
-    pub async fn embed_again(&self) -> Result<usize> {
-        let (embedder, pending) = (self.embedder()?, Pending::of(self.records)?);
-        let mut marked = 0;
-        for collection in self.records.documents().collections().await? {
-            if !is_fact_collection(&collection) {
-                continue;
-            }
-            let facts = self.in_collection(&collection, usize::MAX, |query| query).await?;
-            let known = Vectors::of(self.records.documents(), &collection)?.known(embedder.as_ref()).await?;
-            let known: BTreeSet<_> = known.into_iter().collect();
-            for fact in facts {
-                // Another agent's have other collections.
-                let is_own = collection == fact_collection(self.records.agent(), &fact.room)?;
-                if is_own && !known.contains(&fact.id) {
-                    marked += usize::from(pending.add(&fact.id, &fact.room).await?);
-                }
-            }
-        }
-        Ok(marked)
-    }
-
-    /// The facts by the words of a text, best first. Scores are those of a room, and do not compare between rooms: places do.
-    async fn by_words(
-        &self,
-        rooms: &[RoomId],
-        text: &str,
-        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
-    ) -> Result<Vec<DocumentId>> {
-        let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
-            let collection = fact_collection(self.records.agent(), &room)?;
-            let query = asked_of(DocumentQuery::builder(collection).all()).limit(CANDIDATES);
-            // A fact stands for itself, unlike a turn of a conversation.
-            let weights = Weights { window: 0, container: 0.0, question: 0.0, ..Weights::default() };
-            let options = RecallOptions { weights, ..RecallOptions::default() };
-            let recalled = self.records.documents().recall(&about(text, &query.build()?, &options)?).await?;
-            Ok::<_, Error>(recalled.hits.into_iter().map(|hit| hit.record.id).collect::<Vec<_>>())
-        });
-        let lists: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
-        Ok(fuse(&lists).into_iter().map(|(id, _)| id).take(CANDIDATES).collect())
-    }
-
-    /// The facts by their meaning, best first, and how many have no vector.
-    async fn by_meaning(
-        &self,
-        rooms: &[RoomId],
-        query: &FactQuery,
-        asked: Option<Vector>,
-        facts: &BTreeMap<DocumentId, Fact>,
-    ) -> Result<(Vec<(DocumentId, f32)>, usize)> {
-        let Some((asked, embedder)) = asked.zip(self.records.embedder()) else { return Ok((Vec::new(), facts.len())) };
-        let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
-            let collection = fact_collection(self.records.agent(), &room)?;
-            Vectors::of(self.records.documents(), &collection)?.all(embedder.as_ref()).await
-        });
-        let vectors: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
-        let mut candidates: Vec<_> = vectors.into_iter().flatten().collect();
-        // One whose fact is not asked for, or is gone, must not take the place of another.
-        candidates.retain(|(id, _)| facts.contains_key(id));
-        let unembedded = facts.len() - candidates.len();
-        Ok((nearest(&asked, candidates, query.threshold, CANDIDATES), unembedded))
-    }
-
     /// The facts of the rooms of which something may be shown, each room's newest first.
-    async fn of_rooms(
-        &self,
-        audience: &Audience,
-        limit: usize,
-        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
-    ) -> Result<Vec<Fact>> {
+    async fn of_rooms(&self, audience: &Audience, limit: usize) -> Result<Vec<Fact>> {
         let rooms = self.records.rooms().readable(audience).await?;
-        self.of(&rooms, limit, asked_of).await
+        self.of(&rooms, limit).await
     }
 
-    async fn of(
-        &self,
-        rooms: &[RoomId],
-        limit: usize,
-        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
-    ) -> Result<Vec<Fact>> {
+    async fn of(&self, rooms: &[RoomId], limit: usize) -> Result<Vec<Fact>> {
         let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
-            let collection = fact_collection(self.records.agent(), &room)?;
-            self.in_collection(&collection, limit, asked_of).await
+            let query = DocumentQuery::builder(fact_collection(self.records.agent(), &room)?).all();
+            documents::find(self.records.documents().as_ref(), query, limit, Fact::read).await
         });
         let facts: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
         Ok(facts.into_iter().flatten().collect())
     }
 
-    async fn in_collection(
-        &self,
-        collection: &Collection,
-        limit: usize,
-        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents>,
-    ) -> Result<Vec<Fact>> {
-        let query = asked_of(DocumentQuery::builder(collection.clone()).all());
-        documents::find(self.records.documents().as_ref(), query, limit, Fact::read).await
-    }
-
     /// Takes a fact away; tells whether it was there. What a fact says is part of its id, so it is the one that is meant.
     async fn take(&self, fact: &Fact) -> Result<bool> {
         let collection = fact_collection(self.records.agent(), &fact.room)?;
-        let selection = DocumentSelection::ids(collection.clone(), [fact.id.clone()])?;
-        let was_there = !self.records.documents().remove(&selection, 1).await?.is_empty();
-        // A vector without a fact is not looked at.
-        let removed = Vectors::of(self.records.documents(), &collection)?.remove(&fact.id).await;
-        removed
-            .map(|()| was_there)
-            .map_err(|error| if was_there { error.with_outcome(Outcome::Unknown) } else { error })
+        let selection = DocumentSelection::ids(collection, [fact.id.clone()])?;
+        Ok(!self.records.documents().remove(&selection, 1).await?.is_empty())
     }
 
     fn write(&self, fact: &NewFact) -> Result<DocumentWrite> {
@@ -352,34 +196,147 @@ impl Facts<'_> {
     fn id(&self, fact: &NewFact) -> Result<DocumentId> {
         document_id(self.records.agent(), [fact.room.as_str(), fact.subject.as_str(), &normalised(&fact.text)])
     }
-
-    fn embedder(&self) -> Result<&Arc<dyn Embedder>> {
-        let message = "nothing makes vectors: the records have no embedder";
-        self.records.embedder().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
-    }
 }
 
-/// The vectors of texts. When the embedder refuses them together, each is tried by itself, so that one keeps no other waiting.
-async fn embed_each(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Result<Vector>>> {
-    let is_refusal =
-        |error: &Error| matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge | ErrorKind::Unexpected);
-    match embed(embedder, texts).await {
-        Ok(vectors) => return Ok(vectors.into_iter().map(Ok).collect()),
-        Err(error) if is_refusal(&error) => {}
-        Err(error) => return Err(error),
+/// What a question asks for, but for its words.
+fn asked_of(query: &FactQuery, builder: QueryBuilder<Documents>) -> QueryBuilder<Documents> {
+    let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
+    let kind = query.kind.iter().map(|kind| Field::metadata(["type"]).eq(kind.as_str()));
+    subject.chain(kind).reduce(|one, other| one.and(other)).into_iter().fold(builder, QueryBuilder::filter)
+}
+
+/// How facts are ranked: each stands for itself, unlike a turn of a conversation.
+fn options() -> RecallOptions {
+    let weights = Weights { window: 0, container: 0.0, question: 0.0, ..Weights::default() };
+    RecallOptions { weights, explain: true, ..RecallOptions::default() }
+}
+
+/// As much of the beginning of a text as a recall asks.
+fn question(text: &str) -> Result<String> {
+    Ok(about(text, &MemoryQuery::builder().all().build()?, &options())?.question().to_owned())
+}
+
+/// The facts that rooms have found, in one order.
+fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> RecalledFacts {
+    let (mut facts, mut lists, mut near, mut unembedded) = (BTreeMap::new(), Vec::new(), Vec::new(), 0);
+    for recalled in rooms {
+        unembedded += recalled.unembedded.unwrap_or(recalled.examined);
+        let mut list = Vec::new();
+        for hit in &recalled.hits {
+            let similarity = cosine(hit, &recalled, weight);
+            let is_near = query.threshold.is_none_or(|least| similarity.is_some_and(|cosine| cosine >= least));
+            if hit.parts.words == 0.0 && !is_near {
+                continue;
+            }
+            let id = hit.record.id.clone();
+            match Fact::read(hit.record.clone()) {
+                Ok(fact) => {
+                    near.extend(similarity.map(|cosine| (cosine, id.clone())));
+                    list.push(id.clone());
+                    facts.insert(id, (fact, similarity));
+                }
+                Err(error) => tracing::warn!(%id, %error, "a document holds something else"),
+            }
+        }
+        lists.extend(Some(list).filter(|list| !list.is_empty()));
     }
-    let mut each = Vec::with_capacity(texts.len());
-    for text in texts {
-        match embed(embedder, std::slice::from_ref(text)).await {
-            Ok(vectors) => each.extend(vectors.into_iter().map(Ok)),
-            Err(error) if is_refusal(&error) => each.push(Err(error)),
-            Err(error) => return Err(error),
+    if lists.len() > 1 {
+        // Equal cosines stand in the order of their ids, so that the same question has the same answer.
+        near.sort_by(|(one, id), (other, behind)| other.total_cmp(one).then_with(|| id.cmp(behind)));
+        lists.push(near.into_iter().map(|(_, id)| id).collect());
+    }
+    let found = fuse(&lists).into_iter().take(query.limit).filter_map(|(id, score)| {
+        let (fact, similarity) = facts.remove(&id)?;
+        Some(FoundFact { fact, similarity, score })
+    });
+    RecalledFacts { facts: found.collect(), unembedded }
+}
+
+/// The cosine of the vector of a hit and that of the question, as the parts of its score tell it.
+fn cosine(hit: &Hit<Document>, recalled: &Recalled<Document>, weight: f64) -> Option<f32> {
+    let (without, explained) = recalled.unembedded.zip(recalled.explained)?;
+    // What holds no word is a hit by its vector alone.
+    if hit.parts.meaning == 0.0 && hit.parts.words > 0.0 && without > 0 {
+        return None;
+    }
+    let share = (hit.parts.meaning * explained.together_with_meaning / weight).clamp(0.0, 1.0);
+    let (least, greatest) = (explained.least_cosine, explained.greatest_cosine);
+    // Without what the way there and back adds.
+    let cosine = least + share * (greatest - least);
+    Some(((cosine * 1e6).round() / 1e6) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::{Explained, Parts, Timestamp};
+
+    use super::super::{AgentId, EntityId};
+    use super::*;
+
+    /// A room whose facts have these cosines, and hold a word or not.
+    fn room(name: &str, facts: &[(&str, f64, bool)], unembedded: usize) -> Recalled<Document> {
+        let (least, greatest) = facts.iter().fold((f64::MAX, f64::MIN), |(least, greatest), (_, cosine, _)| {
+            (least.min(*cosine), greatest.max(*cosine))
+        });
+        let agent = AgentId::parse("a").expect("valid");
+        let provider = std::sync::Arc::new(memory_core::InMemory::new());
+        let records = Records::new(provider, agent);
+        let hits = facts.iter().map(|(text, cosine, has_word)| {
+            let (of, ana) = (RoomId::parse(name).expect("valid"), EntityId::parse("ana").expect("valid"));
+            let write = records.facts().write(&NewFact::new(of, ana.clone(), ana, *text, Timestamp::MIN));
+            let write = write.expect("a fact");
+            let id = write.id.clone().expect("an id");
+            let share = if greatest > least { (cosine - least) / (greatest - least) } else { 1.0 };
+            let words = if *has_word { 0.5 } else { 0.0 };
+            let parts = Parts { words, meaning: 1.2 * share / 1.7, ..Parts::default() };
+            Hit {
+                score: parts.sum(),
+                parts,
+                record: write.apply(&id, None, Timestamp::MIN).expect("a document"),
+                before: Vec::new(),
+                after: Vec::new(),
+                terms: None,
+            }
+        });
+        let explained = Explained {
+            least_cosine: least,
+            greatest_cosine: greatest,
+            together_with_meaning: 1.7,
+            ..Explained::default()
+        };
+        Recalled {
+            hits: hits.collect(),
+            examined: facts.len() + unembedded,
+            complete: true,
+            unembedded: Some(unembedded),
+            explained: Some(explained),
         }
     }
-    Ok(each)
-}
 
-/// As much of the beginning of a text as goes into a vector.
-fn embeddable(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_TEXT)].to_owned()
+    fn found(rooms: Vec<Recalled<Document>>, query: &FactQuery) -> Vec<(String, Option<f32>)> {
+        fused(rooms, query, 1.2).facts.into_iter().map(|found| (found.fact.text, found.similarity)).collect()
+    }
+
+    #[test]
+    fn the_best_of_a_room_that_has_nothing_to_say_is_behind_those_of_another() {
+        let near = room("near", &[("tea", 0.9, false), ("coffee", 0.8, false)], 0);
+        let far = room("far", &[("cat", 0.1, false), ("dog", 0.05, false), ("cow", 0.0, false)], 0);
+        let texts: Vec<_> = found(vec![far, near], &FactQuery::new("?")).into_iter().map(|(text, _)| text).collect();
+        assert_eq!(texts, ["tea", "coffee", "cat", "dog", "cow"]);
+    }
+
+    #[test]
+    fn a_threshold_takes_what_holds_a_word_or_is_near() {
+        let of = |unembedded| room("r", &[("tea", 0.9, false), ("cat", 0.0, false), ("dog", -0.5, true)], unembedded);
+        let texts = |threshold: Option<f32>| -> Vec<_> {
+            let query = FactQuery { threshold, ..FactQuery::new("?") };
+            found(vec![of(0)], &query).into_iter().map(|(text, _)| text).collect()
+        };
+        assert_eq!(texts(None), ["tea", "cat", "dog"]);
+        assert_eq!(texts(Some(0.0)), ["tea", "cat", "dog"], "zero is a threshold");
+        assert_eq!(texts(Some(0.1)), ["tea", "dog"]);
+        let similar: Vec<_> = found(vec![of(0)], &FactQuery::new("?")).into_iter().map(|(_, cosine)| cosine).collect();
+        assert!(similar.iter().zip([0.9, 0.0, -0.5]).all(|(one, other)| (one.expect("known") - other).abs() < 1e-6));
+        assert_eq!(found(vec![of(1)], &FactQuery::new("?"))[2], ("dog".to_owned(), None), "it may have no vector");
+    }
 }

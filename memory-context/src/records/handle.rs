@@ -1,6 +1,7 @@
 //! The records of one agent, as a host holds them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use memory_core::{
     Clock, DocumentStore, Ledger, MAX_LIMIT, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock,
@@ -12,7 +13,7 @@ use tokio::sync::Mutex;
 use super::id::{AgentId, RoomId};
 use super::layout::{room_space, task_space};
 use super::table::Table;
-use crate::embedding::{Embedder, Questions};
+use crate::embedding::{Cached, Embedder, Hurried, keeper};
 
 /// The records of one agent, on any engine. Cheap to clone.
 ///
@@ -22,7 +23,8 @@ pub struct Records {
     provider: Arc<dyn MemoryProvider>,
     documents: Arc<dyn DocumentStore>,
     agent: AgentId,
-    questions: Option<Arc<Questions>>,
+    /// What makes vectors of questions and of texts.
+    embedder: Option<Arc<Cached>>,
     clock: Arc<dyn Clock>,
     upkeep: Arc<Upkeep>,
 }
@@ -35,20 +37,18 @@ struct Upkeep {
     waits: Mutex<()>,
 }
 
-/// Of how many facts the vectors are made at once.
-const UPKEEP: usize = 256;
-
 impl Records {
     /// The records of an agent, without embeddings. The provider is initialised by whoever holds it.
     pub fn new(provider: Arc<dyn MemoryProvider>, agent: AgentId) -> Self {
         let documents = provider.documents();
-        Self { provider, documents, agent, questions: None, clock: Arc::new(SystemClock), upkeep: Arc::default() }
+        Self { provider, documents, agent, embedder: None, clock: Arc::new(SystemClock), upkeep: Arc::default() }
     }
 
-    /// With what makes vectors of facts and of questions to them.
+    /// With a model by which facts and messages are found by what they mean, too. It is that of the namespace: who makes the vectors, which is
+    /// [`upkeep`](Self::upkeep) or a [`keeper`] elsewhere, uses the same one. The engine has to keep vectors.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
-        self.questions = Some(Arc::new(Questions::new(embedder)));
+        self.embedder = Some(Arc::new(Cached::new(embedder)));
         self
     }
 
@@ -59,17 +59,20 @@ impl Records {
         self
     }
 
-    /// Does a bounded part of what is to be done from time to time, as after each run: makes vectors of facts that have none, at most
-    /// 256; tells how many were made. Nothing to do without an embedder. While another call on these records or their clones is at it,
-    /// this one waits for it to end; while a third waits already, that one does the part of this, which returns.
+    /// Does what is to be done from time to time, as after each run: has the [`keeper`] make the vectors that the memory lacks; tells how many
+    /// were made. Nothing to do without an embedder. A call that is given up has done a part, and the next one goes on. While another
+    /// call on these records or their clones is at it, this one waits for it to end; while a third waits already, that one does the
+    /// part of this, which returns.
+    ///
+    /// `SchemaMismatch` where the namespace has its vectors from another model: see
+    /// [`VectorKeeper::taking_over`](crate::embedding::VectorKeeper::taking_over).
     pub async fn upkeep(&self) -> Result<usize> {
-        if self.embedder().is_none() {
-            return Ok(0);
-        }
+        let Some(embedder) = self.embedder.as_ref().map(|cached| Arc::clone(cached.inner())) else { return Ok(0) };
         let Ok(waits) = self.upkeep.waits.try_lock() else { return Ok(0) };
         let _at_it = self.upkeep.at_it.lock().await;
         drop(waits);
-        self.facts().embed_pending(UPKEEP).await
+        let keeper = keeper(Arc::clone(&self.provider), embedder).clock(Arc::clone(&self.clock));
+        keeper.catch_up().await.map(|kept| kept.embedded)
     }
 
     /// Whose records they are.
@@ -95,12 +98,14 @@ impl Records {
         &self.documents
     }
 
-    pub(crate) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
-        self.questions().map(Questions::embedder)
+    pub(crate) fn has_embedder(&self) -> bool {
+        self.embedder.is_some()
     }
 
-    pub(super) fn questions(&self) -> Option<&Questions> {
-        self.questions.as_deref()
+    /// What makes the vector of a question within this time, if anything does. It remembers the last ones.
+    pub(super) fn asking(&self, patience: Duration) -> Option<Arc<dyn Embedder>> {
+        let cached = Arc::clone(self.embedder.as_ref()?);
+        Some(Arc::new(Hurried { cached, patience }))
     }
 
     pub(super) fn now(&self) -> Timestamp {

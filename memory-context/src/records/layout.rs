@@ -75,18 +75,18 @@ pub(super) fn fact_collection(agent: &AgentId, room: &RoomId) -> Result<Collecti
 }
 
 /// Whether it is one of those.
-pub(super) fn is_fact_collection(collection: &Collection) -> bool {
+pub(crate) fn is_fact_collection(collection: &Collection) -> bool {
     collection.as_str().strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT)
 }
 
-/// The name of the collection of facts that it is, or whose vectors it holds.
+/// The name of the collection of facts that it is, or whose vectors older programs have kept in it.
 pub(super) fn facts_beside(collection: &Collection) -> Option<&str> {
     let name = collection.as_str();
     let facts = name.strip_suffix("-vectors").unwrap_or(name);
     facts.strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT).then_some(facts)
 }
 
-/// Which vectors an agent still has to make.
+/// Where older programs have kept which vectors of an agent were still to be made.
 pub(super) fn pending_collection(agent: &AgentId) -> Result<Collection> {
     Collection::parse(format!("_embeddings-{}", short(hash::of_parts([agent.as_str()]))))
 }

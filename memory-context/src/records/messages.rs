@@ -7,8 +7,8 @@ use futures::future::try_join;
 use memory_core::filter::Field;
 use memory_core::{
     Context, Cursor, Error, ErrorKind, Filter, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryQuery, Metadata, NewMemory, Order, Outcome, RecallOptions, Result, SpaceSelector, Status,
-    Timestamp, Trigger,
+    MemoryPatch, MemoryQuery, Metadata, NewMemory, Order, Outcome, Recall, RecallOptions, Result, SpaceSelector,
+    Status, Timestamp, Trigger,
 };
 use memory_runtime::{Claim, TASK};
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,8 @@ const RECEIPT: &str = "receipt";
 const STORE_AGAIN: [u64; 3] = [100, 400, 1_600];
 /// The pauses, in ms, before a stored message that can't be read yet is read again.
 const READ_AGAIN: [u64; 6] = [10, 40, 160, 640, 1_280, 2_560];
+/// How long [`Messages::earlier`] waits for the vector of a message: half as long as a prompt waits for what it gives.
+const EARLIER_PATIENCE: Duration = Duration::from_millis(500);
 /// The most messages of one [`Messages::interactions`].
 const MAX_INTERACTIONS: usize = 100;
 
@@ -283,7 +285,8 @@ impl Messages<'_> {
         Ok(after)
     }
 
-    /// What was said before a time in the room of a message and has to do with it, as far as its words tell (R4), oldest first.
+    /// What was said before a time in the room of a message and has to do with it, as far as its words tell (R4), and with an embedder its meaning
+    /// (M3), oldest first. By words alone where the embedder makes no vector of it soon.
     ///
     /// Costs what the room holds: [`MAX_RECALLED`](memory_core::engine::MAX_RECALLED) messages at most.
     pub async fn earlier(&self, message: &Message, before: Timestamp, limit: usize) -> Result<Vec<Message>> {
@@ -291,7 +294,9 @@ impl Messages<'_> {
         let query = MemoryQuery::builder().exact(space).created_before(before).limit(limit.min(MAX_LIMIT)).build()?;
         // The space above that of the messages is the room, and holds them together.
         let options = RecallOptions { speaker: AUTHOR.to_owned(), ..RecallOptions::default() };
-        let recalled = self.records.provider().recall(&about(&message.content.text, &query, &options)?).await?;
+        let recall = about(&message.content.text, &query, &options)?;
+        let recall = self.records.asking(EARLIER_PATIENCE).into_iter().fold(recall, Recall::by_meaning);
+        let recalled = self.records.provider().recall(&recall).await?;
         let mut messages: Vec<_> = recalled.hits.iter().filter_map(|hit| readable(&hit.record)).collect();
         messages.sort_by_key(|message| (message.created_at, message.id));
         Ok(messages)

@@ -185,8 +185,7 @@ impl Story for Group {
             let fact = NewFact::new(room.id.clone(), ana.id.clone(), records.agent().entity(), claim, at(0)?);
             records.facts().remember(fact).await?;
         }
-        records.facts().embed_pending(2).await?;
-        Ok(())
+        records.upkeep().await.map(drop)
     }
 
     fn answer(&self, asked: Asked, life: &str) -> Option<Asked> {
@@ -263,7 +262,7 @@ impl Story for Group {
         facts.retain(|fact| unclear_forget == 0 || *fact != "Ana sings");
         assert_eq!(facts, ["Ana likes tea", "Ana lives in Cusco"], "each once, {told:?}");
         let embedded = records.clone().with_embedder(Arc::new(Flat));
-        assert_eq!(embedded.facts().embed_pending(100).await?, 0, "{told:?}");
+        embedded.upkeep().await?;
         let found = embedded.facts().recall(&audience, &FactQuery::new("anything")).await?;
         assert_eq!(found.unembedded, 0, "{told:?}");
         let thoughts = records.reflections().newest(&audience, 100).await?;

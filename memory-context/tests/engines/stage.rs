@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use memory_context::prompt::{MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, SyncReport};
 use memory_context::records::{AgentId, Records};
-use memory_core::{DEFAULT_DEADLINE, HistorySettings, InMemory, MemoryProvider, Result, SystemClock};
+use memory_core::{
+    Collection, Content, DEFAULT_DEADLINE, DocumentQuery, DocumentWrite, HistorySettings, InMemory, MemoryProvider,
+    RecordId, Result, SpaceId, SystemClock,
+};
 use memory_runtime::Sandbox;
 
 /// What a case returns. It may also panic, by an assertion.
@@ -128,6 +131,25 @@ impl Stage {
 
     pub(crate) fn provider(&self) -> &Arc<dyn MemoryProvider> {
         &self.engine.one
+    }
+
+    /// Keeps vectors of the facts in a space as older programs did: documents beside them.
+    pub(crate) async fn keep_old_vectors(&self, space: &SpaceId) -> Result<Vec<RecordId>> {
+        let documents = self.provider().documents();
+        let mut kept = Vec::new();
+        for collection in documents.collections().await? {
+            if !collection.as_str().starts_with("_facts-") || collection.as_str().ends_with("-vectors") {
+                continue;
+            }
+            let query = DocumentQuery::builder(collection.clone()).under(space).limit(1_000).build()?;
+            let of_vectors = Collection::parse(format!("{collection}-vectors"))?;
+            for fact in documents.query(&query).await?.documents {
+                let content = Content::parse("AACAPw==")?;
+                let write = DocumentWrite::new(of_vectors.clone(), fact.space_id, content, fact.created_at);
+                kept.push((&documents.put(write.with_id(fact.id)).await?).into());
+            }
+        }
+        Ok(kept)
     }
 
     /// An id of this case: a session or a user.

@@ -9,7 +9,7 @@ use super::ledger::ReadOnlyLedger;
 use super::query::QueryMemory;
 use super::remove_document::RemoveDocument;
 use super::{Executor, Plugin};
-use crate::{MemoryProvider, Result};
+use crate::{Embedder, MemoryProvider, Result};
 
 /// `memory:query`, `memory:add_document` and `memory:remove_document`, over the documents of a provider and a read-only view of
 /// its ledger.
@@ -17,6 +17,7 @@ use crate::{MemoryProvider, Result};
 /// A provider that adds verbs of its own implements [`Plugin`] with its executors behind those of this one.
 #[derive(Debug)]
 pub struct MemoryPlugin {
+    provider: Arc<dyn MemoryProvider>,
     executors: [Arc<dyn Executor>; 3],
 }
 
@@ -24,14 +25,24 @@ impl MemoryPlugin {
     /// The plugin over a provider.
     pub fn new(provider: Arc<dyn MemoryProvider>) -> Self {
         let documents = provider.documents();
-        Self {
-            executors: [
-                Arc::new(QueryMemory::new(Arc::clone(&documents), ReadOnlyLedger::new(provider))),
-                Arc::new(AddDocument::new(Arc::clone(&documents))),
-                Arc::new(RemoveDocument::new(documents)),
-            ],
-        }
+        let executors: [Arc<dyn Executor>; 3] = [
+            Arc::new(query(&provider, None)),
+            Arc::new(AddDocument::new(Arc::clone(&documents))),
+            Arc::new(RemoveDocument::new(documents)),
+        ];
+        Self { provider, executors }
     }
+
+    /// The same, whose questions ask also by what they mean to this model, which is that of the namespace (P4, M4).
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.executors[0] = Arc::new(query(&self.provider, Some(embedder)));
+        self
+    }
+}
+
+fn query(provider: &Arc<dyn MemoryProvider>, embedder: Option<Arc<dyn Embedder>>) -> QueryMemory {
+    QueryMemory::new(provider.documents(), ReadOnlyLedger::new(Arc::clone(provider)), embedder)
 }
 
 #[async_trait]
@@ -54,6 +65,64 @@ impl Plugin for MemoryPlugin {
 
     /// Leaves the provider open: it belongs to the host.
     async fn shutdown(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugin::{Arguments, Scope};
+    use crate::{
+        Collection, Content, DocumentWrite, InMemory, NewMemory, RecordId, SpaceId, SpaceSelector, Timestamp, Trigger,
+        VectorKeeper,
+    };
+
+    /// To which all drinks mean the same.
+    struct Drinks;
+
+    #[async_trait]
+    impl Embedder for Drinks {
+        fn model(&self) -> &str {
+            "drinks"
+        }
+
+        fn width(&self) -> usize {
+            2
+        }
+
+        async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+            let is_drink = |text: &String| ["tea", "beverage"].iter().any(|word| text.contains(word));
+            Ok(texts.iter().map(|text| if is_drink(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] }).collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn questions_are_asked_by_meaning_where_there_is_a_model() -> Result<()> {
+        let (provider, embedder): (Arc<dyn MemoryProvider>, Arc<dyn Embedder>) =
+            (Arc::new(InMemory::new()), Arc::new(Drinks));
+        provider.init().await?;
+        let (space, notes) = (SpaceId::parse("a")?, Collection::parse("notes")?);
+        let mut ids = Vec::new();
+        for text in ["Ana likes tea", "It is Friday"] {
+            let memory = NewMemory::new(space.clone(), Trigger::from_value(&text)?, Timestamp::MIN);
+            ids.push(RecordId::from(provider.store(memory).await?));
+            let write = DocumentWrite::new(notes.clone(), space.clone(), Content::parse(text)?, Timestamp::MIN);
+            ids.push((&provider.documents().put(write).await?).into());
+        }
+        VectorKeeper::new(Arc::clone(&provider), Arc::clone(&embedder)).catch_up().await?;
+        assert!(provider.vectors(&ids).await?.iter().all(Option::is_some));
+        let scope = Scope::new(SpaceSelector::under("a")?).with_collections([notes]);
+        let plain = MemoryPlugin::new(Arc::clone(&provider));
+        let meant = MemoryPlugin::new(provider).with_embedder(embedder);
+        for source in ["documents", "ledger"] {
+            let arguments = format!(r#"{{"source": "{source}", "question": "Which beverage?", "limit": 1}}"#);
+            for (plugin, finds) in [(&plain, false), (&meant, true)] {
+                let query = plugin.executor("memory:query").expect("a verb");
+                let answer = query.call(&scope, &Arguments::parse(&arguments)?).await?;
+                assert_eq!(answer.as_str().contains("Ana likes tea"), finds, "{source}");
+            }
+        }
         Ok(())
     }
 }

@@ -13,8 +13,8 @@ use super::record::Show;
 use super::{AnswerJson, Arguments, Executor, Scope};
 use crate::query::{Documents, Kind, Ledger};
 use crate::{
-    Cursor, Document, DocumentQuery, DocumentRecall, DocumentStore, Error, Filter, Memory, MemoryQuery, MemoryRecall,
-    Order, Query, QueryBuilder, Recall, Recalled, Result,
+    Cursor, Document, DocumentQuery, DocumentRecall, DocumentStore, Embedder, Error, Filter, Memory, MemoryQuery,
+    MemoryRecall, Order, Query, QueryBuilder, Recall, Recalled, Result,
 };
 
 /// Where the records of an answer end, in bytes of their JSON and of what is said of them; one record always fits (P5).
@@ -30,6 +30,8 @@ const DEFAULT_RECORDS: usize = 20;
 pub(super) struct QueryMemory {
     documents: Arc<dyn DocumentStore>,
     ledger: ReadOnlyLedger,
+    /// What makes vectors of questions.
+    embedder: Option<Arc<dyn Embedder>>,
     arguments: Value,
     answer: Value,
 }
@@ -65,7 +67,11 @@ impl Found {
 }
 
 impl QueryMemory {
-    pub(super) fn new(documents: Arc<dyn DocumentStore>, ledger: ReadOnlyLedger) -> Self {
+    pub(super) fn new(
+        documents: Arc<dyn DocumentStore>,
+        ledger: ReadOnlyLedger,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Self {
         let arguments = json!({
             "type": "object",
             "properties": {
@@ -150,7 +156,7 @@ impl QueryMemory {
             },
             "required": ["records"]
         });
-        Self { documents, ledger, arguments, answer }
+        Self { documents, ledger, embedder, arguments, answer }
     }
 }
 
@@ -257,7 +263,8 @@ impl QueryMemory {
         match question {
             Some(question) => {
                 let recall = Recall::new(&question, query);
-                self.best(recall.map_err(|error| NamedArguments::about("question", &error))?).await
+                let recall = recall.map_err(|error| NamedArguments::about("question", &error))?;
+                self.best(self.embedder.iter().cloned().fold(recall, Recall::by_meaning)).await
             }
             None => self.page(query).await,
         }

@@ -123,7 +123,8 @@ impl Mark {
     }
 }
 
-/// Whether what a collection holds goes along with a copy or an export, unlike marks, which belong to the place that they are in.
+/// Whether what a collection holds goes along with a copy or an export. Marks and what a keeper notes of its vectors belong to the place that they
+/// are in.
 pub(crate) fn is_copied(collection: &Collection) -> bool {
     ![COLLECTION, VectorKeeper::COLLECTION].contains(&collection.as_str())
 }

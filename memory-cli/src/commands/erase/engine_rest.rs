@@ -10,7 +10,16 @@ const REWRITTEN: u64 = 64 << 20;
 /// The schema of PostgreSQL unless the URL names another.
 const SCHEMA: &str = "agent_memory";
 /// The tables that held the records.
-const TABLES: [&str; 6] = ["memories", "documents", "document_paths", "memory_history", "document_history", "changes"];
+const TABLES: [&str; 8] = [
+    "memories",
+    "documents",
+    "document_paths",
+    "memory_history",
+    "document_history",
+    "memory_vectors",
+    "document_vectors",
+    "changes",
+];
 
 /// What the engine of a URL still holds, and the command or the time that ends that.
 pub(super) fn of(url: &str) -> Result<String, Usage> {

@@ -20,7 +20,7 @@ pub(super) const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 
 impl MessageService {
     /// Does what is to be done after an answer: runs the evaluators that have something to do, first those that whoever asked waits for,
-    /// counts the interaction, and has the vectors of facts made. What fails, panics or is late does not change what was done, and the
+    /// counts the interaction, and has the vectors made that the memory lacks. What fails, panics or is late does not change what was done, and the
     /// others go on. What nobody waits for has a place of its own, of which there are few: a run that gets none in time leaves it out.
     pub(in crate::flow) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
         let (turn, has_answered) = (&turn.clone().with_actions(turn.actions.shared()), *end == End::Completed);
@@ -35,10 +35,13 @@ impl MessageService {
             return;
         };
         self.run_evaluators(run, turn, end, |info| !info.is_awaited && is_concerned(info)).await;
-        match timeout(self.limits.evaluators, self.composer.services().records().upkeep()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "there are facts without vectors"),
-            Err(_) => tracing::warn!("the vectors of facts took too long, and were given up"),
+        let services = self.composer.services();
+        let upkeep = AssertUnwindSafe(services.records().upkeep()).catch_unwind();
+        match timeout(self.limits.evaluators, upkeep).await {
+            Ok(Ok(Ok(_))) => {}
+            Ok(Err(_)) => tracing::error!("the embedder panicked"),
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "there are records without vectors"),
+            Err(_) => tracing::warn!("the vectors took too long, and were given up until the next answer"),
         }
     }
 

@@ -35,8 +35,7 @@ impl ContextProvider for Facts {
         let (question, before) = (question.limit(COUNT), before.limit(COUNT));
         let facts = records.facts();
         let (answers, others) =
-            try_join(facts.recall_or_by_words(&audience, &question), facts.recall_or_by_words(&audience, &before))
-                .await?;
+            try_join(facts.recall_soon(&audience, &question), facts.recall_soon(&audience, &before)).await?;
         let unembedded = answers.unembedded;
         let mut found = answers.facts;
         for other in others.facts {
@@ -72,5 +71,5 @@ fn line(found: &FoundFact) -> String {
 }
 
 fn describe(found: &FoundFact) -> Result<Value> {
-    Ok(json!({ "fact": json(&found.fact)?, "similarity": found.similarity, "score": found.score }))
+    Ok(json!({ "fact": json(&found.fact)?, "similarity": found.shown_similarity(), "score": found.score }))
 }

@@ -12,7 +12,7 @@ use crate::tool::{Tool, ToolContext, ToolOutput};
 const NAME: &str = "FIND_FACTS";
 /// How many facts it gives at most.
 const COUNT: usize = 12;
-/// How often it is called about one message: each call reads all facts and vectors that may be shown in the room.
+/// How often it is called about one message: each call reads all facts that may be shown in the room, with their vectors.
 const CALLS: usize = 4;
 
 /// Finds known facts by their meaning and by their words, where those in the prompt do not answer
@@ -25,9 +25,8 @@ struct Search {
 /// Finds facts that may be shown in the room of the message, by words alone while the embedder fails, and waits no longer than the
 /// prompt does. Offered where there is an embedder.
 pub(super) fn tool() -> Tool {
-    let tool = Tool::new(NAME, find)
-        .repeatable()
-        .when(|_, services| async move { Ok(services.records().embedder().is_some()) });
+    let tool =
+        Tool::new(NAME, find).repeatable().when(|_, services| async move { Ok(services.records().has_embedder()) });
     ["RECALL_FACTS", "SEARCH_FACTS"].into_iter().fold(tool, Tool::with_simile)
 }
 
@@ -37,11 +36,11 @@ async fn find(Search { question }: Search, context: ToolContext) -> Result<ToolO
     }
     let (records, query) = (context.records(), FactQuery::new(question).limit(COUNT));
     let (facts, audience) = (records.facts(), context.audience());
-    let recalled = timeout(PROVIDER_DEADLINE, facts.recall_or_by_words(&audience, &query)).await;
+    let recalled = timeout(PROVIDER_DEADLINE, facts.recall_soon(&audience, &query)).await;
     let recalled = recalled.unwrap_or_else(|_| Err(late(PROVIDER_DEADLINE, Outcome::NotDone)))?;
     let facts = recalled.facts.into_iter().map(|found| {
-        let fact = found.fact;
-        json!({ "fact": fact.text, "kind": fact.kind, "about": fact.subject, "knownSince": fact.created_at, "similarity": found.similarity })
+        let (similarity, fact) = (found.shown_similarity(), found.fact);
+        json!({ "fact": fact.text, "kind": fact.kind, "about": fact.subject, "knownSince": fact.created_at, "similarity": similarity })
     });
     // Facts of other rooms are among them, and more people than now may listen later.
     Ok(ToolOutput::from(facts.collect::<Value>()).private())

@@ -1,0 +1,91 @@
+//! Texts that are embedded together.
+
+use std::collections::BTreeMap;
+
+use crate::{Change, ChangeKind, Collection, Document, Memory, Record, RecordId, Revision, VectorKeeper, words};
+
+/// What changes tell, as far as it is to be embedded.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Of each record its last text.
+    pub(super) texts: BTreeMap<RecordId, Text>,
+    /// How many bytes these have.
+    pub(super) bytes: usize,
+    /// How many changes there are, but for those of the keeper's own documents.
+    pub(super) seen: usize,
+    /// The token of the last change.
+    pub(super) token: Option<String>,
+    /// Whether the watch has told all that there is.
+    pub(super) is_reached: bool,
+    /// Whether it says that nothing else comes for now.
+    pub(super) is_pause: bool,
+}
+
+/// A text that is to be embedded.
+pub(super) struct Text {
+    pub(super) record: RecordId,
+    pub(super) revision: Revision,
+    pub(super) text: String,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, change: Change, max_text: usize, embeds: impl Fn(&Collection) -> bool) {
+        self.token = Some(change.token.to_string());
+        match change.kind {
+            ChangeKind::Stored(record) | ChangeKind::Updated(record) => self.add_record(&record, max_text, embeds),
+            ChangeKind::Removed(id) | ChangeKind::Erased(id) | ChangeKind::Left(id) => {
+                self.take(&id);
+                self.count(&id);
+            }
+            // It is told of again when it can be read.
+            ChangeKind::Unreadable(_) => self.seen += 1,
+            ChangeKind::Progress => self.is_pause = true,
+            ChangeKind::Reached => (self.is_pause, self.is_reached) = (true, true),
+        }
+    }
+
+    fn add_record(&mut self, record: &Record, max_text: usize, embeds: impl Fn(&Collection) -> bool) {
+        let id = record.id();
+        self.take(&id);
+        self.count(&id);
+        let text = match record {
+            Record::Memory(memory) => Text::of_memory(memory, max_text),
+            Record::Document(document) if embeds(&document.collection) => Text::of_document(document, max_text),
+            Record::Document(_) => None,
+        };
+        if let Some(text) = text {
+            self.bytes += text.text.len();
+            self.texts.insert(id, text);
+        }
+    }
+
+    fn take(&mut self, id: &RecordId) {
+        if let Some(earlier) = self.texts.remove(id) {
+            self.bytes -= earlier.text.len();
+        }
+    }
+
+    fn count(&mut self, id: &RecordId) {
+        let is_own =
+            matches!(id, RecordId::Document { collection, .. } if collection.as_str() == VectorKeeper::COLLECTION);
+        self.seen += usize::from(!is_own);
+    }
+}
+
+impl Text {
+    /// That of a memory, as far as the model looks at it; `None` where it is blank.
+    pub(super) fn of_memory(memory: &Memory, max_text: usize) -> Option<Self> {
+        let text = words::text_of(&memory.trigger, memory.context.as_ref());
+        Self::of(memory.id.into(), memory.revision, &text, max_text)
+    }
+
+    /// The same of a document.
+    pub(super) fn of_document(document: &Document, max_text: usize) -> Option<Self> {
+        Self::of(document.into(), document.revision, document.content.as_str(), max_text)
+    }
+
+    fn of(record: RecordId, revision: Revision, text: &str, max_text: usize) -> Option<Self> {
+        let text = &text[..text.floor_char_boundary(max_text)];
+        (!text.trim().is_empty()).then(|| Self { record, revision, text: text.to_owned() })
+    }
+}
