@@ -36,6 +36,8 @@ pub(crate) enum Manner {
     TooWide,
     NotFinite,
     Zeros,
+    /// With `InvalidInput` when a text has this in it.
+    Refuses(&'static str),
 }
 
 impl WordModel {
@@ -125,6 +127,10 @@ impl Embedder for WordModel {
             Manner::TooWide => vectors.iter_mut().for_each(|vector| vector.push(1.0)),
             Manner::NotFinite => vectors.iter_mut().for_each(|vector| vector[0] = f32::NAN),
             Manner::Zeros => vectors.iter_mut().for_each(|vector| vector.fill(0.0)),
+            Manner::Refuses(part) if texts.iter().any(|text| text.contains(part)) => {
+                return Err(Error::invalid("the model refuses a text"));
+            }
+            Manner::Refuses(_) => {}
         }
         Ok(vectors)
     }

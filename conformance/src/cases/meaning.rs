@@ -2,6 +2,7 @@
 
 mod asked;
 mod corpus;
+mod keeper;
 mod kept;
 mod model;
 mod oracle;
@@ -22,8 +23,8 @@ use crate::fixture::{collection, document_id, the};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
-    let chapters = [model::cases(), kept::cases(), staying::cases(), scope::cases(), corpus::cases(), asked::cases()];
-    chapters.into_iter().flatten().collect()
+    let chapters = [model::cases(), kept::cases(), staying::cases(), scope::cases(), corpus::cases()];
+    chapters.into_iter().chain([asked::cases(), keeper::cases()]).flatten().collect()
 }
 
 /// How long something is waited for that has to come. Well above what any takes; it ends a case in which it does not.
