@@ -176,7 +176,7 @@ pub struct FoundFact {
     /// How close in meaning it is: the cosine of its vector, as it is kept, and that of the question. `None` where there is none of either, or it is
     /// not known whether there is: of a fact that holds a word, and that is nearer than no other, while others have no vector yet.
     pub similarity: Option<f32>,
-    /// What it was ranked by: the sum of its reciprocal ranks in its room and, where several rooms were asked, among all by meaning.
+    /// What it was ranked by: its reciprocal rank in its room, or the sum of those by meaning and by words where several rooms have facts.
     pub score: f64,
 }
 

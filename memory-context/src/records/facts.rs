@@ -111,9 +111,9 @@ impl Facts<'_> {
 
     /// The facts that answer a question best, of the rooms of which something may be shown in the audience's room.
     ///
-    /// Each room is asked by words and, with an embedder, by meaning (M3). The rankings of several rooms are fused by reciprocal ranks, with that
-    /// of all their facts by meaning, since scores are those of a room. By words alone where the embedder makes no vector of the
-    /// question in good time.
+    /// Each room is asked by words and, with an embedder, by meaning (M3). Scores are those of a room and do not compare between rooms: of several, the
+    /// ranking of all facts by meaning and that by words, which is of the places in the rooms, are fused by reciprocal ranks. By
+    /// words alone where the embedder makes no vector of the question in good time.
     ///
     /// `SchemaMismatch` when the namespace has its vectors from another model. Otherwise what the engine answers.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
@@ -218,10 +218,11 @@ fn question(text: &str) -> Result<String> {
 
 /// The facts that rooms have found, in one order.
 fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> RecalledFacts {
-    let (mut facts, mut lists, mut near, mut unembedded) = (BTreeMap::new(), Vec::new(), Vec::new(), 0);
+    let (mut facts, mut unembedded) = (BTreeMap::new(), 0);
+    let (mut lists, mut words, mut near) = (Vec::new(), Vec::new(), Vec::new());
     for recalled in rooms {
         unembedded += recalled.unembedded.unwrap_or(recalled.examined);
-        let mut list = Vec::new();
+        let (mut list, mut by_words) = (Vec::new(), Vec::new());
         for hit in &recalled.hits {
             let similarity = cosine(hit, &recalled, weight);
             let is_near = query.threshold.is_none_or(|least| similarity.is_some_and(|cosine| cosine >= least));
@@ -231,25 +232,35 @@ fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> Reca
             let id = hit.record.id.clone();
             match Fact::read(hit.record.clone()) {
                 Ok(fact) => {
-                    near.extend(similarity.map(|cosine| (cosine, id.clone())));
+                    near.extend(similarity.map(|cosine| (f64::from(cosine), id.clone())));
+                    by_words.extend((hit.parts.words > 0.0).then(|| (hit.parts.words, id.clone())));
                     list.push(id.clone());
                     facts.insert(id, (fact, similarity));
                 }
                 Err(error) => tracing::warn!(%id, %error, "a document holds something else"),
             }
         }
-        lists.extend(Some(list).filter(|list| !list.is_empty()));
+        if !list.is_empty() {
+            lists.push(list);
+            words.push(best_first(by_words));
+        }
     }
     if lists.len() > 1 {
-        // Equal cosines stand in the order of their ids, so that the same question has the same answer.
-        near.sort_by(|(one, id), (other, behind)| other.total_cmp(one).then_with(|| id.cmp(behind)));
-        lists.push(near.into_iter().map(|(_, id)| id).collect());
+        // What is the best of its room may be nothing to another: cosines compare between rooms, and words by their places.
+        let by_words = fuse(&words).into_iter().map(|(id, _)| id).collect();
+        lists = vec![best_first(near), by_words];
     }
     let found = fuse(&lists).into_iter().take(query.limit).filter_map(|(id, score)| {
         let (fact, similarity) = facts.remove(&id)?;
         Some(FoundFact { fact, similarity, score })
     });
     RecalledFacts { facts: found.collect(), unembedded }
+}
+
+/// Equal ones stay in their order.
+fn best_first(mut scored: Vec<(f64, DocumentId)>) -> Vec<DocumentId> {
+    scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    scored.into_iter().map(|(_, id)| id).collect()
 }
 
 /// The cosine of the vector of a hit and that of the question, as the parts of its score tell it.
