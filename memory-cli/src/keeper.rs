@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use memory_context::embedding::keeper;
 use memory_core::{Embedder, Error, ErrorKind, MemoryProvider, VectorKeeper};
 use prometheus::IntCounter;
 use tokio::time::sleep;
@@ -37,7 +38,7 @@ pub(crate) async fn keep(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Em
         Some(texts) => made.inc_by(texts as u64),
         None => failed.inc(),
     });
-    let keeper = VectorKeeper::new(provider, counted);
+    let keeper = keeper(provider, counted);
     tokio::select! {
         () = run(&keeper) => {}
         () = tell(&counts) => {}

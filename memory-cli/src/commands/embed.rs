@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use memory_context::embedding::keeper;
 use memory_core::{
-    DocumentQuery, ErrorKind, MAX_VECTORS, MemoryProvider, MemoryQuery, Precision, RecordId, VectorKeeper, VectorModel,
+    DocumentQuery, ErrorKind, MAX_VECTORS, MemoryProvider, MemoryQuery, Precision, RecordId, VectorModel,
 };
 use serde::Serialize;
 
@@ -80,7 +81,7 @@ pub(crate) async fn run(
             told.done(before + texts as u64, 0);
         }
     });
-    let keeper = VectorKeeper::new(Arc::clone(provider), embedder).precision(args.precision.into());
+    let keeper = keeper(Arc::clone(provider), embedder).precision(args.precision.into());
     let keeper = if args.take_over { keeper.taking_over() } else { keeper };
     // Each vector is kept by itself, so a signal leaves nothing half done.
     let asked = signal::asked_to_end()?;
