@@ -42,8 +42,9 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>, vector: Opti
     // In a fixed order, and with it what they add up to.
     let mut scored: BTreeSet<usize> =
         candidates.iter().flat_map(|place| scope.window(*place, weights.window)).collect();
-    scored.extend(scope.nearest(&meaning));
-    let containers = scope.best_by_container(&candidates);
+    let nearest = scope.nearest(&meaning);
+    scored.extend(&nearest);
+    let containers = scope.best_by_container(candidates.iter().chain(&nearest));
     let none = vec![0.0; terms];
     let sums: Vec<_> = scored
         .iter()
@@ -205,7 +206,7 @@ impl<'w> Scope<'w> {
     }
 
     /// The best that each term brings to a candidate of a container.
-    fn best_by_container(&self, candidates: &[usize]) -> HashMap<u64, Vec<f64>> {
+    fn best_by_container<'c>(&self, candidates: impl Iterator<Item = &'c usize>) -> HashMap<u64, Vec<f64>> {
         let mut containers = HashMap::new();
         for place in candidates {
             let best = containers.entry(self.digests[*place].container).or_insert_with(|| vec![0.0; self.idf.len()]);

@@ -239,12 +239,11 @@ async fn a_model_is_asked_only_where_it_counts(stage: Stage) -> CaseResult {
     provider.recall(&asked("zebra", |query| query.all())).await?;
     provider.recall(&asked("zebra", |query| query.all()).by_vector(words.vector("zebra"))).await?;
     assert!(words.take_asked().is_empty());
-    // Also where the scope has no vector, and where it is empty.
-    for space in ["a3", "nowhere"] {
+    // Also where the scope has no vector, but not where it is empty.
+    for (space, count) in [("a3", 1), ("nowhere", 0)] {
         let recalled = provider.recall(&by(asked("zebra", |query| query.under(space)), &words)).await?;
-        let count = usize::from(space == "a3");
         assert_eq!((recalled.hits.len(), recalled.unembedded), (count, Some(count)));
-        assert_eq!(words.take_asked(), ["zebra"]);
+        assert_eq!(words.take_asked(), vec!["zebra"; count]);
     }
     Ok(())
 }
