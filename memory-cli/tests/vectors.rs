@@ -155,7 +155,9 @@ fn a_program_gives_vectors_of_its_own() {
         let memory = json!({ "spaceId": "guild1-a-1", "trigger": { "text": text }, "vector": vector });
         server.post("/v1/memories", &memory.to_string())
     };
-    server.get("/v1/vector-model").problem(404);
+    let missing = server.get("/v1/vector-model");
+    missing.problem(404);
+    assert_eq!(missing.json()["error"], "NotFound");
     memory("The kitten", json!([1.0, 0.0])).problem(409);
     let model = json!({ "name": "mine", "width": 2, "precision": "exact" });
     assert_eq!(server.request("PUT", "/v1/vector-model", &[], &model.to_string()).json(), model);

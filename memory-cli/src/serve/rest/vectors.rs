@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::{Extension, Json};
 use memory_core::{
     Collection, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, Precision, RecordId, Revision,
@@ -107,7 +106,7 @@ pub(super) struct KeptBody {
 pub(super) async fn model(State(server): State<Server>) -> Result<Json<ModelBody>, Problem> {
     match server.provider.vector_model().await? {
         Some(model) => Ok(Json(model.into())),
-        None => Err(no_model(StatusCode::NOT_FOUND)),
+        None => Err(no_model(ErrorKind::NotFound)),
     }
 }
 
@@ -152,7 +151,7 @@ pub(super) async fn embed(
     if count > MAX_VECTORS {
         return Err(Error::too_large(format!("{count} vectors; at most {MAX_VECTORS} go in one call")).into());
     }
-    let present = server.provider.vector_model().await?.ok_or_else(|| no_model(StatusCode::CONFLICT))?;
+    let present = server.provider.vector_model().await?.ok_or_else(|| no_model(ErrorKind::Conflict))?;
     if present.name() != model {
         let message = "the vectors of the database are not of this model: make it that of the database first";
         return Err(Problem::of_vectors(Error::new(ErrorKind::SchemaMismatch, message)));
@@ -218,7 +217,7 @@ impl Given {
         if vectors.is_empty() {
             return Ok(None);
         }
-        let model = server.provider.vector_model().await?.ok_or_else(|| no_model(StatusCode::CONFLICT))?;
+        let model = server.provider.vector_model().await?.ok_or_else(|| no_model(ErrorKind::Conflict))?;
         vectors.values().try_for_each(|vector| check_width(&model, vector))?;
         Ok(Some(Self { model, vectors }))
     }
@@ -286,8 +285,9 @@ fn check_width(model: &VectorModel, vector: &Vector) -> Result<(), Problem> {
     }
 }
 
-fn no_model(status: StatusCode) -> Problem {
-    Problem::new(status, "the database has no model of vectors yet: put one at /v1/vector-model, or embed its records")
+fn no_model(kind: ErrorKind) -> Problem {
+    let message = "the database has no model of vectors yet: put one at /v1/vector-model, or embed its records";
+    Error::new(kind, message).into()
 }
 
 fn width<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
