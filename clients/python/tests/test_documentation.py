@@ -20,7 +20,8 @@ SAID = {
     2: "My birthday is on March 14\nAna has two cats\n",
     3: "[{'text': 'I adopted a cat'}]",
     4: "stored I adopted a cat\nAna has a cat\n",
-    6: "3",
+    5: "[True]\nThe kitten sleeps",
+    7: "3",
 }
 
 
@@ -35,7 +36,7 @@ def test_an_example_of_the_readme(number: int, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 12
 
 
 MISSING = """

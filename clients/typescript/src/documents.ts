@@ -1,5 +1,5 @@
 import { ConflictError, InvalidInputError, MemoryError, type Outcome } from "./error.js";
-import { following, found, timed } from "./memory.js";
+import { following, found, written } from "./memory.js";
 import type { CallOptions, Transport } from "./transport.js";
 import type {
   DocumentPage,
@@ -31,14 +31,18 @@ export class Documents {
     this.#path = `/v1/documents/${collection}`;
   }
 
-  /** Adds a document under an id that is made for it. Safe to repeat. */
+  /**
+   * Adds a document under an id that is made for it. Safe to repeat; with a `vector`, a repetition may fail with a `ConflictError` whose
+   * outcome is `Unknown`.
+   */
   async add(document: NewDocument, options: CallOptions = {}): Promise<StoredDocument> {
     const id = crypto.randomUUID();
     try {
       return await this.put(id, document, { ...options, expect: "absent" });
     } catch (error) {
-      // The id is new, so that what has it is there by an earlier attempt of this call.
-      const added = error instanceof ConflictError ? await settled(this, id, error.outcome, options) : undefined;
+      // The id is new, so that what has it is there by an earlier attempt of this call. It does not tell whether that has kept a vector.
+      const maySettle = error instanceof ConflictError && document.vector === undefined;
+      const added = maySettle ? await settled(this, id, error.outcome, options) : undefined;
       if (added === undefined) throw error;
       return added;
     }
@@ -52,7 +56,7 @@ export class Documents {
     const { expect, ...call } = options;
     const headers: Record<string, string> =
       expect === undefined ? {} : expect === "absent" ? { "If-None-Match": "*" } : { "If-Match": `"${expect}"` };
-    const request = { method: "PUT", path: this.#pathOf(id), body: timed(document), headers, repeatable: expect !== undefined } as const;
+    const request = { method: "PUT", path: this.#pathOf(id), body: written(document), headers, repeatable: expect !== undefined } as const;
     return (await this.#transport.call(request, call)) as StoredDocument;
   }
 

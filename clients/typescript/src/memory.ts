@@ -2,9 +2,11 @@ import { type Server, startServer } from "#server";
 import { Documents } from "./documents.js";
 import { InvalidInputError, NotFoundError } from "./error.js";
 import type { Json } from "./json.js";
-import { type CallOptions, type ConnectOptions, Transport } from "./transport.js";
+import { type CallOptions, type ConnectOptions, type Request, Transport } from "./transport.js";
 import type {
   Change,
+  Embedding,
+  EmbedOptions,
   ErasedSlice,
   Erasure,
   Expiry,
@@ -25,6 +27,8 @@ import type {
   StoredMemory,
   ThenOptions,
   Updated,
+  Vector,
+  VectorModel,
   VersionOptions,
   WatchQuery,
 } from "./types.js";
@@ -34,6 +38,15 @@ import { changes } from "./watch.js";
 export interface OpenOptions extends Omit<ConnectOptions, "token" | "fetch"> {
   /** The path of the binary; else `AGENT_MEMORY_BIN`, the package of this platform, or `PATH` has it. */
   readonly binary?: string | undefined;
+  /**
+   * The model by which the server makes vectors, so that `recall` finds what is meant: the folder of a model that runs in the server, or the
+   * base of the URLs of anything that speaks OpenAI's embeddings, whose key is the `AGENT_MEMORY_MODEL_KEY` of the environment.
+   */
+  readonly embedder?: string | undefined;
+  /** The name of the model behind such a URL. */
+  readonly embedderModel?: string | undefined;
+  /** How many numbers a vector of that model has. */
+  readonly embedderWidth?: number | undefined;
 }
 
 /** The memory of an agent: its ledger, its documents, and recall. Every method fails with a `MemoryError`. */
@@ -56,8 +69,8 @@ export class Memory {
    * `close` ends, and which ends with this process however that ends. Node.js only.
    */
   static async open(database: string, options: OpenOptions = {}): Promise<Memory> {
-    const { binary, ...connect } = options;
-    const server = await startServer(database, binary);
+    const { binary, embedder, embedderModel, embedderWidth, ...connect } = options;
+    const server = await startServer(database, { binary, embedder, embedderModel, embedderWidth });
     return new Memory(
       new Transport(server.url, { ...connect, token: server.token }, "its server has ended: open the memory again"),
       server,
@@ -121,13 +134,48 @@ export class Memory {
     }
   }
 
-  /** Answers a question in words: the best hits first, from the ledger or from the documents of a collection. */
+  /**
+   * Answers a question in words: the best hits first, from the ledger or from the documents of a collection. A server that has a model of
+   * vectors asks by what the question means, too. With a `vector`, the question may be empty.
+   */
   async recall(question: string, options: RecallOptions = {}): Promise<Recalled> {
-    const { signal, timeout, ...rest } = options;
+    const { signal, timeout, vector, ...rest } = options;
     const query = { ...rest, text: question };
-    const answer = await this.#transport.call({ method: "GET", path: "/v1/recall", query, repeatable: true }, { signal, timeout });
+    const path = "/v1/recall";
+    // A vector is too long for a URL.
+    const request: Request =
+      vector === undefined
+        ? { method: "GET", path, query, repeatable: true }
+        : { method: "POST", path, body: { ...selected(query), ...withVector({ vector }) }, repeatable: true, reads: true };
+    const answer = await this.#transport.call(request, { signal, timeout });
     const recalled = answer as Omit<Recalled, "hits"> & { hits: (Omit<Hit, "before" | "after"> & Partial<Hit>)[] };
     return { ...recalled, hits: recalled.hits.map((hit) => ({ before: [], after: [], ...hit })) };
+  }
+
+  /** The model that the database has its vectors from; `undefined` where it has none yet. */
+  async vectorModel(options: CallOptions = {}): Promise<VectorModel | undefined> {
+    const request = { method: "GET", path: "/v1/vector-model", repeatable: true } as const;
+    return (await found(this.#transport.call(request, options))) as VectorModel | undefined;
+  }
+
+  /**
+   * Makes a model that of the database. The vectors of another one count no more, until that is the model again. For who may write
+   * everything, which no token of a file may. Not repeated while its outcome is unknown.
+   */
+  async setVectorModel(model: VectorModel, options: CallOptions = {}): Promise<VectorModel> {
+    const request = { method: "PUT", path: "/v1/vector-model", body: model, repeatable: false } as const;
+    return (await this.#transport.call(request, options)) as VectorModel;
+  }
+
+  /**
+   * Keeps vectors that the caller has made beside records that are there, at most 1,000, and tells of each whether it is kept: not where the
+   * record is not there, or has another revision. Where the model is not that of the database, it is an error. Safe to repeat.
+   */
+  async embed(embeddings: readonly Embedding[], options: EmbedOptions): Promise<boolean[]> {
+    const { model, ...call } = options;
+    const body = { model, embeddings: embeddings.map(withVector) };
+    const kept = await this.#transport.call({ method: "POST", path: "/v1/embed", body, repeatable: true }, call);
+    return (kept as { kept: boolean[] }).kept;
   }
 
   /**
@@ -216,15 +264,21 @@ export function following<Q extends { readonly cursor?: string; readonly offset?
   return { ...rest, cursor } as Q;
 }
 
-/** A record as the server takes it, with times in milliseconds. */
-export function timed<R extends Expiry & { readonly createdAt?: number | Date }>(record: R): object {
+/** A record as the server takes it, with times in milliseconds and a vector as JSON has it. */
+export function written<R extends Expiry & { readonly createdAt?: number | Date; readonly vector?: Vector }>(record: R): object {
   const { createdAt, expiresIn, expiresAt, ...rest } = record;
   const expiry = expiryOf(expiresIn, expiresAt);
   return {
-    ...rest,
+    ...withVector(rest),
     ...(createdAt === undefined ? {} : { createdAt: Number(createdAt) }),
     ...(expiry === undefined ? {} : { expiresAt: expiry }),
   };
+}
+
+/** The same, with the numbers of its vector in an array: those of a `Float32Array` would be an object in JSON. */
+function withVector<R extends { readonly vector?: Vector | undefined }>(record: R): object {
+  const { vector } = record;
+  return vector === undefined || typeof vector === "string" ? record : { ...record, vector: Array.from(vector) };
 }
 
 /** The time of an expiry in milliseconds: made before the first attempt, so that a repetition has the same. */
@@ -251,12 +305,12 @@ function patched(patch: MemoryPatch): object {
 /** A query as a body has it: lists of what may be named several times, and times in milliseconds. */
 function selected(query: object): object {
   refuseEmpty(query);
-  const written = (name: string, value: unknown) => {
+  const shown = (name: string, value: unknown) => {
     if (NAMED.has(name)) return [value].flat();
     return value instanceof Date ? value.getTime() : value;
   };
   const parts = Object.entries(query).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(parts.map(([name, value]) => [name, written(name, value)]));
+  return Object.fromEntries(parts.map(([name, value]) => [name, shown(name, value)]));
 }
 
 /** Refuses an empty list, which to the server would be one that is left out; only to exclude none is no condition. */
@@ -269,7 +323,7 @@ function refuseEmpty(lists: object): void {
 const NAMED = new Set(["space", "under", "prefix", "glob", "regex", "status", "exclude"]);
 
 function keyed(memory: NewMemory): object {
-  return { ...timed(memory), idempotencyKey: memory.idempotencyKey ?? crypto.randomUUID() };
+  return { ...written(memory), idempotencyKey: memory.idempotencyKey ?? crypto.randomUUID() };
 }
 
 function identified(document: NewDocumentOf): NewDocumentOf {
@@ -278,7 +332,7 @@ function identified(document: NewDocumentOf): NewDocumentOf {
 
 function expecting(document: NewDocumentOf): object {
   const { expect } = document;
-  return { ...timed(document), ...(typeof expect === "number" ? { expect: { revision: expect } } : {}) };
+  return { ...written(document), ...(typeof expect === "number" ? { expect: { revision: expect } } : {}) };
 }
 
 function memoryPath(id: string): string {

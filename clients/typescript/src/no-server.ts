@@ -8,6 +8,6 @@ export interface Server {
 }
 
 /** What stands for `Memory.open` where no process can be started. */
-export async function startServer(_database: string, _binary?: string): Promise<Server> {
+export async function startServer(_database: string, _options?: object): Promise<Server> {
   throw new MemoryError("Unsupported", "Memory.open starts a process, which a browser can't; use Memory.connect with the URL of a server");
 }

@@ -571,6 +571,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/embed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keeps vectors that the caller has made beside records that it may write, each by itself. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["EmbedBody"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["KeptBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/erase": {
         parameters: {
             query?: never;
@@ -1079,6 +1136,8 @@ export interface paths {
                     container?: string;
                     /** @description The key of the metadata that names who speaks; `speaker` by default. */
                     speaker?: string;
+                    /** @description Whether it is asked by what the question means, too: where the server has a model of vectors, by default. */
+                    meaning?: boolean;
                     /** @description Created after this many milliseconds since 1970 UTC, exclusively. */
                     after?: number;
                     /** @description Created before this, exclusively. */
@@ -1123,7 +1182,51 @@ export interface paths {
             };
         };
         put?: never;
-        post?: never;
+        /**
+         * Answers a question in words, by a vector, or by both.
+         * @description As `GET` does, for what is too long for an address.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["RecallBody"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["RecalledBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -1295,6 +1398,103 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vector-model": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the model that the database has its vectors from. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["VectorModel"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        /**
+         * Makes a model that of the database.
+         * @description The vectors of another one count no more, until that is the model again. For who may write everything, which no token of a file may.
+         */
+        put: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["VectorModel"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["VectorModel"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/watch": {
         parameters: {
             query?: never;
@@ -1454,6 +1654,25 @@ export interface components {
             /** @description Documents that match as far as can be told, and can't be read. */
             unreadable: components["schemas"]["UnreadableBody"][];
         };
+        /** @description Vectors that the caller has made. */
+        EmbedBody: {
+            /** @description At most 1,000. */
+            embeddings: components["schemas"]["EmbeddingBody"][];
+            /** @description The model that has made them, which is that of the database. */
+            model: string;
+        };
+        /** @description The vector of a record at one of its revisions. */
+        EmbeddingBody: {
+            /** @description The collection of a document; a memory has none. */
+            collection?: string | null;
+            id: string;
+            /**
+             * Format: int64
+             * @description The revision that the record has. A vector of an earlier one is not kept.
+             */
+            revision: number;
+            vector: components["schemas"]["Vector"];
+        };
         /** @description What is to be erased, and why: `ids`, or a `query`. */
         EraseBody: {
             /** @description Of the documents only those of these collections; all that may be used by default, where these are at most 100. */
@@ -1531,10 +1750,16 @@ export interface components {
             /** Format: double */
             container: number;
             /** Format: double */
+            greatestCosine: number;
+            /** Format: double */
+            leastCosine: number;
+            /** Format: double */
             neighbours: number;
             records: number;
             /** Format: double */
             together: number;
+            /** Format: double */
+            togetherWithMeaning: number;
             /** Format: double */
             total: number;
             /** Format: double */
@@ -1571,6 +1796,11 @@ export interface components {
             score: number;
             /** @description The terms of the question that it holds, if it was asked for. */
             terms?: components["schemas"]["TermBody"][] | null;
+        };
+        /** @description What became of vectors, in the order of the request. */
+        KeptBody: {
+            /** @description Whether each is kept: not where the record is not there, or has another revision by now. */
+            kept: boolean[];
         };
         /** @description The spaces right below one, in the order of the bytes of their ids. */
         LevelBody: {
@@ -1654,6 +1884,7 @@ export interface components {
             metadata?: Record<string, never>;
             /** @description The space it is about. */
             spaceId: string;
+            vector?: components["schemas"]["Vector"] | null;
         };
         /** @description A memory to store. */
         NewMemoryBody: {
@@ -1679,6 +1910,7 @@ export interface components {
             status?: components["schemas"]["StatusName"];
             /** @description What happened: any JSON, kept byte for byte. */
             trigger: unknown;
+            vector?: components["schemas"]["Vector"] | null;
         };
         /** @description What each property of a record brings to its score. */
         PartsBody: {
@@ -1687,6 +1919,11 @@ export interface components {
              * @description Those of its container.
              */
             container: number;
+            /**
+             * Format: double
+             * @description What it and its neighbours mean.
+             */
+            meaning: number;
             /**
              * Format: double
              * @description Those of its neighbours in the container.
@@ -1708,6 +1945,11 @@ export interface components {
              */
             words: number;
         };
+        /**
+         * @description How the numbers of a vector are kept.
+         * @enum {string}
+         */
+        Precision: "compact" | "exact";
         /** @description Why a request failed. It quotes no payload. */
         Problem: {
             /** @description A sentence that says what is wrong. */
@@ -1752,6 +1994,7 @@ export interface components {
             metadata?: Record<string, never>;
             /** @description The space it is about. */
             spaceId: string;
+            vector?: components["schemas"]["Vector"] | null;
         };
         /** @description What a put has made of a document beside what it was given. */
         PutDocumentBody: {
@@ -1775,6 +2018,65 @@ export interface components {
             /** @description At most 10,000; no two of one collection with the same id. */
             documents: components["schemas"]["PutBody"][];
         };
+        /**
+         * @description A question: the parameters of `GET /v1/recall`, each with a list where it may be named several times, and a vector if the caller has
+         *     made one.
+         */
+        RecallBody: {
+            /**
+             * Format: int64
+             * @description Memories created after this many milliseconds since 1970 UTC, exclusively.
+             */
+            after?: number | null;
+            /** @description Every space. */
+            all?: boolean;
+            /**
+             * Format: int64
+             * @description Memories created before this, exclusively.
+             */
+            before?: number | null;
+            /** @description Asks the documents of this collection instead of the ledger. */
+            collection?: string | null;
+            /** @description What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`. */
+            container?: string | null;
+            /** @description Leaves out these memories. */
+            exclude?: string[];
+            /** @description Whether the terms that matched and the divisors of the scores are told. */
+            explain?: boolean;
+            /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+            glob?: string[];
+            /** @description `english`, `german` or another that the README lists, or `none`; that of the database by default. */
+            language?: string | null;
+            /**
+             * Format: int64
+             * @description How many hits at most; 10 by default.
+             */
+            limit?: number | null;
+            /** @description Whether it is asked by what the question means, too: where the server has a model of vectors, by default. Not with a vector. */
+            meaning?: boolean | null;
+            /**
+             * Format: int64
+             * @description How many records on each side of a hit in its container, for who reads on.
+             */
+            neighbours?: number | null;
+            /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
+            prefix?: string[];
+            /** @description Spaces in which a regular expression finds something. */
+            regex?: string[];
+            /** @description The spaces with these ids. */
+            space?: string[];
+            /** @description The key of the metadata that names who speaks; `speaker` by default. */
+            speaker?: string | null;
+            /** @description Memories of one of these statuses. */
+            status?: components["schemas"]["StatusName"][];
+            /** @description The question, of at most 16 KiB; with a vector it may be left out, which alone ranks then. */
+            text?: string | null;
+            /** @description These spaces and all below them: the safe choice to keep tenants apart. */
+            under?: string[];
+            vector?: components["schemas"]["Vector"] | null;
+            /** @description A condition that hits satisfy, as in `metadata.topic = 'rust'`. */
+            where?: string | null;
+        };
         /** @description What a question found. */
         RecalledBody: {
             /** @description Whether all of the scope was, and all hits with their neighbours fit into the answer. If not, these are the best of the newest part. */
@@ -1784,6 +2086,8 @@ export interface components {
             explained?: components["schemas"]["ExplainedBody"] | null;
             /** @description What answers best comes first. */
             hits: components["schemas"]["HitBody"][];
+            /** @description How many of the records have no vector yet. Absent where words alone have found what is here. */
+            unembedded?: number | null;
         };
         /** @description A memory, or a document. */
         RecordBody: {
@@ -1866,6 +2170,17 @@ export interface components {
             revision: number;
             /** Format: int64 */
             updatedAt?: number | null;
+        };
+        /** @description A vector: the base64 of its bytes, or its numbers. */
+        Vector: string | number[];
+        /** @description The model that the database has its vectors from. */
+        VectorModel: {
+            /** @description What it is called. */
+            name: string;
+            /** @description How they are kept. */
+            precision?: components["schemas"]["Precision"];
+            /** @description How many numbers a vector has. */
+            width: number;
         };
         /** @description What a record was from one commit to the next. */
         Version: {

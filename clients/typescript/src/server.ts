@@ -14,12 +14,21 @@ export interface Server {
   close(): Promise<void>;
 }
 
+/** How a server is started. */
+export interface StartOptions {
+  readonly binary?: string | undefined;
+  readonly embedder?: string | undefined;
+  readonly embedderModel?: string | undefined;
+  readonly embedderWidth?: number | undefined;
+}
+
 /** Starts a server for a database on a free port of this machine, and returns when it listens. */
-export async function startServer(database: string, binary?: string): Promise<Server> {
+export async function startServer(database: string, options: StartOptions = {}): Promise<Server> {
+  const { binary } = options;
   const program = binary === undefined ? findBinary() : checked(binary, "binary");
   const token = randomBytes(32).toString("base64url");
-  // A command line is public, the environment is not: the URL may hold a password.
-  const env = { ...process.env, AGENT_MEMORY_URL: databaseUrl(database), AGENT_MEMORY_TOKEN: token };
+  // A command line is public, the environment is not: the URLs may hold passwords.
+  const env = { ...process.env, ...embedderIn(options), AGENT_MEMORY_URL: databaseUrl(database), AGENT_MEMORY_TOKEN: token };
   const child = spawnSupervised([program, "serve", "--listen", "127.0.0.1:0"], env);
   const ended = new Promise<void>((end) => child.once("exit", () => end()).once("error", () => end()));
   let closing: Promise<void> | undefined;
@@ -128,6 +137,15 @@ function killAll(child: ChildProcess): void {
   } catch {
     // It has ended meanwhile.
   }
+}
+
+/** What tells a server of the model that makes its vectors; what is not given is as the environment has it. */
+function embedderIn({ embedder, embedderModel, embedderWidth }: StartOptions): NodeJS.ProcessEnv {
+  return {
+    ...(embedder === undefined ? {} : { AGENT_MEMORY_EMBEDDER: embedder }),
+    ...(embedderModel === undefined ? {} : { AGENT_MEMORY_EMBEDDER_MODEL: embedderModel }),
+    ...(embedderWidth === undefined ? {} : { AGENT_MEMORY_EMBEDDER_WIDTH: String(embedderWidth) }),
+  };
 }
 
 function databaseUrl(database: string): string {

@@ -31,6 +31,8 @@ export interface Request {
   readonly headers?: Record<string, string>;
   /** Whether it can be sent again though it may have had its effect already. */
   readonly repeatable: boolean;
+  /** Whether it changes nothing, though it is no `GET`. */
+  readonly reads?: true;
 }
 
 const DEFAULT_TIMEOUT = 30_000;
@@ -187,7 +189,7 @@ export class Failure {
 
 /** What became of an attempt that the server may have carried out. */
 function unlessRead(request: Request): Outcome {
-  return request.method === "GET" ? "NotDone" : "Unknown";
+  return request.method === "GET" || request.reads === true ? "NotDone" : "Unknown";
 }
 
 function checkedBase(url: string | URL): string {
@@ -213,7 +215,7 @@ function queryString(query: object | undefined): string {
     // To leave out none is no condition, but to name no space or status finds nothing, and can't be meant.
     if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);
     for (const one of Array.isArray(value) ? value : [value]) {
-      if (one === undefined || one === false) continue;
+      if (one === undefined) continue;
       parameters.append(name, one instanceof Date ? String(one.getTime()) : String(one));
     }
   }

@@ -23,6 +23,9 @@ export type Unreadable = Schemas["UnreadableBody"];
 /** How the engine is. */
 export type Health = Schemas["HealthBody"];
 
+/** What a text means, as a model tells it: numbers, or the base64 of a vector as the server keeps it. */
+export type Vector = string | ArrayLike<number>;
+
 /** When a record expires: from then on no answer has it, and it is erased. */
 export interface Expiry {
   /** In so many milliseconds from the call on; not with `expiresAt`. */
@@ -43,6 +46,8 @@ export interface MemoryOptions extends Expiry {
   readonly createdAt?: number | Date;
   /** Finds the first store again; made for the call unless given. */
   readonly idempotencyKey?: string;
+  /** What it means, by the model of the database. A server with a model of its own makes one unless given. */
+  readonly vector?: Vector;
 }
 
 /** A memory to store. */
@@ -201,6 +206,8 @@ export interface NewDocument extends Expiry {
   readonly metadata?: JsonObject;
   /** When it is made; now unless given. Later puts leave it alone. */
   readonly createdAt?: number | Date;
+  /** What it means, by the model of the database. A server with a model of its own makes one unless given. */
+  readonly vector?: Vector;
 }
 
 /** One of many documents to put. */
@@ -281,6 +288,10 @@ export interface RecallOptions extends Spaces, LedgerConditions, CallOptions {
   readonly container?: string;
   /** The key of the metadata that names who speaks: `speaker` unless given. */
   readonly speaker?: string;
+  /** What the question means, by the model of the database; its words may then be empty. */
+  readonly vector?: Vector;
+  /** Whether the server's own model asks by what the question means; where it has one unless given. Not with a `vector`. */
+  readonly meaning?: boolean;
 }
 
 /** A memory, or a document where a collection was asked. */
@@ -311,8 +322,33 @@ export interface Recalled {
   readonly examined: number;
   /** Whether all of the scope was. If not, the hits are the best of its newest part. */
   readonly complete: boolean;
+  /** How many of the records have no vector yet; absent where words alone have found what is here. */
+  readonly unembedded?: number;
   /** By what the parts were divided, with `explain`. */
   readonly explained?: Schemas["ExplainedBody"];
+}
+
+/** The model that the database has its vectors from. */
+export interface VectorModel {
+  readonly name: string;
+  /** How many numbers a vector has, at most 4,096. */
+  readonly width: number;
+  /** How they are kept: `compact` unless given, in one byte a number, or `exact`, in four. */
+  readonly precision?: "compact" | "exact";
+}
+
+/** The vector of a record at one of its revisions. */
+export interface Embedding {
+  /** The collection of a document; a memory has none. */
+  readonly collection?: string;
+  readonly id: string;
+  readonly revision: number;
+  readonly vector: Vector;
+}
+
+export interface EmbedOptions extends CallOptions {
+  /** The name of the model that has made the vectors, which is that of the database. */
+  readonly model: string;
 }
 
 /** What is watched, and from where on. */

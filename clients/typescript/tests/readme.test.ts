@@ -12,6 +12,7 @@ const EXPECTED = [
   /^sqlite\n$/,
   /^2 { seen: true, topic: 'pets' }\nguild1-general-ana-m1 { text: 'I adopted a cat' }\n\[ 'pets' \]\n$/,
   /^{ text: 'I adopted a cat' } true\n$/,
+  /^\[ true \]\n{ text: 'The kitten sleeps' }\n$/,
   /^somebody else was faster\n$/,
   /^app\/user%2D1\/Zo%C3%AB%2Fa\n$/,
   /^\[ { type: 'text', text: 'Noted\.' } \]\n$/,

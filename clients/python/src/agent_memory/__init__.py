@@ -6,7 +6,7 @@
 ...     memory.recall("Who adopted a cat?", under="ana").hits
 """
 
-from ._calls import CLEAR, KEEP, Conditions, NewDocument, NewMemory, Paged, Query, Question, Selection, Spaces
+from ._calls import CLEAR, KEEP, Conditions, Embedding, NewDocument, NewMemory, Paged, Query, Question, Selection, Spaces, Vector
 from .aio import AsyncMemory
 from .client import Memory
 from .errors import (
@@ -51,6 +51,7 @@ from .models import (
     Term,
     Unreadable,
     Updated,
+    VectorModel,
     Version,
 )
 from .watch import AsyncWatch, Watch
@@ -68,6 +69,7 @@ __all__ = [
     "Corrupt",
     "Document",
     "DocumentPage",
+    "Embedding",
     "Erased",
     "ErasedRecord",
     "ErasedSlice",
@@ -108,6 +110,8 @@ __all__ = [
     "Unreadable",
     "Unsupported",
     "Updated",
+    "Vector",
+    "VectorModel",
     "Version",
     "Watch",
 ]

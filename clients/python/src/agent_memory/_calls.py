@@ -32,9 +32,11 @@ Span = int | timedelta
 """Milliseconds, or a span of time."""
 Status = Literal["pending", "running", "completed", "failed", "observed"]
 Watched = Literal["memories", "documents", "both"]
+Precision = Literal["compact", "exact"]
 Expect = int | Literal["absent"]
 """The revision that must be in place, or ``"absent"``: there must be no such document."""
-
+Vector = str | Iterable[float]
+"""What a text means, as a model tells it: numbers, or the base64 of a vector as the server keeps it."""
 
 Params = list[tuple[str, str | int | float | bool | None]]
 
@@ -127,6 +129,10 @@ class Question(Spaces, OfLedger, total=False):
     """What holds records together: ``parent`` unless given, ``depth:N`` or ``metadata:KEY``."""
     speaker: str
     """The key of the metadata that names who speaks; ``speaker`` unless given."""
+    vector: Vector
+    """What the question means, by the model of the database; the text may then be empty."""
+    meaning: bool
+    """Whether the server's own model asks by what the question means; where it has one unless given. Not with a ``vector``."""
 
 
 class Conditions(Selection, OfLedger, total=False):
@@ -146,6 +152,7 @@ class NewMemory(TypedDict, total=False):
     expires_in: NotRequired[Span]
     """Not with ``expires_at``."""
     expires_at: NotRequired[Time]
+    vector: NotRequired[Vector]
 
 
 class NewDocument(TypedDict, total=False):
@@ -162,6 +169,17 @@ class NewDocument(TypedDict, total=False):
     expires_in: NotRequired[Span]
     """Not with ``expires_at``. Without both it expires no more, whatever was in place."""
     expires_at: NotRequired[Time]
+    vector: NotRequired[Vector]
+
+
+class Embedding(TypedDict, total=False):
+    """The vector of a record at one of its revisions."""
+
+    collection: NotRequired[str]
+    """The collection of a document; a memory has none."""
+    id: Required[str]
+    revision: Required[int]
+    vector: Required[Vector]
 
 
 @dataclass(frozen=True)
@@ -187,11 +205,13 @@ class Call(Generic[T]):
     """Whether the call can be sent again while it is unknown what an attempt did."""
     settle: Call[T] | None = None
     """What tells, after a repetition found a conflict, whether an earlier attempt caused it."""
+    asks: bool = False
+    """Whether the call changes nothing, though it is no ``GET``."""
 
     @property
     def writes(self) -> bool:
         """Whether the call changes something."""
-        return self.method != "GET"
+        return self.method != "GET" and not self.asks
 
 
 def store(
@@ -204,6 +224,7 @@ def store(
     idempotency_key: str | None,
     expires_in: Span | None,
     expires_at: Time | None,
+    vector: Vector | None,
 ) -> Call[str]:
     """Stores a memory, under a key, so that it can be repeated."""
     memory = NewMemory(space=space, trigger=trigger)
@@ -221,6 +242,8 @@ def store(
         memory["expires_in"] = expires_in
     if expires_at is not None:
         memory["expires_at"] = expires_at
+    if vector is not None:
+        memory["vector"] = vector
     return Call("POST", "/v1/memories", lambda answer: _field(answer, "id"), body=_memory(memory).encode())
 
 
@@ -303,6 +326,7 @@ def put_document(
     expect: Expect | None,
     expires_in: Span | None,
     expires_at: Time | None,
+    vector: Vector | None,
 ) -> Call[models.Document]:
     """Puts a document. Only with an expectation it can be repeated."""
     path = f"/v1/documents/{_path(collection)}/{_path(id)}"
@@ -314,6 +338,7 @@ def put_document(
             "metadata": dumps("metadata", wanted),
             "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
             "expiresAt": _expiry(expires_in, expires_at),
+            "vector": _vector(vector),
         }
     )
     revision = 1 if expect == "absent" else (expect or 0) + 1
@@ -332,7 +357,8 @@ def put_document(
         body=body.encode(),
         headers={} if expect is None else headers,
         repeatable=expect is not None,
-        settle=Call("GET", path, is_own),
+        # The document tells whether an earlier attempt has put it, and not whether that has kept its vector.
+        settle=Call("GET", path, is_own) if vector is None else None,
     )
 
 
@@ -407,9 +433,33 @@ def collections() -> Call[list[str]]:
 
 
 def recall(text: str, question: Question) -> Call[models.Recalled]:
-    """Asks a question."""
-    params: Params = [("text", text), *_params(Question, question)]
-    return Call("GET", "/v1/recall", _model(models.Recalled), params=params)
+    """Asks a question. A vector is too long for a URL."""
+    read = _model(models.Recalled)
+    vector = _vector(question.get("vector"))
+    if vector is None:
+        return Call("GET", "/v1/recall", read, params=[("text", text), *_params(Question, question)])
+    _check_names(question, Question.__annotations__)
+    asked = {name: value for name, value in question.items() if name != "vector"}
+    parts = {name: dumps(name, value) for name, value in _selected({"text": text, **asked}).items()}
+    return Call("POST", "/v1/recall", read, body=members({**parts, "vector": vector}).encode(), asks=True)
+
+
+def vector_model() -> Call[models.VectorModel]:
+    """Reads the model of the vectors."""
+    return Call("GET", "/v1/vector-model", _model(models.VectorModel))
+
+
+def set_vector_model(name: str, width: int, precision: Precision) -> Call[models.VectorModel]:
+    """Makes a model that of the database. A repetition could undo what somebody else has chosen meanwhile, so it is not repeated."""
+    body = dumps("the model", {"name": name, "width": width, "precision": precision})
+    return Call("PUT", "/v1/vector-model", _model(models.VectorModel), body=body.encode(), repeatable=False)
+
+
+def embed(embeddings: Iterable[Embedding], model: str) -> Call[list[bool]]:
+    """Keeps vectors beside records, each of one revision, so that it can be repeated."""
+    texts = array([_embedding(embedding) for embedding in embeddings])
+    body = members({"model": dumps("model", model), "embeddings": texts})
+    return Call("POST", "/v1/embed", lambda answer: _field(answer, "kept"), body=body.encode())
 
 
 def spaces(
@@ -439,7 +489,7 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-_MEMORY = frozenset({"space", "trigger", "context", "created_at", "metadata", "status", "idempotency_key", "expires_in", "expires_at"})
+_MEMORY = frozenset(NewMemory.__annotations__)
 
 
 def _memory(memory: NewMemory) -> JsonText:
@@ -459,6 +509,7 @@ def _memory(memory: NewMemory) -> JsonText:
             "status": None if status is None else dumps("status", status),
             "idempotencyKey": dumps("idempotency_key", memory.get("idempotency_key") or new_id()),
             "expiresAt": _expiry(memory.get("expires_in"), memory.get("expires_at")),
+            "vector": _vector(memory.get("vector")),
         }
     )
 
@@ -488,8 +539,38 @@ def _document_text(document: NewDocument) -> JsonText:
             "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
             "expect": None if expected is None else dumps("expect", expected),
             "expiresAt": _expiry(document.get("expires_in"), document.get("expires_at")),
+            "vector": _vector(document.get("vector")),
         }
     )
+
+
+_EMBEDDING = frozenset(Embedding.__annotations__)
+
+
+def _embedding(embedding: Embedding) -> JsonText:
+    _check_names(embedding, _EMBEDDING)
+    if not {"id", "revision", "vector"} <= embedding.keys():
+        raise InvalidInput("an embedding has an id, a revision and a vector")
+    collection = embedding.get("collection")
+    return members(
+        {
+            "collection": None if collection is None else dumps("collection", collection),
+            "id": dumps("id", embedding["id"]),
+            "revision": dumps("revision", embedding["revision"]),
+            "vector": _vector(embedding["vector"]),
+        }
+    )
+
+
+def _vector(vector: Vector | None) -> JsonText | None:
+    """The text of a vector. Numbers may be those of NumPy, which are no numbers of JSON."""
+    if vector is None or isinstance(vector, str):
+        return None if vector is None else dumps("vector", vector)
+    try:
+        numbers = [float(number) for number in vector]
+    except (TypeError, ValueError):
+        raise InvalidInput("vector: give its numbers, or its base64") from None
+    return dumps("vector", numbers)
 
 
 def _expiry(expires_in: Span | None, expires_at: Time | None) -> JsonText | None:
@@ -522,19 +603,19 @@ def _listed(given: Mapping[str, Any]) -> Params:
     return params
 
 
-_SINGLE = frozenset({"all", "where", "text", "after", "before"})
+_SEVERAL = frozenset({"space", "under", "prefix", "glob", "regex", "status", "exclude"})
 
 
-def _selected(selection: Conditions) -> dict[str, Any]:
+def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
     """Conditions as a body has them: each in a list that may be named several times."""
     selected: dict[str, Any] = {}
     for name, value in selection.items():
         if value is None:
             continue
-        if name in _SINGLE:
+        if name not in _SEVERAL:
             selected[name] = millis_of(value) if isinstance(value, datetime) else value
             continue
-        values = [value] if isinstance(value, str) else list(cast("Iterable[str]", value))
+        values = [value] if isinstance(value, str) else list(value)
         if not values and name != "exclude":
             raise InvalidInput(f"{name} is empty: name one, or leave it out")
         selected[name] = values

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import threading
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -59,10 +60,29 @@ def database_url(database: str | os.PathLike[str]) -> str:
     return f"sqlite://{quote(Path(text).absolute().as_posix())}"
 
 
+@dataclass(frozen=True)
+class Embedder:
+    """The model that makes the vectors of a server; what is ``None`` is as the environment has it."""
+
+    place: str | os.PathLike[str] | None = None
+    """The folder of a model that runs in the server, or the base of the URLs of an endpoint."""
+    model: str | None = None
+    width: int | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What tells a server of it."""
+        place = None if self.place is None else os.fspath(self.place)
+        given = {"": place, "_MODEL": self.model, "_WIDTH": self.width}
+        return {f"AGENT_MEMORY_EMBEDDER{name}": str(value) for name, value in given.items() if value is not None}
+
+
+_NO_EMBEDDER = Embedder()
+
+
 class Server:
     """A running server, which ends with :meth:`stop`, and also when this process dies."""
 
-    def __init__(self, database: str | os.PathLike[str], seconds: float) -> None:
+    def __init__(self, database: str | os.PathLike[str], seconds: float, embedder: Embedder = _NO_EMBEDDER) -> None:
         """Starts it, and returns when it listens; :class:`Unavailable` with its last words when it does not within ``seconds``.
 
         One that asks for no token is ended: an older program does not know of it, and would let in everybody on this machine.
@@ -72,8 +92,9 @@ class Server:
         self.token = secrets.token_urlsafe(32)
         self._listening: Future[str] = Future()
         self._last = "it said nothing"
-        # What others may not see, the password in a URL and the token, goes by the environment; a command line is public.
+        # What others may not see, the passwords in URLs and the token, goes by the environment; a command line is public.
         environment = {**os.environ, "AGENT_MEMORY_URL": database_url(database), "AGENT_MEMORY_TOKEN": self.token}
+        environment |= embedder.environment()
         command = [find_binary(), "serve", "--listen", "127.0.0.1:0"]
         supervisor = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_supervise.py"))]
         self._process = subprocess.Popen(

@@ -18,21 +18,24 @@ from ._calls import (
     KEEP,
     Call,
     Conditions,
+    Embedding,
     Expect,
     Names,
     NewDocument,
     NewMemory,
     Paged,
+    Precision,
     Query,
     Question,
     Selection,
     Span,
     Status,
     Time,
+    Vector,
     Watched,
 )
 from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
-from ._server import Server
+from ._server import Embedder, Server
 from .errors import AgentMemoryError, Closed, NotFound
 from .watch import AsyncWatch
 
@@ -66,9 +69,18 @@ class AsyncMemory:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, database: str | os.PathLike[str], *, timeout: float = TIMEOUT) -> AsyncIterator[Self]:
+    async def open(
+        cls,
+        database: str | os.PathLike[str],
+        *,
+        timeout: float = TIMEOUT,
+        embedder: str | os.PathLike[str] | None = None,
+        embedder_model: str | None = None,
+        embedder_width: int | None = None,
+    ) -> AsyncIterator[Self]:
         """Opens a database as :meth:`Memory.open` does, for the length of an ``async with``."""
-        starting = asyncio.ensure_future(asyncio.to_thread(Server, database, timeout))
+        named = Embedder(embedder, embedder_model, embedder_width)
+        starting = asyncio.ensure_future(asyncio.to_thread(Server, database, timeout, named))
         try:
             server = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -109,9 +121,10 @@ class AsyncMemory:
         idempotency_key: str | None = None,
         expires_in: Span | None = None,
         expires_at: Time | None = None,
+        vector: Vector | None = None,
     ) -> str:
         """Stores a memory and returns its id, as :meth:`Memory.store`."""
-        call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at)
+        call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at, vector)
         return await self._do(call)
 
     async def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
@@ -172,9 +185,21 @@ class AsyncMemory:
                 yield memory
             error_of_unreadable(page.unreadable)
 
-    async def recall(self, text: str, **question: Unpack[Question]) -> models.Recalled:
+    async def recall(self, text: str = "", **question: Unpack[Question]) -> models.Recalled:
         """Answers a question in words, best first, as :meth:`Memory.recall`."""
         return await self._do(calls.recall(text, question))
+
+    async def vector_model(self) -> models.VectorModel | None:
+        """The model that the database has its vectors from; ``None`` where it has none yet."""
+        return await self._or_none(calls.vector_model())
+
+    async def set_vector_model(self, name: str, width: int, precision: Precision = "compact") -> models.VectorModel:
+        """Makes a model that of the database, as :meth:`Memory.set_vector_model`."""
+        return await self._do(calls.set_vector_model(name, width, precision))
+
+    async def embed(self, embeddings: Iterable[Embedding], *, model: str) -> list[bool]:
+        """Keeps vectors that the caller has made, as :meth:`Memory.embed`."""
+        return await self._do(calls.embed(embeddings, model))
 
     async def put_document(
         self,
@@ -188,9 +213,10 @@ class AsyncMemory:
         expect: Expect | None = None,
         expires_in: Span | None = None,
         expires_at: Time | None = None,
+        vector: Vector | None = None,
     ) -> models.Document:
         """Creates or replaces a document, and returns it as it is then, as :meth:`Memory.put_document`."""
-        call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at)
+        call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at, vector)
         return await self._do(call)
 
     async def add_document(
@@ -203,10 +229,11 @@ class AsyncMemory:
         created_at: Time | None = None,
         expires_in: Span | None = None,
         expires_at: Time | None = None,
+        vector: Vector | None = None,
     ) -> models.Document:
         """Creates a document under an id that is made for it before the first attempt."""
         id = calls.new_id()
-        call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at)
+        call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at, vector)
         return await self._do(call)
 
     async def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:

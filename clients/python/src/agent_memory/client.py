@@ -20,21 +20,24 @@ from ._calls import (
     KEEP,
     Call,
     Conditions,
+    Embedding,
     Expect,
     Names,
     NewDocument,
     NewMemory,
     Paged,
+    Precision,
     Query,
     Question,
     Selection,
     Span,
     Status,
     Time,
+    Vector,
     Watched,
 )
 from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
-from ._server import Server
+from ._server import Embedder, Server
 from .errors import AgentMemoryError, Closed, NotFound
 from .watch import Watch
 
@@ -65,13 +68,26 @@ class Memory:
         self._watching = threading.Lock()
 
     @classmethod
-    def open(cls, database: str | os.PathLike[str], *, timeout: float = TIMEOUT) -> Self:
+    def open(
+        cls,
+        database: str | os.PathLike[str],
+        *,
+        timeout: float = TIMEOUT,
+        embedder: str | os.PathLike[str] | None = None,
+        embedder_model: str | None = None,
+        embedder_width: int | None = None,
+    ) -> Self:
         """Opens a database by a server of its own, which ends with this object, and with this process.
 
         ``database`` is the path of a SQLite file, which is made where it is missing, or the URL of any engine, such as
         ``postgres://app@localhost/agents``.
+
+        ``embedder`` is the model by which the server makes vectors, so that :meth:`recall` finds what is meant: the folder of a model that
+        runs in the server, or the base of the URLs of anything that speaks OpenAI's embeddings, such as ``http://localhost:11434/v1``. The
+        latter needs ``embedder_model``, its name, and ``embedder_width``, how many numbers a vector has; a key is taken from
+        ``AGENT_MEMORY_MODEL_KEY`` in the environment.
         """
-        server = Server(database, timeout)
+        server = Server(database, timeout, Embedder(embedder, embedder_model, embedder_width))
         try:
             memory = cls(server.url, server.token, timeout=timeout, server=server)
             memory.health()
@@ -114,6 +130,7 @@ class Memory:
         idempotency_key: str | None = None,
         expires_in: Span | None = None,
         expires_at: Time | None = None,
+        vector: Vector | None = None,
     ) -> str:
         """Stores a memory and returns its id.
 
@@ -125,8 +142,11 @@ class Memory:
 
         With ``expires_in``, milliseconds or a ``timedelta`` from now on, or ``expires_at``, a time, the memory expires: from then on no
         answer has it, ``get`` is as of one that was erased, and it is erased. It never does without.
+
+        ``vector`` is what it means, by the model of the database (:meth:`set_vector_model`): its numbers, or its base64. A server with a
+        model of its own makes one where none is given.
         """
-        call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at)
+        call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at, vector)
         return self._do(call)
 
     def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
@@ -198,13 +218,36 @@ class Memory:
             yield from page.memories
             error_of_unreadable(page.unreadable)
 
-    def recall(self, text: str, **question: Unpack[Question]) -> models.Recalled:
+    def recall(self, text: str = "", **question: Unpack[Question]) -> models.Recalled:
         """Answers a question in words, best first, from the memories of some spaces, or the documents of a ``collection``.
 
         The spaces and conditions are those of :meth:`query`. ``limit`` is 10 unless given, ``neighbours`` says how many records on each
         side of a hit come with it, ``explain`` why it is one; ``language``, ``container`` and ``speaker`` how the records are read.
+
+        A server that has a model of vectors asks by what the question means, too, unless ``meaning=False``; with ``meaning=True`` it is an
+        error where it can't. With ``vector``, what the question means by the caller's own model, the text may be empty.
         """
         return self._do(calls.recall(text, question))
+
+    def vector_model(self) -> models.VectorModel | None:
+        """The model that the database has its vectors from; ``None`` where it has none yet."""
+        return self._or_none(calls.vector_model())
+
+    def set_vector_model(self, name: str, width: int, precision: Precision = "compact") -> models.VectorModel:
+        """Makes a model that of the database, whose vectors have ``width`` numbers, each kept in one byte or, ``exact``, in four.
+
+        The vectors of another model count no more, until that is the model again. It is for who may write everything, which no token of a
+        file may.
+        """
+        return self._do(calls.set_vector_model(name, width, precision))
+
+    def embed(self, embeddings: Iterable[Embedding], *, model: str) -> list[bool]:
+        """Keeps vectors that the caller has made, at most 1,000, beside records that are there; tells of each whether it is kept.
+
+        Each is a dict with the ``id`` of a memory, or ``collection`` and ``id`` of a document, its ``revision`` and the ``vector``. One of
+        a record that is not there, or that has another revision, is not kept. Where ``model`` is not that of the database, it is an error.
+        """
+        return self._do(calls.embed(embeddings, model))
 
     def put_document(
         self,
@@ -218,14 +261,16 @@ class Memory:
         expect: Expect | None = None,
         expires_in: Span | None = None,
         expires_at: Time | None = None,
+        vector: Vector | None = None,
     ) -> models.Document:
         """Creates or replaces a document of at most 1 MiB, and returns it as it is then.
 
         With ``expect``, the revision that must be in place or ``"absent"``, anything else is :class:`Conflict`; without it, the call is not
         attempted again while it is unknown what an attempt did. A collection has a name of ``[a-z0-9_-]``, a document an id of 1 to 256
         bytes. ``expires_in`` and ``expires_at`` are those of :meth:`store`; without them it expires no more, whatever was in place.
+        ``vector`` is that of :meth:`store`; with one, a conflict after a lost attempt has the outcome ``UNKNOWN``.
         """
-        call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at)
+        call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at, vector)
         return self._do(call)
 
     def add_document(
@@ -238,10 +283,11 @@ class Memory:
         created_at: Time | None = None,
         expires_in: Span | None = None,
         expires_at: Time | None = None,
+        vector: Vector | None = None,
     ) -> models.Document:
         """Creates a document under an id that is made for it before the first attempt."""
         id = calls.new_id()
-        call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at)
+        call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at, vector)
         return self._do(call)
 
     def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:

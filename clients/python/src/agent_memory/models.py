@@ -213,6 +213,8 @@ class Parts(Model):
     """Those of the records beside it."""
     container: float
     """Those of its container."""
+    meaning: float = 0.0
+    """What it and the records beside it mean; 0 where words alone have found it."""
     question: float
     """What it loses as a question."""
     speaker: float
@@ -284,6 +286,9 @@ class Explained(Model):
     together: float
     container: float
     total: float
+    least_cosine: float = 0.0
+    greatest_cosine: float = 0.0
+    together_with_meaning: float = 0.0
 
 
 class Recalled(Model):
@@ -295,10 +300,22 @@ class Recalled(Model):
     """How many records of the scope were looked at."""
     complete: bool
     """Whether all of the scope was; if not, the hits are the best of its newest part."""
+    unembedded: int | None = None
+    """How many of the records have no vector yet; ``None`` where words alone have found what is here."""
     explained: Explained | None = None
 
     def _repr_html_(self) -> str:
         return _table.hits(self.hits)
+
+
+class VectorModel(Model):
+    """The model that the database has its vectors from."""
+
+    name: str
+    width: int
+    """How many numbers a vector has."""
+    precision: str
+    """``compact``, in one byte a number, or ``exact``, in four."""
 
 
 class Health(Model):
