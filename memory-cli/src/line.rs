@@ -544,8 +544,8 @@ mod tests {
             r#"{"kind":"tombstone","id":"0190a0b0-0000-7000-8000-000000000001","erasedAt":5,"reason":"asked","actor":null,"keyHash":"000102030405060708090a0b0c0d0e0f","places":["ff0102030405060708090a0b0c0d0e0f"],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
             r#"{"kind":"tombstone","collection":"notes","id":"x","erasedAt":5,"reason":"asked","actor":"ana","keyHash":null,"places":[],"hashKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
             r#"{"kind":"vectorModel","name":"a \"b\"","width":3,"precision":"exact"}"#,
-            r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":1,"createdAt":-1,"metadata":{},"status":"pending","revision":1,"vector":"AQAAgD8Bgg=="}"#,
-            r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{},"createdAt":0,"revision":1,"vector":"AQAAgD8Bgg=="}"#,
+            r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":1,"createdAt":-1,"metadata":{},"status":"pending","revision":1,"vector":"ARQHAjwBgg=="}"#,
+            r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{},"createdAt":0,"revision":1,"vector":"ARQHAjwBgg=="}"#,
             r#"{"kind":"version","committedAt":5,"actor":"run \"7\"","document":{"id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}}"#,
         ];
         for line in lines {

@@ -1,6 +1,8 @@
 //! Vectors go along with a copy, an export and an import.
 
-use memory_core::{Embedding, ErrorKind, MAX_VECTORS, MemoryProvider, RecordId, Result, Revision, Vector, VectorModel};
+use memory_core::{
+    Embedding, ErrorKind, MAX_VECTORS, MemoryProvider, Record, RecordId, Result, Revision, Vector, VectorModel,
+};
 
 /// Brings vectors to a target, which takes their model first if it has none.
 #[derive(Debug, Default)]
@@ -103,19 +105,17 @@ pub(crate) fn told(written: u64, left_out: u64) -> String {
     text
 }
 
-/// The vectors of records as they are, in their order: for a file, which has the texts of the same revisions.
-pub(crate) async fn of_records(
-    source: &dyn MemoryProvider,
-    records: &[(RecordId, Revision)],
-) -> Result<Vec<Option<Vector>>> {
+/// The vectors of records, in their order, that are of the texts which they have here.
+pub(crate) async fn of_records(source: &dyn MemoryProvider, records: &[Record]) -> Result<Vec<Option<Vector>>> {
     let mut vectors = Vec::with_capacity(records.len());
     for records in records.chunks(MAX_VECTORS) {
-        let ids: Vec<_> = records.iter().map(|(id, _)| id.clone()).collect();
+        let ids: Vec<_> = records.iter().map(Record::id).collect();
         let found = source.vectors(&ids).await?.into_iter().zip(records);
-        let of_revision = |(found, (_, revision)): (Option<Embedding>, &(RecordId, Revision))| {
-            found.filter(|found| found.revision == *revision).map(|found| found.vector)
+        let of_texts = |(found, record): (Option<Embedding>, &Record)| {
+            let is_it = |found: &Embedding| found.revision == record.revision() && found.texts == Some(record.into());
+            found.filter(is_it).map(|found| found.vector)
         };
-        vectors.extend(found.map(of_revision));
+        vectors.extend(found.map(of_texts));
     }
     Ok(vectors)
 }

@@ -176,7 +176,7 @@ fn tombstones_go_with_an_export_and_a_copy() {
     cli.ok(&["erase", "--space", "a", "--reason", "why"]);
     cli.ok(&["erase", "--space", "b", "--documents", "--reason", "why"]);
     let told: Value = serde_json::from_str(&cli.ok(&["export", "-o", &behind, "--json"])).expect("JSON");
-    assert_eq!(told, json!({"memories": 0, "documents": 0, "tombstones": 2}));
+    assert_eq!(told, json!({"memories": 0, "documents": 0, "vectors": 0, "tombstones": 2}));
     assert_eq!(cli.ok(&["export", "--under", "a"]).lines().count(), 1, "of where it lay alone");
 
     let url = |name: &str| format!("sqlite://{}", cli.path(name).display());

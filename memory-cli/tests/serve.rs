@@ -345,7 +345,7 @@ fn what_the_server_does_is_counted_and_described() {
     }
     let api = server.get("/v1/openapi.json").json();
     assert_eq!(api["openapi"], "3.1.0");
-    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(16));
+    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(18));
 }
 
 #[test]

@@ -337,11 +337,11 @@ impl Way<'_> {
             return Ok(refused);
         }
         let (places, texts): (Vec<_>, Vec<_>) =
-            texts.into_iter().map(|text| ((text.record, text.revision), text.text)).unzip();
+            texts.into_iter().map(|text| ((text.record, text.revision, text.texts), text.text)).unzip();
         let mut embeddings = Vec::with_capacity(texts.len());
-        for ((record, revision), vector) in places.into_iter().zip(self.keeper.vectors(&texts).await?) {
+        for ((record, revision, texts), vector) in places.into_iter().zip(self.keeper.vectors(&texts).await?) {
             match vector {
-                Ok(vector) => embeddings.push(Embedding { record, revision, vector }),
+                Ok(vector) => embeddings.push(Embedding { record, revision, texts: Some(texts), vector }),
                 Err(error) => {
                     tracing::warn!(?record, %error, "a record has no vector yet");
                     refused.insert(record);

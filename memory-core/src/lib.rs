@@ -69,7 +69,7 @@ pub use recall::{
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
 pub use spaces::{Count, MAX_SPACE_COUNT, MAX_SPACE_DEPTH, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SpaceSummary};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};
-pub use vector::{Embedding, MAX_VECTORS, MAX_WIDTH, Precision, Vector, VectorModel};
+pub use vector::{Embedding, MAX_VECTORS, MAX_WIDTH, Precision, TextHash, Vector, VectorModel};
 pub use watch::{
     Change, ChangeKind, Changes, Collections, MAX_COLLECTIONS, MAX_WATCHES, Record, RecordId, Watch, WatchFrom,
     WatchToken, Watched,

@@ -1,6 +1,7 @@
 //! Vectors: what texts mean, as a model tells it (M1).
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use base64::Engine as _;
@@ -8,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, RecordId, Result, Revision};
+use crate::{Document, Error, Memory, Record, RecordId, Result, Revision, words};
 
 /// The most numbers that a vector has.
 pub const MAX_WIDTH: usize = 4_096;
@@ -18,6 +19,10 @@ pub const MAX_VECTORS: usize = 1_000;
 const MAX_NAME: usize = 256;
 /// The largest number of a compact vector.
 const LARGEST: f32 = 127.0;
+/// How long a vector is that was made by [`Vector::new`], and one that was rounded then: each of 4,096 numbers by half of the scale at most.
+/// Who gives another one would count for more than one record among its neighbours.
+const EXACT_LENGTHS: RangeInclusive<f64> = 0.99..=1.01;
+const COMPACT_LENGTHS: RangeInclusive<f64> = 0.8..=1.2;
 
 /// A direction: numbers whose squares add up to 1.
 ///
@@ -61,9 +66,16 @@ pub struct Embedding {
     pub record: RecordId,
     /// Of which revision.
     pub revision: Revision,
+    /// Of which texts. A document that was removed and put again begins with its first revision again, so who has the texts at hand
+    /// names them, too; [`vectors`](crate::MemoryProvider::vectors) always does.
+    pub texts: Option<TextHash>,
     /// What it is.
     pub vector: Vector,
 }
+
+/// The hash of the texts of a record, which its vector is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TextHash([u8; 16]);
 
 impl Vector {
     /// The direction of these numbers. `InvalidInput` unless there are 1 to [`MAX_WIDTH`], all finite and one not zero.
@@ -121,7 +133,7 @@ impl Vector {
         }
     }
 
-    /// From such bytes. `InvalidInput` for others.
+    /// From such bytes. `InvalidInput` for others, and where the squares do not add up to about 1.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = || Error::invalid("not the bytes of a vector");
         match bytes.split_first().ok_or_else(bad)? {
@@ -129,17 +141,17 @@ impl Vector {
                 let (scale, numbers) = rest.split_first_chunk().ok_or_else(bad)?;
                 let scale = f32::from_le_bytes(*scale);
                 check_width(numbers.len())?;
-                let is_valid = scale.is_finite() && scale > 0.0 && numbers.iter().any(|number| *number != 0);
-                let numbers = numbers.iter().map(|number| number.cast_signed()).collect();
+                let numbers: Box<[_]> = numbers.iter().map(|number| number.cast_signed()).collect();
+                let squares: f64 = numbers.iter().map(|number| f64::from(*number).powi(2)).sum();
+                let is_valid = scale > 0.0 && COMPACT_LENGTHS.contains(&(f64::from(scale) * squares.sqrt()));
                 if is_valid { Ok(Self(Numbers::Compact { scale, numbers })) } else { Err(bad()) }
             }
             (&EXACT, rest) => {
                 let (numbers, rest) = rest.as_chunks();
                 check_width(numbers.len())?;
                 let numbers: Box<[_]> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-                let is_valid = rest.is_empty()
-                    && numbers.iter().all(|number| number.is_finite())
-                    && numbers.iter().any(|number| *number != 0.0);
+                let squares: f64 = numbers.iter().map(|number| f64::from(*number).powi(2)).sum();
+                let is_valid = rest.is_empty() && EXACT_LENGTHS.contains(&squares.sqrt());
                 if is_valid { Ok(Self(Numbers::Exact(numbers))) } else { Err(bad()) }
             }
             _ => Err(bad()),
@@ -203,6 +215,34 @@ impl<'de> Deserialize<'de> for Vector {
             Given::Numbers(numbers) => Self::new(&numbers),
         };
         vector.map_err(|error: Error| serde::de::Error::custom(error.message()))
+    }
+}
+
+impl From<&Memory> for TextHash {
+    fn from(memory: &Memory) -> Self {
+        Self::of(&words::text_of(&memory.trigger, memory.context.as_ref()))
+    }
+}
+
+impl From<&Document> for TextHash {
+    fn from(document: &Document) -> Self {
+        Self::of(document.content.as_str())
+    }
+}
+
+impl From<&Record> for TextHash {
+    fn from(record: &Record) -> Self {
+        match record {
+            Record::Memory(memory) => memory.into(),
+            Record::Document(document) => document.into(),
+        }
+    }
+}
+
+impl TextHash {
+    fn of(text: &str) -> Self {
+        let hash = Sha256::digest(text);
+        Self(std::array::from_fn(|place| hash[place]))
     }
 }
 
@@ -311,6 +351,11 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vector>("[3, -4, 0]").expect("a vector"), vector);
         let compact = vector.kept(Precision::Compact).numbers();
         assert!(compact.iter().zip([0.6, -0.8, 0.0]).all(|(one, other): (&f32, f32)| (one - other).abs() < 0.004));
+        // One large number among many small ones is rounded most.
+        let mut widest = vec![1.51 * 0.9 / LARGEST; MAX_WIDTH];
+        widest[0] = 0.9;
+        let widest = Vector::new(&widest).expect("a vector").kept(Precision::Compact);
+        assert_eq!(Vector::from_bytes(&widest.to_bytes()).expect("a vector"), widest);
         let huge = Vector::new(&[f32::MAX, f32::MAX]).expect("a vector");
         assert!((huge.numbers()[0] - 0.5_f32.sqrt()).abs() < 1e-6, "no overflow");
     }
@@ -324,6 +369,13 @@ mod tests {
             [&[][..], &[1], &[1, 0, 0, 0, 0, 1], &[1, 0, 0, 128, 63], &[1, 0, 0, 128, 63, 0], &[2, 0, 0], &[3, 1]]
         {
             assert!(Vector::from_bytes(bytes).is_err(), "{bytes:?}");
+        }
+        // A length of 127, of twice 1, of almost nothing, and of no number.
+        let exact = |number: f32| [[EXACT].as_slice(), &number.to_le_bytes()].concat();
+        let compact = |scale: f32| [[COMPACT].as_slice(), &scale.to_le_bytes(), &[127]].concat();
+        let scales = [1.0, 2.0 / LARGEST, f32::MIN_POSITIVE / 2.0, f32::MAX, f32::NAN, f32::INFINITY];
+        for bytes in scales.map(compact).into_iter().chain([2.0, 1e-45, f32::MAX, f32::NAN].map(exact)) {
+            assert!(Vector::from_bytes(&bytes).is_err(), "{bytes:?}");
         }
         for json in ["[]", "[null]", "\"AACAPw\"", "{}", "[1e999]"] {
             assert!(serde_json::from_str::<Vector>(json).is_err(), "{json}");

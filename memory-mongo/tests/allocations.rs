@@ -11,7 +11,7 @@ use memory_mongo::{MongoConfig, MongoMemory};
 static ALLOCATOR: Alloc = Alloc;
 
 /// How often a recall may allocate for each row.
-const MOST: f64 = 11.0;
+const MOST: f64 = 11.5;
 
 fn main() -> ExitCode {
     let _profiler = Profiler::builder().testing().build();

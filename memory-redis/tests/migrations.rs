@@ -485,7 +485,7 @@ async fn a_program_that_knows_no_vectors_is_refused() -> Case {
     let model = VectorModel::new("a model", 2, Precision::Exact)?;
     program.set_vector_model(&model).await?;
     let (record, revision, vector) = (stored.into(), Revision::FIRST, Vector::new(&[3.0, 4.0])?);
-    let embedding = Embedding { record, revision, vector };
+    let embedding = Embedding { record, revision, vector, texts: None };
     assert_eq!(program.vectors(&[stored.into()]).await?, [None]);
     assert_eq!(program.embed(&model, vec![embedding.clone()]).await?, [true]);
     assert_eq!(program.vectors(&[stored.into()]).await?, [Some(embedding)]);

@@ -282,7 +282,7 @@ async fn use_everything(config: RedisConfig) -> Case {
     let copy = provider.get(id).await?.ok_or("gone")?;
     let (model, vector) = (VectorModel::new("a model", 1, Precision::Compact)?, Vector::new(&[1.0])?);
     provider.set_vector_model(&model).await?;
-    let embedding = Embedding { record: id.into(), revision: copy.revision, vector };
+    let embedding = Embedding { record: id.into(), revision: copy.revision, vector, texts: None };
     assert_eq!(provider.embed(&model, vec![embedding]).await?, [true]);
     assert!(provider.vectors(&[id.into()]).await?[0].is_some());
     assert_eq!(provider.restore(vec![copy]).await?.equal, 1);
@@ -449,7 +449,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     provider.store(event("a-b", 2)).await?;
     let (model, vector) = (VectorModel::new("a model", 1, Precision::Compact)?, Vector::new(&[1.0])?);
     provider.set_vector_model(&model).await?;
-    let embedding = Embedding { record: id.into(), revision: Revision::FIRST, vector };
+    let embedding = Embedding { record: id.into(), revision: Revision::FIRST, vector, texts: None };
     assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "9");
     server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);

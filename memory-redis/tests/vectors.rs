@@ -161,7 +161,9 @@ async fn what_is_refused_leaves_vectors_alone() -> Case {
         let url = server.url().replace(&format!(":{}@", server.password()), "guest:guest@");
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(open(RedisConfig::from_url(&url)?).await?)
     };
-    let embedding = || Ok::<_, Error>(Embedding { record: id.into(), revision: Revision::FIRST, vector: vector(2.0)? });
+    let embedding = || {
+        Ok::<_, Error>(Embedding { record: id.into(), revision: Revision::FIRST, vector: vector(2.0)?, texts: None })
+    };
     let check = |error: Error, kind: ErrorKind| assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotDone));
 
     provider.set_read_only(true).await?;
@@ -210,7 +212,7 @@ async fn a_recall_by_vector_reads_no_payload() -> Case {
     // The last one has none.
     let embeddings = ids[..MANY - 1].iter().enumerate().map(|(place, id)| {
         let (record, revision) = (RecordId::from(*id), Revision::FIRST);
-        Ok::<_, Error>(Embedding { record, revision, vector: vector(place as f32 / MANY as f32)? })
+        Ok::<_, Error>(Embedding { record, revision, vector: vector(place as f32 / MANY as f32)?, texts: None })
     });
     let embeddings = embeddings.collect::<Result<Vec<_>>>()?;
     assert_eq!(provider.embed(&model()?, embeddings).await?, vec![true; MANY - 1]);
@@ -237,7 +239,7 @@ async fn a_recall_by_vector_reads_no_payload() -> Case {
     for id in 0..3 {
         documents.put(document(id, &format!("a-{id}"), "text")?).await?;
         let revision = Revision::FIRST;
-        let embedding = Embedding { record: named(id)?, revision, vector: vector(id as f32 / 3.0)? };
+        let embedding = Embedding { record: named(id)?, revision, vector: vector(id as f32 / 3.0)?, texts: None };
         assert_eq!(provider.embed(&model()?, vec![embedding]).await?, [true]);
     }
     let query = DocumentQuery::builder(collection()?).all().limit(1).build()?;
@@ -273,7 +275,7 @@ async fn embed(provider: &RedisMemory, records: &[RecordId]) -> Case {
                 provider.documents().get(collection, id).await?.ok_or("gone")?.revision
             }
         };
-        embeddings.push(Embedding { record: record.clone(), revision, vector: vector(1.0)? });
+        embeddings.push(Embedding { record: record.clone(), revision, vector: vector(1.0)?, texts: None });
     }
     assert_eq!(provider.embed(&model()?, embeddings).await?, vec![true; records.len()]);
     Ok(())

@@ -327,10 +327,12 @@ async fn erase(provider: &SqliteMemory, records: impl IntoIterator<Item = Record
 
 /// Keeps a vector whose bytes are the mark again and again.
 async fn embed(provider: &SqliteMemory, record: impl Into<RecordId>, revision: Revision, mark: &str, width: usize) {
-    // The form of numbers as they are.
-    let numbers = mark.bytes().cycle().take(width * size_of::<f32>());
-    let vector = Vector::from_bytes(&[2].into_iter().chain(numbers).collect::<Vec<_>>()).expect("a vector");
-    let embedding = Embedding { record: record.into(), revision, vector };
+    // The form of whole numbers with their scale, which makes them a direction.
+    let numbers: Vec<_> = mark.bytes().cycle().take(width).collect();
+    let length = numbers.iter().map(|number| f32::from(*number).powi(2)).sum::<f32>().sqrt();
+    let form = [1].into_iter().chain(length.recip().to_le_bytes());
+    let vector = Vector::from_bytes(&form.chain(numbers).collect::<Vec<_>>()).expect("a vector");
+    let embedding = Embedding { record: record.into(), revision, vector, texts: None };
     assert_eq!(provider.embed(&model(width), vec![embedding]).await.expect("a vector"), [true]);
 }
 

@@ -268,7 +268,7 @@ async fn a_walk_for_heads_reads_heads_and_the_vectors_that_it_asks_for() {
         let document = provider.documents().put(write).await.expect("a put");
         // Every other one has a vector.
         let records = [RecordId::from(id), RecordId::from(&document)].into_iter().filter(|_| number % 2 == 1);
-        let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: vector(number) };
+        let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: vector(number), texts: None };
         provider.embed(&model, records.map(embedding).collect()).await.expect("vectors");
     }
     provider.shutdown().await.expect("a shutdown");

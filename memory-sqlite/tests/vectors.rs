@@ -67,7 +67,9 @@ async fn the_tables_have_the_vectors_of_the_present_texts() {
     embed(&provider, ids[0], revision, b"kept").await;
     assert_eq!((rows(&path, "memory"), rows(&path, "document")), (vec![1, 3], vec![1]));
     let kept = provider.vectors(&[ids[0].into(), ids[1].into(), document("b")]).await.expect("vectors");
-    assert_eq!(kept, [Some(Embedding { record: ids[0].into(), revision, vector: vector(b"kept") }), None, None]);
+    let kept: Vec<_> =
+        kept.into_iter().map(|kept| kept.map(|kept| (kept.record, kept.revision, kept.vector))).collect();
+    assert_eq!(kept, [Some((ids[0].into(), revision, vector(b"kept"))), None, None]);
     check_integrity(&path);
 }
 
@@ -159,7 +161,7 @@ async fn what_goes_is_overwritten() {
         embed(&provider, document(name), documents.put(note(name, "text")).await.expect("a put").revision, MARK).await;
     }
     // Some are divided among pages.
-    assert!(occurrences(&path) > 3 * WIDTH * size_of::<f32>() / MARK.len());
+    assert!(occurrences(&path) > 3 * WIDTH / MARK.len());
     embed(&provider, ids[0], Revision::FIRST, b"kept").await;
     let context = Context::parse(r#""a context""#).expect("valid");
     provider.update(ids[1], MemoryPatch::new().set_context(context)).await.expect("an update");
@@ -213,13 +215,15 @@ async fn embed(provider: &SqliteMemory, record: impl Into<RecordId>, revision: R
 }
 
 fn embedding(record: impl Into<RecordId>, revision: Revision, bytes: &[u8]) -> Embedding {
-    Embedding { record: record.into(), revision, vector: vector(bytes) }
+    Embedding { record: record.into(), revision, vector: vector(bytes), texts: None }
 }
 
 fn vector(bytes: &[u8]) -> Vector {
-    // The form of numbers as they are.
-    let numbers = bytes.iter().copied().cycle().take(WIDTH * size_of::<f32>());
-    Vector::from_bytes(&[2].into_iter().chain(numbers).collect::<Vec<_>>()).expect("a vector")
+    // The form of whole numbers with their scale, which makes them a direction.
+    let numbers: Vec<_> = bytes.iter().copied().cycle().take(WIDTH).collect();
+    let length = numbers.iter().map(|number| f32::from(*number).powi(2)).sum::<f32>().sqrt();
+    let form = [1].into_iter().chain(length.recip().to_le_bytes());
+    Vector::from_bytes(&form.chain(numbers).collect::<Vec<_>>()).expect("a vector")
 }
 
 fn model() -> VectorModel {

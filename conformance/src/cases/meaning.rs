@@ -70,7 +70,7 @@ async fn revision_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result
 /// Keeps a vector beside a record as it is now.
 async fn embed(provider: &dyn MemoryProvider, model: &VectorModel, record: &RecordId, vector: &Vector) -> Result<()> {
     let revision = revision_of(provider, record).await?;
-    let embedding = Embedding { record: record.clone(), revision, vector: vector.clone() };
+    let embedding = Embedding { record: record.clone(), revision, vector: vector.clone(), texts: None };
     assert_eq!(provider.embed(model, vec![embedding]).await?, [true], "a vector of the present revision is kept");
     Ok(())
 }
@@ -79,7 +79,7 @@ async fn embed(provider: &dyn MemoryProvider, model: &VectorModel, record: &Reco
 async fn vector_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result<Option<(Revision, Vector)>> {
     let mut found = provider.vectors(std::slice::from_ref(record)).await?;
     assert_eq!(found.len(), 1, "an answer for each record");
-    Ok(found.pop().flatten().map(|Embedding { record: of, revision, vector }| {
+    Ok(found.pop().flatten().map(|Embedding { record: of, revision, vector, .. }| {
         assert_eq!(of, *record);
         (revision, vector)
     }))

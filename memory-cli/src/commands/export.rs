@@ -196,10 +196,7 @@ async fn write_records(
     written: &mut Written,
 ) -> anyhow::Result<()> {
     let mut vectors = match has_vectors {
-        true => {
-            let ids: Vec<_> = records.iter().map(|record| (record.id(), record.revision())).collect();
-            vectors::of_records(provider, &ids).await?
-        }
+        true => vectors::of_records(provider, &records).await?,
         false => Vec::new(),
     }
     .into_iter();

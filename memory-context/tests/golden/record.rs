@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use memory_context::core::{DocumentQuery, MemoryProvider, MemoryQuery, Order};
+use memory_context::core::{DocumentQuery, MemoryProvider, MemoryQuery, Order, VectorKeeper};
 use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
@@ -20,7 +20,9 @@ pub(crate) async fn export(provider: &dyn MemoryProvider) -> Vec<String> {
     let page = provider.query(&all).await.expect("read");
     assert!(page.next.is_none() && page.unreadable.is_empty(), "all at once");
     let mut lines: Vec<_> = page.memories.iter().map(|memory| serde_json::to_string(memory).expect("JSON")).collect();
-    for collection in provider.documents().collections().await.expect("read") {
+    // How far the keeper of vectors is, and how often it says so, depends on when it had time.
+    let collections = provider.documents().collections().await.expect("read");
+    for collection in collections.into_iter().filter(|one| one.as_str() != VectorKeeper::COLLECTION) {
         let all = DocumentQuery::builder(collection).all().limit(1_000).build().expect("a query");
         let page = provider.documents().query(&all).await.expect("read");
         assert!(page.next.is_none() && page.unreadable.is_empty(), "all at once");

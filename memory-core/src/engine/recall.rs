@@ -1,7 +1,6 @@
 //! From a question to its answer: the digests of its scope, the ranking, and the records of the hits.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::pages::{Asked, DocumentsOf, Memories, Walkable, document_parts};
@@ -30,8 +29,6 @@ const SLICE: usize = 1_024;
 const MIN_SLICE: usize = 64;
 /// How many records are read at once by their ids.
 const READ: usize = 64;
-/// How many hits are read at once where it is not known how large they are.
-const READ_AHEAD: usize = 8;
 
 /// Finds what answers a question, where the vector is at hand that it is asked by, if it is asked by one.
 pub(super) async fn answer<K: Recallable, R: Reader>(
@@ -123,15 +120,15 @@ pub(super) struct Ranked {
 }
 
 impl Gathered {
-    /// Whether the scope has no record.
-    pub(super) fn is_empty(&self) -> bool {
-        self.digests.is_empty()
+    /// Whether the scope has a record with a vector.
+    pub(super) fn has_vectors(&self) -> bool {
+        self.digests.iter().any(|digest| digest.vector.is_some())
     }
 
     /// Ranks them; by words alone without a vector.
     pub(super) fn ranked<K>(self, recall: &Recall<K>, vector: Option<&Vector>) -> Ranked {
         let without = self.digests.iter().filter(|digest| digest.vector.is_none()).count();
-        let is_by_meaning = recall.meaning.is_some() && (vector.is_some() || self.digests.is_empty());
+        let is_by_meaning = recall.meaning.is_some() && (vector.is_some() || !self.has_vectors());
         let unembedded = is_by_meaning.then_some(without);
         Ranked { ranking: rank(self.digests, recall, vector), is_whole: self.is_whole, unembedded }
     }
@@ -185,7 +182,7 @@ async fn newest<K: Recallable, R: Reader>(
     let mut walks: Vec<(&Part, Option<Mark>)> = parts.iter().map(|part| (part, None)).collect();
     let is_shared = parts.len() > 1;
     let count = (SLICE / parts.len().max(1)).max(MIN_SLICE);
-    let (is_for_heads, has_vectors) = (digester.is_of_heads(), recall.model.is_some());
+    let has_vectors = recall.model.is_some();
     loop {
         let ahead = walks.iter().enumerate().max_by_key(|(_, (_, behind))| (behind.is_none(), behind.as_ref()));
         let Some(at) = ahead.map(|(at, _)| at) else { break };
@@ -196,7 +193,6 @@ async fn newest<K: Recallable, R: Reader>(
             behind: behind.as_ref(),
             count,
             is_shared,
-            is_for_heads,
             has_vectors,
             ..Walk::EVERYTHING
         };
@@ -213,13 +209,8 @@ async fn newest<K: Recallable, R: Reader>(
                 if !is_looked_at {
                     return Ok(None);
                 }
-                let vector = row.vector()?;
-                if is_for_heads {
-                    bytes += vector.map_or(0, <[u8]>::len);
-                    return Ok(Some(digester.digest_of_head(&head, vector)));
-                }
-                let record = row.read(&head)?;
-                bytes += K::size(&record);
+                let (vector, record) = (row.vector()?, row.read(&head)?);
+                bytes += K::size(&record) + vector.map_or(0, <[u8]>::len);
                 // Not that of a record for which nobody waits.
                 Ok((bytes <= LIGHT_BYTES || watch.is_heavy()).then(|| digester.digest(&record, vector)))
             });
@@ -245,7 +236,7 @@ async fn newest<K: Recallable, R: Reader>(
         }
     }
     newest.trim();
-    let names = digester.into_names();
+    let names = digester.names_in(&newest.digests);
     Ok(Gathered { digests: newest.digests, names, is_whole: newest.is_whole })
 }
 
@@ -263,39 +254,37 @@ where
     let RecallOptions { neighbours, explain, .. } = recall.options;
     let digests = &ranking.digests;
     let (mut room, mut are_all, mut fitting) = (MAX_PAGE_BYTES, true, Vec::new());
-    let (mut records, mut ranked) = (HashMap::new(), ranking.ranked.as_slice());
-    while let Some((first, rest)) = ranked.split_first() {
-        // How large those are of which only the heads were read, nobody knows before.
-        let of_first = |near: &Range<usize>| near.clone().any(|place| digests[place].bytes == 0);
-        let around = ranking.around(first.place, neighbours);
-        if of_first(&around) {
-            let some = ranked.iter().take(READ_AHEAD).flat_map(|ranked| ranking.around(ranked.place, neighbours));
-            let unread = some.filter(|place| !records.contains_key(&digests[*place].mark.id));
-            read(reader, on, unread.map(|place| digests[place].mark.id.clone()).collect(), &mut records, watch).await?;
-        }
-        let size = |place: usize| match digests[place].bytes {
-            0 => records.get(&digests[place].mark.id).map_or(0, K::size),
-            bytes => bytes,
-        };
-        let bytes = size(first.place);
+    for ranked in &ranking.ranked {
+        let bytes = digests[ranked.place].bytes;
         if bytes > room && !fitting.is_empty() {
             are_all = false;
             break;
         }
         room = room.saturating_sub(bytes);
-        let (mut around, bytes) = (around.clone(), around.map(size).sum::<usize>() - bytes);
+        let mut around = ranking.around(ranked.place, neighbours);
+        let bytes = digests[around.clone()].iter().map(|digest| digest.bytes).sum::<usize>() - bytes;
         if bytes > room {
             are_all = false;
-            around = first.place..first.place + 1;
+            around = ranked.place..ranked.place + 1;
         } else {
             room -= bytes;
         }
-        fitting.push((first, around));
-        ranked = rest;
+        fitting.push((ranked, around));
     }
     let wanted: BTreeSet<usize> = fitting.iter().flat_map(|(_, around)| around.clone()).collect();
-    let unread = wanted.into_iter().map(|place| &digests[place].mark.id).filter(|id| !records.contains_key(*id));
-    read(reader, on, unread.cloned().collect(), &mut records, watch).await?;
+    let ids: Vec<_> = wanted.into_iter().map(|place| digests[place].mark.id.clone()).collect();
+    let mut records = HashMap::with_capacity(ids.len());
+    for ids in ids.chunks(READ) {
+        for record in on.read(reader, ids).await? {
+            match record {
+                Ok(record) => drop(records.insert(K::head(&record).id.to_vec(), record)),
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                // Damaged since.
+                Err(_) => {}
+            }
+        }
+        watch.check()?;
+    }
     // It may have changed since, have gone, or be another one under the same id.
     let in_scope = |place: usize| {
         let Mark { id, millis } = &digests[place].mark;
@@ -310,29 +299,6 @@ where
         Some(Hit { score: ranked.parts.sum(), parts: ranked.parts, record, before, after, terms })
     });
     Ok((hits.collect(), are_all))
-}
-
-/// Reads records by their ids.
-async fn read<K: Selects, R: Reader>(
-    reader: &mut R,
-    on: &impl Walkable<K>,
-    ids: BTreeSet<Vec<u8>>,
-    records: &mut HashMap<Vec<u8>, K::Record>,
-    watch: &Watch,
-) -> Result<()> {
-    let ids: Vec<_> = ids.into_iter().collect();
-    for ids in ids.chunks(READ) {
-        for record in on.read(reader, ids).await? {
-            match record {
-                Ok(record) => drop(records.insert(K::head(&record).id.to_vec(), record)),
-                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
-                // Damaged since.
-                Err(_) => {}
-            }
-        }
-        watch.check()?;
-    }
-    Ok(())
 }
 
 /// The digests of the newest records, as far as they count (R5).

@@ -1,6 +1,7 @@
 //! Sessions: what an engine can do for a call, one step at a time.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::pin::Pin;
 
 use super::feed::{FeedEnd, FeedPage, FeedPosition};
@@ -225,12 +226,18 @@ pub trait Writer: Reader {
 }
 
 /// A vector to keep.
-#[derive(Debug)]
 pub struct Embed<'a, V> {
     /// What was read.
     pub found: EmbedRecord<'a, V>,
     /// Some 10 bytes more than its numbers have, which mean nothing to the engine.
     pub vector: Vec<u8>,
+}
+
+impl<V: fmt::Debug> fmt::Debug for Embed<'_, V> {
+    /// A vector tells much of its text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embed").field("found", &self.found).finish_non_exhaustive()
+    }
 }
 
 /// What was read of a record that gets a vector.

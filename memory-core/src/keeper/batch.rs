@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Change, ChangeKind, Collection, Document, Memory, Record, RecordId, Revision, VectorKeeper, words};
+use crate::{
+    Change, ChangeKind, Collection, Document, Memory, Record, RecordId, Revision, TextHash, VectorKeeper, words,
+};
 
 /// What changes tell, as far as it is to be embedded.
 #[derive(Default)]
@@ -25,6 +27,7 @@ pub(super) struct Batch {
 pub(super) struct Text {
     pub(super) record: RecordId,
     pub(super) revision: Revision,
+    pub(super) texts: TextHash,
     pub(super) text: String,
 }
 
@@ -76,16 +79,16 @@ impl Text {
     /// That of a memory, as far as the model looks at it; `None` where it is blank.
     pub(super) fn of_memory(memory: &Memory, max_text: usize) -> Option<Self> {
         let text = words::text_of(&memory.trigger, memory.context.as_ref());
-        Self::of(memory.id.into(), memory.revision, &text, max_text)
+        Self::of(memory.id.into(), memory.revision, memory.into(), &text, max_text)
     }
 
     /// The same of a document.
     pub(super) fn of_document(document: &Document, max_text: usize) -> Option<Self> {
-        Self::of(document.into(), document.revision, document.content.as_str(), max_text)
+        Self::of(document.into(), document.revision, document.into(), document.content.as_str(), max_text)
     }
 
-    fn of(record: RecordId, revision: Revision, text: &str, max_text: usize) -> Option<Self> {
+    fn of(record: RecordId, revision: Revision, texts: TextHash, text: &str, max_text: usize) -> Option<Self> {
         let text = &text[..text.floor_char_boundary(max_text)];
-        (!text.trim().is_empty()).then(|| Self { record, revision, text: text.to_owned() })
+        (!text.trim().is_empty()).then(|| Self { record, revision, texts, text: text.to_owned() })
     }
 }

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState as FastState;
 use super::language::{Terms, pair};
 use super::{Container, Recall};
 use crate::engine::Mark;
-use crate::page::{Head, Selects};
+use crate::page::Selects;
 use crate::{BOUNDARIES, Json, JsonObject, Timestamp, Vector, words};
 
 /// The known words are forgotten when there are so many, since the records decide how many different words there are.
@@ -39,7 +39,7 @@ pub(crate) struct Digest {
     pub(crate) named: Option<u64>,
     /// Whether it may be a hit.
     pub(crate) is_wanted: bool,
-    /// About how many bytes its record has; 0 where it was not read.
+    /// About how many bytes its record has.
     pub(crate) bytes: usize,
     /// Its vector, if it has one of the namespace's model and one is compared.
     pub(crate) vector: Option<Vector>,
@@ -55,8 +55,8 @@ pub(crate) struct Digester<'r, K> {
     lower: String,
     /// The speakers that were seen, and whether the question names them.
     speakers: HashMap<String, Option<u64>>,
-    /// The terms of the question that name a speaker.
-    names: BTreeSet<u16>,
+    /// The terms of the question that name a speaker, by the hash of the name.
+    names: HashMap<u64, Vec<u16>>,
     /// Its key is secret, so that nobody can make two containers one.
     hasher: RandomState,
     goes_on: &'r (dyn Fn() -> bool + Sync),
@@ -80,34 +80,15 @@ impl<'r, K: Selects> Digester<'r, K> {
         Self { recall, terms, known, lower, speakers, names, hasher, goes_on }
     }
 
-    /// Whether the heads of records tell all that counts, and their vectors.
-    pub(crate) fn is_of_heads(&self) -> bool {
-        let Recall { query, terms, options, .. } = self.recall;
-        let is_in_metadata = matches!(options.container, Container::Metadata(_));
-        terms.is_empty() && query.text.is_none() && query.filter.is_none() && !is_in_metadata
-    }
-
-    /// The digest of a record of the scope of which only the head was read.
-    pub(crate) fn digest_of_head(&mut self, head: &Head<'_>, vector: Option<&[u8]>) -> Digest {
-        Digest {
-            mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
-            container: self.container(head.space, None),
-            length: 0,
-            counts: Box::default(),
-            asks: false,
-            named: None,
-            is_wanted: self.recall.query.of.admits(head),
-            bytes: 0,
-            vector: self.vector(vector),
-        }
-    }
-
     /// The digest of a record of the scope.
     pub(crate) fn digest(&mut self, record: &K::Record, vector: Option<&[u8]>) -> Digest {
-        let (head, metadata) = (K::head(record), K::metadata(record).to_object());
+        let head = K::head(record);
         let mut counts = Counts::default();
-        // Without a term only the vector counts.
-        if !self.recall.terms.is_empty() {
+        // Without a term only the vector counts, and the container.
+        let is_by_words = !self.recall.terms.is_empty();
+        let has_key = matches!(self.recall.options.container, Container::Metadata(_));
+        let metadata = (is_by_words || has_key).then(|| K::metadata(record).to_object()).unwrap_or_default();
+        if is_by_words {
             K::each_text(record, &mut |text| {
                 self.count(text, &mut counts);
                 counts.asks |= text.trim_end().ends_with(['?', '？', '؟', '\u{37e}']);
@@ -120,7 +101,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         terms.sort_unstable();
         Digest {
             mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
-            container: self.container(head.space, Some(&metadata)),
+            container: self.container(head.space, &metadata),
             length: counts.length,
             counts: terms,
             asks: counts.asks,
@@ -131,9 +112,10 @@ impl<'r, K: Selects> Digester<'r, K> {
         }
     }
 
-    /// The terms of the question that name speakers whom it has seen.
-    pub(crate) fn into_names(self) -> BTreeSet<u16> {
-        self.names
+    /// The terms of the question that name the speakers of these records.
+    pub(crate) fn names_in(&self, digests: &[Digest]) -> BTreeSet<u16> {
+        let named: BTreeSet<_> = digests.iter().filter_map(|digest| digest.named).collect();
+        named.iter().filter_map(|name| self.names.get(name)).flatten().copied().collect()
     }
 
     /// A vector that counts.
@@ -180,7 +162,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         asked.map_or(Known::Other, |number| Known::Asked(number as u16))
     }
 
-    fn container(&self, space: &str, metadata: Option<&JsonObject>) -> u64 {
+    fn container(&self, space: &str, metadata: &JsonObject) -> u64 {
         let parent = || space.rfind(BOUNDARIES).map_or(space, |at| &space[..at]);
         // A space and a text of the metadata may have the same bytes.
         let container = match &self.recall.options.container {
@@ -190,7 +172,7 @@ impl<'r, K: Selects> Digester<'r, K> {
                 (false, &space[..end])
             }
             Container::Metadata(key) => {
-                let text = metadata.and_then(|metadata| text_of(metadata, key));
+                let text = text_of(metadata, key);
                 text.map_or_else(|| (false, parent()), |text| (true, text))
             }
         };
@@ -210,7 +192,9 @@ impl<'r, K: Selects> Digester<'r, K> {
         };
         let numbers: Vec<_> = self.terms.of_question(name).iter().filter_map(number).collect();
         let named = (!numbers.is_empty()).then(|| self.hasher.hash_one(name));
-        self.names.extend(numbers.into_iter().map(|number| number as u16));
+        if let Some(named) = named {
+            self.names.insert(named, numbers.into_iter().map(|number| number as u16).collect());
+        }
         if self.speakers.len() == MAX_SPEAKERS {
             self.speakers.clear();
         }

@@ -84,7 +84,10 @@ struct Asked {
 
 impl Asked {
     fn of(vector: &Vector) -> Self {
-        let exact = vector.numbers();
+        // One that was kept is rounded.
+        let (numbers, square) = (vector.numbers(), |number: &f32| f64::from(*number) * f64::from(*number));
+        let length = numbers.iter().map(square).sum::<f64>().sqrt();
+        let exact: Vec<_> = numbers.iter().map(|number| (f64::from(*number) / length) as f32).collect();
         let scale = exact.iter().fold(0.0_f32, |most, number| most.max(number.abs())) / f32::from(i16::MAX);
         let whole = exact.iter().map(|number| (number / scale).round() as i16).collect();
         Self { exact, scale: f64::from(scale), whole }

@@ -36,13 +36,17 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>, vector: Opti
     let names_one = first.is_some() && named.all(|other| Some(other) == first);
     let (terms, weights) = (recall.terms.len(), &recall.options.weights);
     digests.sort_unstable_by(|left, right| (left.container, &left.mark).cmp(&(right.container, &right.mark)));
-    let scope = Scope::new(digests, terms, weights);
+    let mut scope = Scope::new(digests, terms, weights);
     let meaning = vector.map(|vector| Meanings::of(&scope.digests, vector, weights.window)).unwrap_or_default();
+    // They are many times as large as what is left of a record.
+    scope.digests.iter_mut().for_each(|digest| digest.vector = None);
     let candidates = scope.candidates();
     // In a fixed order, and with it what they add up to.
     let mut scored: BTreeSet<usize> =
         candidates.iter().flat_map(|place| scope.window(*place, weights.window)).collect();
-    let nearest = scope.nearest(&meaning);
+    // Where there is no term, nothing else brings in hits.
+    let most = if terms == 0 { recall.query.limit } else { weights.candidates };
+    let nearest = scope.nearest(&meaning, most);
     scored.extend(&nearest);
     let containers = scope.best_by_container(candidates.iter().chain(&nearest));
     let none = vec![0.0; terms];
@@ -165,17 +169,17 @@ impl<'w> Scope<'w> {
         found.into_iter().map(|(_, place)| place).collect()
     }
 
-    /// The places of the best records by what they mean that are wanted.
-    fn nearest(&self, meaning: &Meanings) -> Vec<usize> {
+    /// The places of the best records by what they mean that are wanted, so many at most.
+    fn nearest(&self, meaning: &Meanings, most: usize) -> Vec<usize> {
         let wanted = (0..self.digests.len()).filter(|place| self.digests[*place].is_wanted);
         let mut found: Vec<_> = wanted.filter_map(|place| Some((meaning.cosine(place)?, place))).collect();
         let best_first = |(left, at): &(f64, usize), (right, other): &(f64, usize)| {
             let newest_first = || self.digests[*other].mark.cmp(&self.digests[*at].mark);
             right.total_cmp(left).then_with(newest_first)
         };
-        if found.len() > self.weights.candidates {
-            found.select_nth_unstable_by(self.weights.candidates, best_first);
-            found.truncate(self.weights.candidates);
+        if found.len() > most {
+            found.select_nth_unstable_by(most, best_first);
+            found.truncate(most);
         }
         found.into_iter().map(|(_, place)| place).collect()
     }

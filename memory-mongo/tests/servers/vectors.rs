@@ -258,8 +258,12 @@ fn vector(number: usize) -> Vector {
 /// Vectors of these records at one revision, by their places.
 fn embeddings(records: &[RecordId], revision: u64) -> Vec<Embedding> {
     let revision = Revision::new(revision).expect("a revision");
-    let embedding =
-        |(number, record): (usize, &RecordId)| Embedding { record: record.clone(), revision, vector: vector(number) };
+    let embedding = |(number, record): (usize, &RecordId)| Embedding {
+        record: record.clone(),
+        revision,
+        vector: vector(number),
+        texts: None,
+    };
     records.iter().enumerate().map(embedding).collect()
 }
 

@@ -155,7 +155,7 @@ async fn embed(provider: &PostgresMemory, records: &[RecordId]) -> Result<Vec<u8
                 provider.documents().get(collection, id).await?.map(|document| document.revision)
             }
         };
-        let embedding = |revision| Embedding { record: record.clone(), revision, vector: vector.clone() };
+        let embedding = |revision| Embedding { record: record.clone(), revision, vector: vector.clone(), texts: None };
         embeddings.extend(revision.map(embedding));
     }
     assert_eq!(provider.embed(&model, embeddings).await?, [true, true]);

@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         trial("privileges::a_history_takes_those_of_its_own_records", privileges::of_documents_alone),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("plans::a_sweep_reads_what_it_finds", plans::sweep),
-        trial("plans::a_recall_by_vector_reads_heads_and_vectors", plans::vectors),
+        trial("plans::a_recall_by_vector_reads_vectors_from_their_index", plans::vectors),
         trial("plans::every_depth_has_its_index", plans::every_depth),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
         trial("pooler::one_that_drops_settings_is_refused", pooler::dropped_settings),

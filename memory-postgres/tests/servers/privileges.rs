@@ -127,7 +127,7 @@ pub(crate) fn of_documents_alone() -> Case {
         let provider = open(as_role(&server, "writer")).await?;
         let document = DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1));
         let put = provider.documents().put(document).await?;
-        let embedding = Embedding { record: (&put).into(), revision: put.revision, vector: vector()? };
+        let embedding = Embedding { record: (&put).into(), revision: put.revision, vector: vector()?, texts: None };
         assert_eq!(provider.embed(&model()?, vec![embedding]).await?, [true]);
         assert_eq!(provider.documents().remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?.len(), 1);
         let history = History::of((notes(), put.id)).with_removed();
@@ -227,7 +227,7 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     provider.set_vector_model(&model()?).await?;
     let id = provider.store(event("a-b", 1)).await?;
     let put = documents.put(document()).await?;
-    let embedding = |record, revision| Ok::<_, Error>(Embedding { record, revision, vector: vector()? });
+    let embedding = |record, revision| Ok::<_, Error>(Embedding { record, revision, vector: vector()?, texts: None });
     let embeddings = vec![embedding(id.into(), Revision::FIRST)?, embedding((&put).into(), put.revision)?];
     assert_eq!(provider.embed(&model()?, embeddings).await?, [true, true]);
     provider.update(id, MemoryPatch::new().set_context(Context::parse("\"a dog\"")?)).await?;

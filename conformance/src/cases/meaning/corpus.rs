@@ -87,7 +87,7 @@ async fn random_documents_are_ranked_as_by_brute_force(stage: Stage) -> CaseResu
             put(&*provider, write).await?;
             if random.below(4) > 0 {
                 let (record, revision) = (note(&id), Revision::FIRST);
-                embeddings.push(Embedding { record, revision, vector: words.vector(&text) });
+                embeddings.push(Embedding { record, revision, vector: words.vector(&text), texts: None });
             }
             let (id, millis) = (id.into_bytes(), DAY + millis);
             told.push(Told { id, millis, container, vector: None, is_wanted: true });
@@ -165,7 +165,7 @@ async fn tell(
         told.id = id.as_bytes().to_vec();
         if random.below(4) > 0 {
             let (record, revision) = ((*id).into(), Revision::FIRST);
-            embeddings.push(Embedding { record, revision, vector: words.vector(text) });
+            embeddings.push(Embedding { record, revision, vector: words.vector(text), texts: None });
         }
     }
     assert!(provider.embed(model, embeddings).await?.into_iter().all(|kept| kept));
@@ -282,7 +282,7 @@ impl<'t> Expected<'t> {
     fn check_alone(&self, answer: &Answer) -> Checked {
         self.check_scope(answer)?;
         let wanted: Vec<f64> = (0..self.told.len()).filter_map(|place| self.cosine_if_wanted(place)).collect();
-        let due = wanted.len().min(self.how.limit).min(self.how.candidates);
+        let due = wanted.len().min(self.how.limit);
         ensure(answer.hits.len() == due, || format!("{} hits are found, not {due}", answer.hits.len()))?;
         let best = wanted.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut found = Vec::new();

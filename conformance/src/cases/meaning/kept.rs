@@ -2,12 +2,13 @@
 
 use futures::StreamExt as _;
 use memory_core::{
-    ChangeKind, Collections, Embedding, Error, ErrorKind, History, MAX_VECTORS, MemoryId, MemoryPatch, MemoryQuery,
-    Outcome, Precision, Record, RecordId, Revision, Status, Vector, VectorModel, Watch, WatchFrom, Watched,
+    ChangeKind, Collections, Document, Embedding, Error, ErrorKind, History, MAX_VECTORS, MemoryId, MemoryPatch,
+    MemoryQuery, Outcome, Precision, Record, RecordId, Revision, Status, Vector, VectorModel, Watch, WatchFrom,
+    Watched,
 };
 use tokio::time::timeout;
 
-use super::{PATIENCE, answer, embed, have, like, model_of, note, put, vector_of, written};
+use super::{PATIENCE, answer, embed, have, like, model_of, note, put, remove, vector_of, written};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::cases::recall::{NOTES, said};
 use crate::embedder::WordModel;
@@ -17,6 +18,7 @@ use crate::random::Random;
 chapter!("meaning":
     vectors_come_back_bit_by_bit ["M2"] needs Vectors,
     a_later_vector_takes_the_place_of_an_earlier ["M2"] needs Vectors,
+    a_document_that_came_again_takes_no_vector_of_its_earlier_text ["M2"] needs Vectors,
     only_vectors_of_the_present_revision_are_kept ["M2"] needs Vectors,
     an_update_beside_leaves_no_old_vector ["M2"] needs Vectors,
     what_cant_be_kept_is_refused_before ["M2"] needs Vectors,
@@ -50,13 +52,21 @@ async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
                 }
             };
             let numbers: Vec<_> = (0..17).map(|_| random.below(200_001) as f32 / 7.0 - 14_285.0).collect();
-            embeddings.push(Embedding { record, revision: Revision::FIRST, vector: Vector::new(&numbers)? });
+            embeddings.push(Embedding {
+                record,
+                revision: Revision::FIRST,
+                vector: Vector::new(&numbers)?,
+                texts: None,
+            });
         }
         assert_eq!(provider.embed(&model, embeddings.clone()).await?, [true; RECORDS]);
         let mut expected: Vec<_> = embeddings
             .into_iter()
             .map(|embedding| Some(Embedding { vector: embedding.vector.kept(precision), ..embedding }))
             .collect();
+        let shown = |found: Vec<Option<Embedding>>| -> Vec<_> {
+            found.into_iter().map(|one| one.map(|one| Embedding { texts: None, ..one })).collect()
+        };
         let mut names: Vec<_> = expected.iter().flatten().map(|embedding| embedding.record.clone()).collect();
         names.reverse();
         expected.reverse();
@@ -64,12 +74,13 @@ async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
         names.extend([MemoryId::generate().into(), note("none"), names[0].clone()]);
         expected.extend([None, None, expected[0].clone()]);
         for handle in [&provider, &other, &stage.open().await?] {
-            assert_eq!(handle.vectors(&names).await?, expected, "{precision:?}");
+            assert_eq!(shown(handle.vectors(&names).await?), expected, "{precision:?}");
         }
         assert_eq!(provider.vectors(&[]).await?, []);
         assert_eq!(provider.embed(&model, vec![]).await?, [false; 0]);
         // What was given is embedded again as it came.
-        let again: Vec<_> = expected.into_iter().take(RECORDS).flatten().collect();
+        let again: Vec<_> = provider.vectors(&names[..RECORDS]).await?.into_iter().flatten().collect();
+        assert!(again.len() == RECORDS && again.iter().all(|embedding| embedding.texts.is_some()));
         assert_eq!(other.embed(&model, again.clone()).await?, [true; RECORDS]);
         assert_eq!(provider.vectors(&names[..RECORDS]).await?.into_iter().flatten().collect::<Vec<_>>(), again);
     }
@@ -91,7 +102,8 @@ async fn a_later_vector_takes_the_place_of_an_earlier(stage: Stage) -> CaseResul
     // Also within a call.
     let records = [id.into(), note("n")];
     let given = ["horse", "cat", "dog"].into_iter().flat_map(|text| {
-        let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: words.vector(text) };
+        let embedding =
+            |record| Embedding { record, revision: Revision::FIRST, vector: words.vector(text), texts: None };
         records.clone().map(embedding)
     });
     assert_eq!(provider.embed(&model, given.collect()).await?, [true; 6]);
@@ -99,6 +111,30 @@ async fn a_later_vector_takes_the_place_of_an_earlier(stage: Stage) -> CaseResul
         let expected = words.vector("dog").kept(Precision::Compact);
         assert_eq!(vector_of(&*other, record).await?, Some((Revision::FIRST, expected)));
     }
+    Ok(())
+}
+
+/// Its revision is that of the earlier one, whose vector comes late.
+async fn a_document_that_came_again_takes_no_vector_of_its_earlier_text(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.open().await?);
+    let (words, model) = model_of(&*provider).await?;
+    let embedding = |document: &Document, text: &str| Embedding {
+        record: document.into(),
+        revision: document.revision,
+        texts: Some(document.into()),
+        vector: words.vector(text),
+    };
+    let first = put(&*provider, written("n", "a", "a zebra")).await?;
+    remove(&*other, "n").await?;
+    let second = put(&*other, written("n", "a", "a horse")).await?;
+    assert_eq!(first.revision, second.revision);
+    let late = embedding(&first, "a zebra");
+    assert_eq!(provider.embed(&model, vec![late.clone()]).await?, [false]);
+    assert_eq!(vector_of(&*provider, &note("n")).await?, None);
+    assert_eq!(provider.embed(&model, vec![embedding(&second, "a horse"), late]).await?, [true, false]);
+    let kept = words.vector("a horse").kept(Precision::Compact);
+    let expected = Embedding { vector: kept, ..embedding(&second, "a horse") };
+    assert_eq!(other.vectors(&[note("n")]).await?, [Some(expected)]);
     Ok(())
 }
 
@@ -114,7 +150,7 @@ async fn only_vectors_of_the_present_revision_are_kept(stage: Stage) -> CaseResu
     put(&*provider, written("changed", "b", "a zebra")).await?;
     let embedding = |(record, revision): (RecordId, u64)| {
         let revision = Revision::new(revision).expect("a revision");
-        Embedding { record, revision, vector: words.vector("a zebra") }
+        Embedding { record, revision, vector: words.vector("a zebra"), texts: None }
     };
     let given = [
         (changed.into(), 1),
@@ -142,7 +178,8 @@ async fn an_update_beside_leaves_no_old_vector(stage: Stage) -> CaseResult {
     for round in 0..ROUNDS {
         let (id, name) = (provider.store(said("a", round, "a zebra")).await?, format!("n{round}"));
         put(&*provider, written(&name, "a", "a zebra")).await?;
-        let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: words.vector("a zebra") };
+        let embedding =
+            |record| Embedding { record, revision: Revision::FIRST, vector: words.vector("a zebra"), texts: None };
         let embeddings = vec![embedding(id.into()), embedding(note(&name))];
         let (kept, updated, written) = futures::join!(
             other.embed(&model, embeddings),
@@ -165,8 +202,12 @@ async fn what_cant_be_kept_is_refused_before(stage: Stage) -> CaseResult {
     let id = provider.store(said("a", 0, "a zebra")).await?;
     put(&*provider, written("n", "a", "a zebra")).await?;
     let vector = words.vector("a zebra");
-    let embedding =
-        |record: RecordId, vector: &Vector| Embedding { record, revision: Revision::FIRST, vector: vector.clone() };
+    let embedding = |record: RecordId, vector: &Vector| Embedding {
+        record,
+        revision: Revision::FIRST,
+        vector: vector.clone(),
+        texts: None,
+    };
     let (narrow, wide) = (Vector::new(&[1.0])?, Vector::new(&[1.0; 33])?);
     let others = WordModel::new("others").kept(Precision::Compact);
     let too_many = vec![embedding(id.into(), &vector); MAX_VECTORS + 1];
@@ -204,13 +245,16 @@ async fn a_thousand_vectors_are_kept_at_once(stage: Stage) -> CaseResult {
     let embedding = |(number, record): (usize, &RecordId)| Embedding {
         record: record.clone(),
         revision: Revision::FIRST,
+        texts: None,
         vector: words.vector(&format!("zebra number {number}")),
     };
     let embeddings: Vec<_> = records.iter().enumerate().map(embedding).collect();
     assert_eq!(provider.embed(&model, embeddings.clone()).await?, vec![true; MAX_VECTORS]);
     let kept = |embedding: Embedding| Embedding { vector: embedding.vector.kept(Precision::Compact), ..embedding };
     let expected: Vec<_> = embeddings.into_iter().map(|embedding| Some(kept(embedding))).collect();
-    assert_eq!(stage.open().await?.vectors(&records).await?, expected);
+    let found = stage.open().await?.vectors(&records).await?;
+    let found = found.into_iter().map(|found| found.map(|found| Embedding { texts: None, ..found }));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
     Ok(())
 }
 
@@ -288,7 +332,7 @@ async fn a_read_only_namespace_keeps_no_new_vector(stage: Stage) -> CaseResult {
     embed(&*provider, &model, &id.into(), &words.vector("a zebra")).await?;
     provider.set_read_only(true).await?;
     let vector = words.vector("a horse");
-    let late = || vec![Embedding { record: id.into(), revision: Revision::FIRST, vector: vector.clone() }];
+    let late = || vec![Embedding { record: id.into(), revision: Revision::FIRST, vector: vector.clone(), texts: None }];
     let refused = provider.embed(&model, late()).await.expect_err("it is read-only");
     assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
     let expected = words.vector("a zebra").kept(Precision::Compact);
@@ -304,7 +348,8 @@ async fn a_closed_handle_keeps_no_vector(stage: Stage) -> CaseResult {
     let (words, model) = model_of(&*provider).await?;
     let id = provider.store(said("a", 0, "a zebra")).await?;
     provider.shutdown().await?;
-    let embedding = Embedding { record: id.into(), revision: Revision::FIRST, vector: words.vector("a zebra") };
+    let embedding =
+        Embedding { record: id.into(), revision: Revision::FIRST, vector: words.vector("a zebra"), texts: None };
     let calls = [
         kind(provider.vector_model().await),
         kind(provider.set_vector_model(&model).await),

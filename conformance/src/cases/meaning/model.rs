@@ -29,7 +29,8 @@ async fn vectors_are_kept_or_that_is_refused_plainly(stage: Stage) -> CaseResult
     let model = words.kept(Precision::Compact);
     assert_eq!(provider.vector_model().await?, None);
     assert_eq!(provider.vectors(&records).await?, [None, None]);
-    let embedding = |record| Embedding { record, revision: Revision::FIRST, vector: words.vector("a zebra") };
+    let embedding =
+        |record| Embedding { record, revision: Revision::FIRST, vector: words.vector("a zebra"), texts: None };
     let embedder = || Arc::clone(&words) as Arc<dyn Embedder>;
     let notes = || asked_notes("zebra", |query| query.all());
     let calls = [
@@ -61,7 +62,8 @@ async fn a_namespace_has_no_model_at_first(stage: Stage) -> CaseResult {
     let id = provider.store(said("a", 0, "a zebra")).await?;
     let words = Arc::new(WordModel::new("words"));
     assert_eq!(provider.vector_model().await?, None);
-    let embedding = Embedding { record: id.into(), revision: Revision::FIRST, vector: words.vector("a zebra") };
+    let embedding =
+        Embedding { record: id.into(), revision: Revision::FIRST, vector: words.vector("a zebra"), texts: None };
     let refused = provider.embed(&words.kept(Precision::Compact), vec![embedding]).await.expect_err("no model");
     assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::SchemaMismatch, Outcome::NotDone));
     assert_eq!(provider.vector_model().await?, None);
@@ -118,7 +120,7 @@ async fn vectors_of_another_model_count_no_more(stage: Stage) -> CaseResult {
         let notes = handle.documents().recall(&notes_like(&words, "zebra")).await?;
         assert_eq!((notes.hits.len(), notes.unembedded), (0, Some(1)));
         let revision = Revision::FIRST;
-        let late = Embedding { record: id.into(), revision, vector: words.vector("a zebra") };
+        let late = Embedding { record: id.into(), revision, vector: words.vector("a zebra"), texts: None };
         let refused = handle.embed(&first, vec![late]).await.expect_err("the model of before");
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::SchemaMismatch, Outcome::NotDone));
     }

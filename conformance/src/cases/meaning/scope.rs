@@ -1,8 +1,8 @@
 //! What an answer by meaning depends on, and what it is made of (M3).
 
 use memory_core::{
-    Error, Hit, Memory, MemoryPatch, MemoryProvider, MemoryRecall, Parts, Precision, RecallOptions, Result,
-    SpaceSelector, Status, Vector, VectorModel,
+    Embedding, Error, Hit, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryRecall, Parts, Precision,
+    RecallOptions, Result, Revision, SpaceSelector, Status, Vector, VectorModel,
 };
 
 use super::{answer, embed, like, model_of, note, notes_like, put, remove, texts_of, written};
@@ -15,6 +15,7 @@ chapter!("meaning":
     nothing_outside_the_scope_changes_an_answer ["M3", "R1"] needs Vectors,
     nothing_outside_the_scope_changes_an_answer_from_documents ["M3", "R1"] needs Vectors,
     records_without_a_vector_are_counted_and_not_found ["M3"] needs Vectors,
+    as_many_are_found_by_a_vector_as_are_asked_for ["M3"] needs Vectors,
     hits_satisfy_all_conditions ["M3", "R6"] needs Vectors,
     equal_cosines_come_newest_first ["M3", "R4"] needs Vectors,
     a_record_means_also_what_stands_beside_it ["M3", "R3"] needs Vectors,
@@ -24,6 +25,9 @@ chapter!("meaning":
     a_vector_shows_in_the_next_recall ["M3", "R6"] needs Vectors,
     a_recall_without_a_vector_is_as_it_was ["M3", "R4"] needs Vectors,
 );
+
+/// More than the candidates of a question in words.
+const MANY: usize = 300;
 
 /// A numbered axis of a model with four.
 fn axis(numbers: [f32; 4]) -> Vector {
@@ -149,6 +153,28 @@ async fn records_without_a_vector_are_counted_and_not_found(stage: Stage) -> Cas
     Ok(())
 }
 
+/// Also more than a question in words has candidates.
+async fn as_many_are_found_by_a_vector_as_are_asked_for(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let model = axes_of(&*provider).await?;
+    let memories = (0..MANY as i64).map(|number| said(&format!("a{number}-0"), number, "a zebra")).collect();
+    let ids = provider.store_many(memories).await?;
+    let embedding = |(number, id): (usize, &MemoryId)| Embedding {
+        record: (*id).into(),
+        revision: Revision::FIRST,
+        texts: None,
+        vector: axis([1.0, number as f32 / 100.0, 0.0, 0.0]),
+    };
+    provider.embed(&model, ids.iter().enumerate().map(embedding).collect()).await?;
+    for limit in [250, MANY, MANY + 1] {
+        let recall = asked("", |query| query.all().limit(limit)).by_vector(axis([1.0, 0.0, 0.0, 0.0]));
+        let found = provider.recall(&recall).await?;
+        let found: Vec<_> = found.hits.iter().map(|hit| hit.record.id).collect();
+        assert!(found == ids[..limit.min(MANY)], "the nearest first: {limit}");
+    }
+    Ok(())
+}
+
 /// What does not satisfy them takes part all the same: in the extent of the cosines, and as a neighbour.
 async fn hits_satisfy_all_conditions(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
@@ -188,7 +214,7 @@ fn records(hits: &[Hit<Memory>]) -> Vec<Memory> {
     hits.iter().map(|hit| hit.record.clone()).collect()
 }
 
-/// Also in another order of storing, and with more of them than there are candidates.
+/// Also in another order of storing, and with more of them than a question in words has candidates.
 async fn equal_cosines_come_newest_first(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for precision in [Precision::Compact, Precision::Exact] {
@@ -212,7 +238,7 @@ async fn equal_cosines_come_newest_first(stage: Stage) -> CaseResult {
             let recall = asked_with("", options, |query| query.under(&root).limit(limit));
             let recalled = provider.recall(&recall.by_vector(words.vector("zebra"))).await?;
             let found: Vec<_> = recalled.hits.iter().map(|hit| hit.record.id).collect();
-            assert_eq!(found, expected[..candidates.min(limit).min(expected.len())]);
+            assert_eq!(found, expected[..limit.min(expected.len())]);
             assert!(recalled.hits.iter().all(|hit| hit.score == 1.0), "each is the best and the least: {recalled:?}");
         }
     }

@@ -272,7 +272,12 @@ async fn a_vector_goes_with_what_expires(stage: Stage) -> CaseResult {
         }
     }
     // Nothing of it is left to what comes.
-    let late = memory_core::Embedding { record: id.into(), revision: Revision::FIRST, vector: words.vector("zebra") };
+    let late = memory_core::Embedding {
+        record: id.into(),
+        revision: Revision::FIRST,
+        vector: words.vector("zebra"),
+        texts: None,
+    };
     assert_eq!(provider.embed(&model, vec![late]).await?, [false]);
     put(&*provider, written("swept", "a", "a zebra")).await?;
     assert_eq!(have(&*provider, &records).await?, [false, true, false, false]);

@@ -31,11 +31,11 @@ impl Sides {
             };
             let revision = Revision::new(revision).expect("a valid revision");
             let vector = Vector::new(&[1.0, f32::from(number), f32::from(place)]).expect("a direction");
-            embeddings.push(Embedding { record, revision, vector });
+            embeddings.push(Embedding { record, revision, vector, texts: None });
         }
         let engine = self.engine(handle).embed(&vector_model(), embeddings.clone()).await;
         let (mut kept, mut names) = (Vec::new(), Vec::new());
-        for Embedding { record, revision, vector } in embeddings {
+        for Embedding { record, revision, vector, .. } in embeddings {
             kept.push(self.model.embed(&record, revision, vector.kept(Precision::Compact).to_bytes()));
             names.push(record);
         }
@@ -60,7 +60,7 @@ impl Sides {
 
     async fn vectors(&self, handle: usize, of: &[RecordId]) -> Step {
         let engine = self.engine(handle).vectors(of).await;
-        let shown = |Embedding { record, revision, vector }: Embedding| (record, revision, vector.to_bytes());
+        let shown = |Embedding { record, revision, vector, .. }: Embedding| (record, revision, vector.to_bytes());
         let engine = engine.map(|found| found.into_iter().map(|embedding| embedding.map(shown)).collect());
         let kept = |record: &RecordId| {
             let (revision, vector) = self.model.vector(record)?;

@@ -161,7 +161,7 @@ impl Workloads {
             };
             let ids = self.provider.store_many(places.iter().map(row).collect::<Result<_>>()?).await?;
             let mut embedding = |id: MemoryId| -> Result<_> {
-                Ok(Embedding { record: id.into(), revision: Revision::FIRST, vector: vector(random)? })
+                Ok(Embedding { record: id.into(), revision: Revision::FIRST, vector: vector(random)?, texts: None })
             };
             let embeddings = ids.into_iter().map(&mut embedding).collect::<Result<Vec<_>>>()?;
             let begun = Instant::now();

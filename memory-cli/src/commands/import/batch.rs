@@ -107,18 +107,24 @@ impl Batch {
         match record {
             Record::New(memory) => self.new.push(number, memory),
             Record::Memory(memory) => {
-                let embedding = |vector| Embedding { record: memory.id.into(), revision: memory.revision, vector };
-                let embedding = vector.map(embedding);
+                let texts = Some((&memory).into());
+                let embedding = vector.map(|vector| Embedding {
+                    record: memory.id.into(),
+                    revision: memory.revision,
+                    texts,
+                    vector,
+                });
                 self.memories.push_with(number, memory, embedding);
             }
             Record::Document(document) => {
-                let embedding = |vector| Embedding { record: (&document).into(), revision: document.revision, vector };
-                let embedding = vector.map(embedding);
+                let (record, texts) = ((&document).into(), Some((&document).into()));
+                let embedding = vector.map(|vector| Embedding { record, revision: document.revision, texts, vector });
                 self.documents.push_with(number, document, embedding);
             }
             Record::Version(version) => {
-                let of = record_of(&version).zip(vector);
-                let embedding = of.map(|(record, vector)| Embedding { record, revision: version.revision, vector });
+                let of = version.record.as_ref().map(|record| (record.id(), Some(record.into()))).zip(vector);
+                let embedding =
+                    of.map(|((record, texts), vector)| Embedding { record, revision: version.revision, texts, vector });
                 self.versions.push_with(number, version, embedding);
             }
             // It is of the whole import.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use memory_core::{
     Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, RecordId, Revision,
-    SystemClock,
+    SystemClock, TextHash,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -269,8 +269,8 @@ impl NewDocumentBody {
 }
 
 /// Which record it is, at which revision.
-fn version(document: &Document) -> (RecordId, Revision) {
-    (document.into(), document.revision)
+fn version(document: &Document) -> (RecordId, Revision, Option<TextHash>) {
+    (document.into(), document.revision, Some(document.into()))
 }
 
 fn created(document: Document) -> Response {

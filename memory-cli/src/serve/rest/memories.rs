@@ -46,7 +46,7 @@ pub(super) async fn store(
     let id = server.provider.store(body.into_memory()).await.map_err(|error| access.told(error, Wanted::Key))?;
     if let Some(given) = given {
         // One that was there before and has changed since means something else by now.
-        given.keep(&server, [(id.into(), Revision::FIRST)]).await?;
+        given.keep(&server, [(id.into(), Revision::FIRST, None)]).await?;
     }
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
@@ -74,7 +74,7 @@ pub(super) async fn store_many(
     let memories = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
     let ids = server.provider.store_many(memories).await.map_err(|error| access.told(error, Wanted::Key))?;
     if let Some(given) = given {
-        given.keep(&server, ids.iter().map(|id| ((*id).into(), Revision::FIRST))).await?;
+        given.keep(&server, ids.iter().map(|id| ((*id).into(), Revision::FIRST, None))).await?;
     }
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }

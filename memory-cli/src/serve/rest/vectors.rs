@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
     Collection, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, Precision, RecordId, Revision,
-    Vector, VectorModel,
+    TextHash, Vector, VectorModel,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -226,12 +226,12 @@ impl Given {
     pub(super) async fn keep(
         self,
         server: &Server,
-        records: impl IntoIterator<Item = (RecordId, Revision)>,
+        records: impl IntoIterator<Item = (RecordId, Revision, Option<TextHash>)>,
     ) -> Result<(), Problem> {
         let Self { model, mut vectors } = self;
         let mut embeddings = Vec::with_capacity(vectors.len());
-        for (place, (record, revision)) in records.into_iter().enumerate() {
-            embeddings.extend(vectors.remove(&place).map(|vector| Embedding { record, revision, vector }));
+        for (place, (record, revision, texts)) in records.into_iter().enumerate() {
+            embeddings.extend(vectors.remove(&place).map(|vector| Embedding { record, revision, texts, vector }));
         }
         while !embeddings.is_empty() {
             let rest = embeddings.split_off(embeddings.len().min(MAX_VECTORS));
@@ -254,7 +254,8 @@ impl EmbeddingBody {
             Some(collection) => RecordId::Document { collection, id: DocumentId::parse(id)? },
             None => RecordId::Memory(MemoryId::parse(&id)?),
         };
-        Ok(Embedding { record, revision, vector })
+        // The caller has read the record, and knows nothing else of its texts.
+        Ok(Embedding { record, revision, texts: None, vector })
     }
 }
 

@@ -21,6 +21,7 @@ mod versions;
 mod watcher;
 
 use std::panic::resume_unwind;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,8 @@ struct Shared<E: Engine> {
     tail: Tail,
     /// Taken by heavy recalls that wait for a model, since they keep what they know of their scope meanwhile: as many at once as heavy calls.
     waiting_for_models: Semaphore,
+    /// Whether the last question that was asked of a model had no answer.
+    is_model_down: AtomicBool,
 }
 
 /// An engine that is open, with what its calls share.
@@ -109,6 +112,8 @@ struct Open<E: Engine> {
     no_places: Mutex<Option<Instant>>,
     /// How long records are kept.
     rules: KnownRules,
+    /// The model of the vectors, as a recall learned it last.
+    model: Mutex<Option<VectorModel>>,
 }
 
 impl<E: Engine> Provider<E> {
@@ -130,8 +135,9 @@ impl<E: Engine> Provider<E> {
     pub(crate) fn with_config(config: E::Config) -> Self {
         let settings = config.settings();
         let gate = Gate::new(E::NAME, settings.deadline);
-        let (open, tail, waiting_for_models) = (RwLock::default(), Tail::default(), Semaphore::new(heavy_calls()));
-        Self { shared: Arc::new(Shared { config, settings, gate, open, tail, waiting_for_models }) }
+        let (open, tail, is_model_down) = Default::default();
+        let waiting_for_models = Semaphore::new(heavy_calls());
+        Self { shared: Arc::new(Shared { config, settings, gate, open, tail, waiting_for_models, is_model_down }) }
     }
 
     /// How it was configured.
@@ -165,8 +171,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
             let (since, hash_key, no_places) = (OnceCell::new(), OnceCell::new(), Mutex::default());
-            let rules = KnownRules::default();
-            let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places, rules };
+            let (rules, model) = (KnownRules::default(), Mutex::default());
+            let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places, rules, model };
             // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
             if let Err(error) = open.history_since().await
                 && error.kind() == ErrorKind::SchemaMismatch
@@ -510,6 +516,25 @@ impl<E: Engine> Shared<E> {
         open: &Arc<Open<E>>,
         view: View,
         question: &Q,
+        is_heavy: bool,
+        has_places: bool,
+        work: LivingWork<E::Session, Asked<Q>, T>,
+    ) -> Result<T>
+    where
+        Q: Clone + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.look_until(open, open.until(), view, question, is_heavy, has_places, work).await
+    }
+
+    /// The same, until then.
+    #[allow(clippy::too_many_arguments)]
+    async fn look_until<Q, T>(
+        &self,
+        open: &Arc<Open<E>>,
+        until: Instant,
+        view: View,
+        question: &Q,
         mut is_heavy: bool,
         has_places: bool,
         work: LivingWork<E::Session, Asked<Q>, T>,
@@ -518,7 +543,6 @@ impl<E: Engine> Shared<E> {
         Q: Clone + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let until = open.until();
         loop {
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
             let found = self.look_once(open, view, question, &watching, has_places, work).await;

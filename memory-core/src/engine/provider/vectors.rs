@@ -1,7 +1,8 @@
 //! Vectors beside records, and what is asked by them (M1 to M4).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::SemaphorePermit;
@@ -9,19 +10,21 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::living::LivingWork;
-use super::{MAX_LIGHT_EXAMINED, Open, Shared, ended};
+use super::{MAX_LIGHT_EXAMINED, Open, Shared, after, ended};
 use crate::engine::recall::{self, Gathered, Recallable};
 use crate::engine::session::{Embed, EmbedRecord, Found, Reader, Writer, no_vectors};
 use crate::engine::watch::Watching;
-use crate::engine::{Access, Engine};
+use crate::engine::{Access, Engine, Retry};
 use crate::recall::Meaning;
 use crate::{
     Collection, Document, DocumentId, Embedder, Embedding, Error, ErrorKind, Kind, MAX_VECTORS, Memory, MemoryId,
-    Outcome, Recall, Recalled, RecordId, Result, Revision, Vector, VectorModel,
+    Outcome, Recall, Recalled, RecordId, Result, Revision, TextHash, Vector, VectorModel,
 };
 
 /// How long a question waits for its vector; then words alone answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a recall waits for the model of the namespace where it knows one.
+const KNOWN: Duration = Duration::from_secs(2);
 /// How many records are read at once of those that get a vector.
 const READ: usize = 64;
 
@@ -34,6 +37,28 @@ impl<E: Engine> Open<E> {
         let ask = |_| self.engine.vector_model();
         let kept = self.retry().run(|error| self.engine.is_temporary(error), ask).await?;
         kept.as_deref().map(VectorModel::parse).transpose()
+    }
+
+    /// The same for a recall. Where nobody can be asked it is as it was last: a replica answers also where the server that keeps it does not.
+    async fn model_of_recalls(&self) -> Result<Option<VectorModel>> {
+        let known = || self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = known().clone();
+        let asked = match &last {
+            None => self.vector_model().await,
+            Some(_) => {
+                let late =
+                    |_| Err(Error::new(ErrorKind::Timeout, "the model of the vectors can't be asked").retryable());
+                timeout(KNOWN.min(self.settings.deadline / 3), self.vector_model()).await.unwrap_or_else(late)
+            }
+        };
+        match asked {
+            Ok(model) => {
+                known().clone_from(&model);
+                Ok(model)
+            }
+            Err(error) if last.is_none() || !error.is_retryable() => Err(error),
+            Err(_) => Ok(last),
+        }
     }
 
     pub(super) async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
@@ -55,16 +80,25 @@ impl<E: Engine> Open<E> {
         for embedding in &embeddings {
             kept.check(&embedding.vector)?;
         }
-        let (mut done, given) = (Vec::with_capacity(embeddings.len()), Arc::new((kept, embeddings)));
+        let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
+        let given = Arc::new((kept, embeddings));
         for first in (0..given.1.len()).step_by(READ) {
-            let slice = Slice { given: Arc::clone(&given), first };
-            let work: LivingWork<E::Session, _, _> = |writer, slice| Box::pin(embed(writer, slice));
-            let attempt = |_| self.in_session(Access::Write.into(), self.until(), Arc::new(slice.clone()), work);
-            // To keep a vector again changes nothing.
-            let kept = self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await;
-            done.extend(kept.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
+            let slice = self.embed_slice(Slice { given: Arc::clone(&given), first }, until).await;
+            done.extend(slice.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
         }
         Ok(done)
+    }
+
+    async fn embed_slice(&self, slice: Slice, until: Instant) -> Result<Vec<bool>> {
+        // Another one may have become that of the namespace, whose vectors are not replaced.
+        if slice.first > 0 && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.0)) {
+            return Err(other_model(&slice.given.0));
+        }
+        let work: LivingWork<E::Session, _, _> = |writer, slice| Box::pin(embed(writer, slice));
+        let attempt = |_| self.in_session(Access::Write.into(), until, Arc::new(slice.clone()), work);
+        // To keep a vector again changes nothing.
+        let retry = Retry::until(until.min(after(self.settings.patience))).repeatable();
+        retry.run(|error| self.engine.is_temporary(error), attempt).await
     }
 
     pub(super) async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
@@ -87,37 +121,67 @@ impl<E: Engine> Shared<E> {
         K: Recallable,
         K::Record: Clone + 'static,
     {
-        let mut recall = recall.read_in(open.settings.language);
-        if let Some(meaning) = &recall.meaning {
+        let (until, mut recall) = (open.until(), recall.read_in(open.settings.language));
+        if let Some(meaning) = recall.meaning.clone() {
             if !E::VECTORS {
                 return Err(no_vectors());
             }
-            let model = open.vector_model().await?;
-            recall.model = Some(asked_model(model, meaning)?);
+            match asked_model(open.model_of_recalls().await?, &meaning) {
+                Ok(model) => recall.model = Some(model),
+                // Words answer also where the name of a model is none.
+                Err(error) if error.kind() == ErrorKind::InvalidInput && matches!(meaning, Meaning::Made(_)) => {
+                    self.words_alone(&mut recall, error)?;
+                }
+                Err(error) => return Err(error),
+            }
         }
+        match recall.meaning.clone() {
+            Some(Meaning::Made(embedder)) => self.recall_by(open, until, recall, embedder.as_ref()).await,
+            _ => self.recall_at_once(open, until, &recall).await,
+        }
+    }
+
+    /// Answers a question whose vector is at hand, or that has none.
+    async fn recall_at_once<K>(
+        &self,
+        open: &Arc<Open<E>>,
+        until: Instant,
+        recall: &Recall<K>,
+    ) -> Result<Recalled<K::Record>>
+    where
+        K: Recallable,
+        K::Record: Clone + 'static,
+    {
         let (view, is_heavy) = (Access::Read.into(), recall.query.is_heavy());
-        let Some(Meaning::Made(embedder)) = recall.meaning.clone() else {
-            let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer(reader, asked));
-            return self.look(open, view, &recall, is_heavy, true, work).await;
-        };
-        self.recall_by(open, recall, embedder.as_ref()).await
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer(reader, asked));
+        self.look_until(open, until, view, recall, is_heavy, true, work).await
     }
 
     /// Looks at the scope, asks the model for the vector of the question, and reads what answers: nothing of the storage is held meanwhile.
     async fn recall_by<K>(
         &self,
         open: &Arc<Open<E>>,
-        recall: Recall<K>,
+        until: Instant,
+        mut recall: Recall<K>,
         embedder: &dyn Embedder,
     ) -> Result<Recalled<K::Record>>
     where
         K: Recallable,
         K::Record: Clone + 'static,
     {
-        let (until, view, mut is_heavy) = (open.until(), Access::Read.into(), recall.query.is_heavy());
+        let (view, mut is_heavy) = (Access::Read.into(), recall.query.is_heavy());
         let work: LivingWork<E::Session, _, Gathered> = |reader, asked| Box::pin(recall::gather(reader, asked));
         let (gathered, _waiting) = loop {
-            let waiting = if is_heavy { Some(self.wait_for_model().await?) } else { None };
+            let waiting = match is_heavy.then_some(self.wait_for_model()) {
+                None => None,
+                Some(waiting) => match waiting.await {
+                    Ok(place) => Some(place),
+                    Err(error) => {
+                        self.words_alone(&mut recall, error)?;
+                        return self.recall_at_once(open, until, &recall).await;
+                    }
+                },
+            };
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
             let gathered = self.look_once(open, view, &recall, &watching, true, work).await;
             if !watching.is_spent() {
@@ -125,18 +189,44 @@ impl<E: Engine> Shared<E> {
             }
             is_heavy = true;
         };
-        let vector = match gathered.is_empty() {
-            true => None,
-            false => vector_of(&recall, &gathered.names, embedder, until).await?,
+        let vector = match gathered.has_vectors() {
+            false => None,
+            true => match vector_of(&recall, &gathered.names, embedder, until).await {
+                Ok(vector) => {
+                    self.is_model_down.store(false, Ordering::Relaxed);
+                    vector
+                }
+                Err(error) => {
+                    self.words_alone(&mut recall, error)?;
+                    None
+                }
+            },
         };
-        let recall = Arc::new(recall);
+        let (recall, permit) = (Arc::new(recall), self.permit(is_heavy).await?);
         let ranked = {
             let recall = Arc::clone(&recall);
-            ended(spawn_blocking(move || Ok(gathered.ranked(&recall, vector.as_ref()))).await)?
+            let rank = move || {
+                let ranked = gathered.ranked(&recall, vector.as_ref());
+                drop(permit);
+                Ok(ranked)
+            };
+            ended(spawn_blocking(rank).await)?
         };
         let asked = (Recall::clone(&recall), Arc::new(ranked));
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer_ranked(reader, asked));
-        self.look(open, view, &asked, is_heavy, true, work).await
+        self.look_until(open, until, view, &asked, is_heavy, true, work).await
+    }
+
+    /// Has the words of a question answer alone, where it has some: its model can't be asked. It is told once until the model answers again.
+    fn words_alone<K>(&self, recall: &mut Recall<K>, error: Error) -> Result<()> {
+        if recall.terms.is_empty() {
+            return Err(error);
+        }
+        if !self.is_model_down.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "questions are answered by their words alone");
+        }
+        (recall.meaning, recall.model) = (None, None);
+        Ok(())
     }
 
     async fn wait_for_model(&self) -> Result<SemaphorePermit<'_>> {
@@ -148,7 +238,7 @@ impl<E: Engine> Shared<E> {
     }
 }
 
-/// The vector of a question; `None` where words alone answer it.
+/// The vector of a question; `None` of a blank one.
 async fn vector_of<K: Kind>(
     recall: &Recall<K>,
     names: &BTreeSet<u16>,
@@ -161,14 +251,7 @@ async fn vector_of<K: Kind>(
     }
     let patience = PATIENCE.min(until.saturating_duration_since(Instant::now()) / 2);
     let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in good time"));
-    match timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late) {
-        Ok(mut made) => Ok(made.pop()),
-        Err(error) if recall.terms.is_empty() => Err(error),
-        Err(error) => {
-            tracing::warn!(%error, "a question is answered by its words alone");
-            Ok(None)
-        }
-    }
+    timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late).map(|mut made| made.pop())
 }
 
 /// Vectors to keep, from one on.
@@ -184,16 +267,10 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + READ)];
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
     let (mut places, mut embeds) = (Vec::new(), Vec::new());
-    for (place, Embedding { record, revision, vector }) in embeddings.iter().enumerate() {
-        let found = match record {
-            RecordId::Memory(id) => {
-                present.memories.get(id).map(|found| (EmbedRecord::Memory(found), found.record.revision))
-            }
-            RecordId::Document { .. } => {
-                present.documents.get(record).map(|found| (EmbedRecord::Document(found), found.record.revision))
-            }
-        };
-        if let Some((found, _)) = found.filter(|(_, present)| present == revision) {
+    for (place, Embedding { record, revision, texts, vector }) in embeddings.iter().enumerate() {
+        let stamp = present.stamp(record);
+        let is_it = stamp.is_some_and(|(now, of)| now == *revision && texts.is_none_or(|texts| texts == of));
+        if let Some(found) = present.found(record).filter(|_| is_it) {
             places.push(place);
             embeds.push(Embed { found, vector: model.seal(vector) });
         }
@@ -208,14 +285,14 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
 
 async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)) -> Result<Vec<Option<Embedding>>> {
     let (model, of) = asked;
-    // An engine may read each of these at another time: a vector is of the revision that its record had before and behind.
+    // An engine may read each of these at another time: a vector is of the texts that its record had before and behind.
     let before = Present::of(reader, of).await?;
     let kept: HashMap<_, _> = reader.vectors(of).await?.into_iter().collect();
     let behind = Present::of(reader, of.iter().filter(|record| kept.contains_key(record))).await?;
     let embedding = |record: &RecordId| {
         let vector: Vector = model.unseal(kept.get(record)?)?;
-        let revision = behind.revision(record).filter(|revision| before.revision(record) == Some(*revision))?;
-        Some(Embedding { record: record.clone(), revision, vector })
+        let (revision, texts) = behind.stamp(record).filter(|stamp| before.stamp(record) == Some(*stamp))?;
+        Some(Embedding { record: record.clone(), revision, texts: Some(texts), vector })
     };
     Ok(of.iter().map(embedding).collect())
 }
@@ -252,10 +329,18 @@ impl<V> Present<V> {
         Ok(Self { memories, documents })
     }
 
-    fn revision(&self, record: &RecordId) -> Option<Revision> {
+    fn found(&self, record: &RecordId) -> Option<EmbedRecord<'_, V>> {
         match record {
-            RecordId::Memory(id) => self.memories.get(id).map(|found| found.record.revision),
-            RecordId::Document { .. } => self.documents.get(record).map(|found| found.record.revision),
+            RecordId::Memory(id) => self.memories.get(id).map(EmbedRecord::Memory),
+            RecordId::Document { .. } => self.documents.get(record).map(EmbedRecord::Document),
+        }
+    }
+
+    /// What tells the texts of a record from those that it had before.
+    fn stamp(&self, record: &RecordId) -> Option<(Revision, TextHash)> {
+        match self.found(record)? {
+            EmbedRecord::Memory(found) => Some((found.record.revision, (&found.record).into())),
+            EmbedRecord::Document(found) => Some((found.record.revision, (&found.record).into())),
         }
     }
 }
