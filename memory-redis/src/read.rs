@@ -35,7 +35,7 @@ const MAX_SLICE: usize = 1_024;
 const MIN_ENTRIES: usize = 8;
 /// How many entries are looked through at once for the paths that share a prefix.
 const SIBLINGS: usize = 128;
-/// How many bytes of rows are held at once, apart from the last row.
+/// How many bytes of rows, and of the vectors beside them, are held at once, apart from the last row.
 const MAX_BYTES: i64 = 4 << 20;
 /// As many bytes as no vector has.
 const LONGEST_VECTOR: usize = 4 * MAX_WIDTH + 16;
@@ -50,8 +50,6 @@ pub struct RedisSession {
     turn: Option<OwnedSemaphorePermit>,
     /// The tombstones as they were read last, by which the script of an erasure tells whether others have come since.
     pub(crate) tombstones: HashMap<RecordId, Tombstone>,
-    /// How many bytes the longest of the vectors had that were read last; before that, more than one can have.
-    longest_vector: usize,
 }
 
 impl Reader for RedisSession {
@@ -191,8 +189,7 @@ impl Reader for RedisSession {
 
 impl RedisSession {
     pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
-        let longest_vector = LONGEST_VECTOR;
-        Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new(), longest_vector }
+        Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new() }
     }
 
     /// The records of the ledger or of a collection with these ids, in their order.
@@ -310,8 +307,8 @@ impl RedisSession {
         let prefix = self.on.keys.rows(of);
         while !marks.is_empty() {
             let count = match walk.is_for_heads {
-                true => self.heads_at_once(walk).min(marks.len()),
-                false => self.readable(&prefix, marks).await?,
+                true => (MAX_BYTES as usize / (LONGEST_HEAD + beside(walk))).min(marks.len()),
+                false => self.readable(&prefix, marks, walk).await?,
             };
             let (some, others) = marks.split_at(count);
             marks = others;
@@ -332,22 +329,16 @@ impl RedisSession {
         Ok(Verdict::Skip)
     }
 
-    /// Of how many entries the heads are held at once, with the vectors of a walk that wants them.
-    fn heads_at_once(&self, walk: &Walk<'_>) -> usize {
-        let bytes = if walk.has_vectors { LONGEST_HEAD + self.longest_vector } else { LONGEST_HEAD };
-        (MAX_BYTES as usize / bytes).max(1)
-    }
-
     /// Of how many of these entries the rows can be held at once: of some hundred, unless rows may be long.
-    async fn readable(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
+    async fn readable(&self, prefix: &[u8], marks: &[Mark], walk: &Walk<'_>) -> Result<usize> {
         match self.on.has_long_rows.load(Ordering::Relaxed) {
-            true => self.measured(prefix, marks).await,
+            true => self.measured(prefix, marks, beside(walk)).await,
             false => Ok(marks.len().min(HELD)),
         }
     }
 
-    /// The same, by their lengths.
-    pub(crate) async fn measured(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
+    /// The same, by their lengths, and by how many bytes each may have beside its row.
+    pub(crate) async fn measured(&self, prefix: &[u8], marks: &[Mark], beside: usize) -> Result<usize> {
         let marks = &marks[..marks.len().min(ROWS)];
         let mut commands = Pipeline::with_capacity(marks.len());
         for mark in marks {
@@ -355,7 +346,7 @@ impl RedisSession {
         }
         let (mut held, lengths) = (0, self.on.read_as::<Vec<i64>>(&commands).await?);
         let is_beyond = |length: &i64| {
-            held += length;
+            held += length + beside as i64;
             held > MAX_BYTES
         };
         Ok(lengths.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
@@ -363,12 +354,7 @@ impl RedisSession {
 
     /// The rows with these ids, or what they begin with where a walk is for heads, and their vectors where it wants them: else none. All of
     /// it in one round trip, since there may be many.
-    async fn candidates(
-        &mut self,
-        of: Option<&Collection>,
-        ids: &[&[u8]],
-        walk: &Walk<'_>,
-    ) -> Result<(Values, Values)> {
+    async fn candidates(&self, of: Option<&Collection>, ids: &[&[u8]], walk: &Walk<'_>) -> Result<(Values, Values)> {
         let (rows, vectors) = (self.on.keys.rows(of), self.on.keys.vectors(of));
         let mut commands = Pipeline::with_capacity(ids.len());
         match walk.is_for_heads {
@@ -386,8 +372,6 @@ impl RedisSession {
             true => heads_of(answers)?,
             false => all_of(answers)?,
         };
-        let longest = vectors.iter().flatten().map(Vec::len).max();
-        self.longest_vector = longest.unwrap_or(self.longest_vector);
         Ok((rows, vectors))
     }
 
@@ -397,6 +381,12 @@ impl RedisSession {
         get_all(&mut commands, prefix, &ids);
         all_of(self.on.read(&commands).await?)
     }
+}
+
+/// How many bytes a record of a walk may have beside its row. Where another model is taken over, short vectors lie between long ones, so
+/// each counts as the longest that there is.
+fn beside(walk: &Walk<'_>) -> usize {
+    if walk.has_vectors { LONGEST_VECTOR } else { 0 }
 }
 
 /// What some keys hold, in their order.

@@ -429,7 +429,7 @@ impl RedisSession {
         }
         let found = marks.len();
         // Version 1 told of rows from 1 MiB on only.
-        marks.truncate(self.measured(from, &marks).await?);
+        marks.truncate(self.measured(from, &marks, 0).await?);
         let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
         let (mut moves, mut stamps) = (Pipeline::with_capacity(marks.len()), Stamps::new());
         for (mark, row) in marks.iter().zip(self.rows(from, ids.clone()).await?) {

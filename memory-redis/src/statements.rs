@@ -251,7 +251,7 @@ impl<'k> Call<'k> {
     pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], of: &Append<'_>) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).key(keys.of(TOMBSTONES));
         call = call.arg(memories.len().to_string());
-        let mut stamps = Stamps::new();
+        let (mut stamps, mut vectors) = (Stamps::new(), Vec::new());
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
@@ -261,7 +261,11 @@ impl<'k> Call<'k> {
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);
             call.schedule(&memory.id.into(), None, memory.expires_at);
+            // One whose row the server has lost may have left its vector. A new id has none.
+            vectors.extend(of.is_repeated.then(|| keys.vector(&memory.id.into())));
         }
+        call = call.arg(vectors.len().to_string());
+        call.keys.append(&mut vectors);
         call
     }
 

@@ -9,12 +9,12 @@ use conformance::server::redis::LocalRedis;
 use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
-use memory_core::engine::{Access, Embed, EmbedRecord, Engine as _, Reader as _, Writer as _};
+use memory_core::engine::{Access, Embed, EmbedRecord, Engine as _, Reader, Row, Walk, Writer as _};
 use memory_core::{
     Clock as _, Collection, Container, Content, Context, DocumentId, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentWrite, Embedding, Erasure, Error, ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, Outcome, Precision, RecallOptions, RecordId, Result, Revision, SpaceId, Status, SystemClock,
-    Timestamp, Vector, VectorModel,
+    DocumentWrite, Embedding, Erasure, Error, ErrorKind, Ledger, MAX_WIDTH, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, Outcome, Precision, RecallOptions, RecordId, Result, Revision, SpaceId, Status,
+    SystemClock, Timestamp, Vector, VectorModel, Verdict,
 };
 use memory_redis::{RedisConfig, RedisEngine, RedisMemory};
 use redis::cmd;
@@ -28,6 +28,10 @@ const FEED: &str = "{agent_memory}:feed";
 const MANY: usize = 600;
 /// How many bytes of payload each of these has.
 const LENGTH: usize = 10_000;
+/// How many bytes a vector has at most, with what tells its model.
+const LONGEST: usize = 4 * MAX_WIDTH + 13;
+/// How many bytes one answer has at most.
+const ANSWER: usize = 4 << 20;
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -35,7 +39,8 @@ fn main() -> ExitCode {
         trial("redis-cluster::a_vector_goes_with_its_texts", || run(a_vector_goes_with_its_texts_on_a_cluster())),
         trial("redis::what_has_changed_since_gets_no_vector", || run(what_has_changed_since_gets_no_vector())),
         trial("redis::what_is_refused_leaves_vectors_alone", || run(what_is_refused_leaves_vectors_alone())),
-        trial("redis::a_recall_by_vector_reads_no_payload", || run(a_recall_by_vector_reads_no_payload())),
+        trial("redis::a_recall_by_vector_finds_what_is_near", || run(a_recall_by_vector_finds_what_is_near())),
+        trial("redis::long_vectors_are_read_some_at_once", || run(long_vectors_are_read_some_at_once())),
         trial("redis::a_namespace_goes_with_its_vectors", || run(a_namespace_goes_with_its_vectors())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -106,6 +111,17 @@ async fn a_vector_goes_with_its_texts(url: &str) -> Case {
     documents.put(document(6, "a", "other")?).await?;
     expected.remove(&named(6)?);
     assert_eq!(kept(&admin, &all).await?, expected, "another one has come");
+    // Likewise the row of a memory, which a restore brings back as it was.
+    let copy = provider.get(ids[4]).await?.ok_or("gone")?;
+    admin.query::<()>(cmd("DEL").arg(key("r:", ids[4].as_bytes()))).await?;
+    assert_eq!(provider.restore(vec![copy.clone()]).await?.written, 1);
+    expected.remove(&all[4]);
+    assert_eq!(kept(&admin, &all).await?, expected, "one was brought back");
+    // A restore of what is there leaves it alone.
+    embed(&provider, &all[4..5]).await?;
+    expected.insert(all[4].clone());
+    assert_eq!(provider.restore(vec![copy]).await?.equal, 1);
+    assert_eq!(kept(&admin, &all).await?, expected, "one was there");
     assert_eq!(expected.len(), 5);
     let found = provider.vectors(&all).await?;
     let with = all.iter().zip(found).filter_map(|(record, found)| found.map(|_| record.clone()));
@@ -119,12 +135,13 @@ async fn what_has_changed_since_gets_no_vector() -> Case {
     let config = RedisConfig::from_url(&server.url())?;
     let (provider, engine, admin) =
         (open(config.clone()).await?, RedisEngine::open(&config).await?, Admin::of(&server.url()));
-    let ids = provider.store_many((0..3).map(|time| event("a-b", time)).collect()).await?;
+    let ids = provider.store_many((0..4).map(|time| event("a-b", time)).collect()).await?;
     provider.documents().put(document(0, "a", "text")?).await?;
-    let (until, asked) = (Instant::now() + Duration::from_secs(60), Arc::new((provider.clone(), ids.clone())));
+    let asked = Arc::new((provider.clone(), ids.clone(), server.url()));
+    let until = Instant::now() + Duration::from_secs(60);
     let kept_ones = engine.run(Access::Write, until, asked, |writer, asked| {
         Box::pin(async move {
-            let (provider, ids) = asked;
+            let (provider, ids, url) = asked;
             let (collection, id) = (collection()?, DocumentId::parse("0")?);
             let (memories, documents) =
                 (writer.memories(ids).await?, writer.documents(&collection, std::slice::from_ref(&id)).await?);
@@ -133,6 +150,11 @@ async fn what_has_changed_since_gets_no_vector() -> Case {
             // The same text at the same revision.
             provider.documents().remove(&DocumentSelection::ids(collection, [id])?, 1).await?;
             provider.documents().put(document(0, "a", "text")?).await?;
+            // The same at the same revision, whose row was lost.
+            let copy = provider.get(ids[3]).await?.ok_or_else(|| Error::corrupt("a memory is gone"))?;
+            let lost = Admin::of(url).query::<i64>(cmd("DEL").arg(key("r:", ids[3].as_bytes()))).await;
+            assert_eq!(lost.ok(), Some(1));
+            assert_eq!(provider.restore(vec![copy]).await?.written, 1);
             let memory =
                 |id: &MemoryId| memories.get(id).and_then(|found| found.as_ref().ok()).map(EmbedRecord::Memory);
             let found = ids.iter().filter_map(memory);
@@ -141,7 +163,7 @@ async fn what_has_changed_since_gets_no_vector() -> Case {
             writer.embed(&embeds).await
         })
     });
-    assert_eq!(kept_ones.await?, [false, false, true, false]);
+    assert_eq!(kept_ones.await?, [false, false, true, false, false]);
     let mut all: Vec<_> = ids.iter().copied().map(RecordId::from).collect();
     all.push(named(0)?);
     assert_eq!(kept(&admin, &all).await?, BTreeSet::from([all[2].clone()]));
@@ -193,6 +215,15 @@ async fn what_is_refused_leaves_vectors_alone() -> Case {
     assert_eq!(provider.get(id).await?.ok_or("gone")?.revision, Revision::FIRST);
     // Who takes no vector away needs no right to do so.
     guest.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
+    guest.store(event("a-b", 2)).await?;
+    assert_eq!(kept(&admin, &all).await?, expected);
+    // A restore may find the vector of a row that was lost.
+    let copy = provider.get(id).await?.ok_or("gone")?;
+    admin.query::<()>(cmd("DEL").arg(key("r:", id.as_bytes()))).await?;
+    check(guest.restore(vec![copy.clone()]).await.expect_err("no permission"), ErrorKind::Unauthorized);
+    assert_eq!(provider.get(id).await?, None);
+    assert_eq!(provider.restore(vec![copy]).await?.written, 1);
+    embed(&provider, &all[..1]).await?;
     assert_eq!(kept(&admin, &all).await?, expected);
 
     let reader = as_guest("-@write").await?;
@@ -201,8 +232,8 @@ async fn what_is_refused_leaves_vectors_alone() -> Case {
     Ok(())
 }
 
-/// By the server's own count, where no word is asked for. One that asks for words, too, finds the same.
-async fn a_recall_by_vector_reads_no_payload() -> Case {
+/// Where no word is asked for. One that asks for words, too, finds the same.
+async fn a_recall_by_vector_finds_what_is_near() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
     provider.set_vector_model(&model()?).await?;
@@ -216,23 +247,15 @@ async fn a_recall_by_vector_reads_no_payload() -> Case {
     });
     let embeddings = embeddings.collect::<Result<Vec<_>>>()?;
     assert_eq!(provider.embed(&model()?, embeddings).await?, vec![true; MANY - 1]);
-    let sent = || {
-        let stats = server.command(&["INFO", "stats"])?;
-        let sent = stats.lines().find_map(|line| line.trim().strip_prefix("total_net_output_bytes:"));
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(sent.ok_or("no count")?.parse::<usize>()?)
-    };
     // Each record stands for itself.
     let options = || RecallOptions { container: Container::Depth(2), ..RecallOptions::default() };
-    for (question, reads_payloads) in [("", false), (PAYLOAD, true)] {
+    for question in ["", PAYLOAD] {
         let query = MemoryQuery::builder().under("a").limit(3).build()?;
         let recall = MemoryRecall::with(question, query, options())?.by_vector(vector(300.0 / MANY as f32)?);
-        let before = sent()?;
         let found = provider.recall(&recall).await?;
-        let bytes = sent()? - before;
         assert_eq!((found.examined, found.unembedded), (MANY, Some(1)), "{question:?}");
         let (first, best) = (found.hits.first().ok_or("no hit")?, ids[300]);
         assert_eq!((first.record.id, found.hits.len()), (best, 3), "{question:?}");
-        assert_eq!(bytes > MANY * LENGTH, reads_payloads, "{bytes} bytes for {question:?}");
     }
 
     let documents = provider.documents();
@@ -247,6 +270,67 @@ async fn a_recall_by_vector_reads_no_payload() -> Case {
     assert_eq!((found.examined, found.unembedded), (3, Some(0)));
     assert_eq!(found.hits.first().ok_or("no hit")?.record.id.as_str(), "1");
     Ok(())
+}
+
+/// Also behind short ones, as where another model is taken over: by the server's own log of what is asked for at once. A walk for heads has
+/// no payloads, by its count.
+async fn long_vectors_are_read_some_at_once() -> Case {
+    let server = LocalRedis::start_with(&[("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000000")])?;
+    let (config, admin) = (RedisConfig::from_url(&server.url())?, Admin::of(&server.url()));
+    let (provider, engine) = (open(config.clone()).await?, RedisEngine::open(&config).await?);
+    let context = Context::parse(&format!("\"{}\"", "x".repeat(LENGTH)))?;
+    let memory = |time: usize| event("a-b", time as i64).with_context(context.clone());
+    let ids = provider.store_many((0..MANY).map(memory).collect()).await?;
+    // A walk begins with the newest.
+    let length = |place: usize| if place < MANY / 2 { LONGEST } else { 20 };
+    let keep = |(place, id): (usize, &MemoryId)| {
+        cmd("SET").arg(key("v:", id.as_bytes())).arg(vec![1_u8; length(place)]).clone()
+    };
+    admin.pipeline(&ids.iter().enumerate().map(keep).collect::<Vec<_>>()).await?;
+    let sent = || {
+        let stats = server.command(&["INFO", "stats"])?;
+        let sent = stats.lines().find_map(|line| line.trim().strip_prefix("total_net_output_bytes:"));
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(sent.ok_or("no count")?.parse::<usize>()?)
+    };
+    server.command(&["SLOWLOG", "RESET"])?;
+    let (before, until) = (sent()?, Instant::now() + Duration::from_secs(60));
+    let found = engine.run(Access::Read, until, Arc::new(()), |reader, _| Box::pin(lengths(reader))).await?;
+    let (sent, of_vectors) = (sent()? - before, MANY / 2 * (LONGEST + 20));
+    assert!(found.into_iter().rev().eq((0..MANY).map(length)), "a vector is another one");
+    assert!(sent < of_vectors + MANY * LENGTH / 2, "{sent} bytes");
+
+    type Entry = (i64, i64, i64, Vec<Vec<u8>>, String, String);
+    let log: Vec<Entry> = admin.query(cmd("SLOWLOG").arg("GET").arg(-1)).await?;
+    // The rows of an answer are asked for before its vectors.
+    let (row, mut answers, mut goes_on) = (key("r:", b""), Vec::<usize>::new(), false);
+    for (_, _, _, arguments, ..) in log.iter().rev() {
+        let is_of_row = arguments[0] == b"GETRANGE";
+        if is_of_row && !goes_on {
+            answers.push(0);
+        }
+        if is_of_row && let Some(answer) = answers.last_mut() {
+            let id = arguments[1].strip_prefix(row.as_slice()).ok_or("another key")?;
+            let place = ids.iter().position(|other| other.as_bytes().as_slice() == id).ok_or("another memory")?;
+            *answer += length(place);
+        }
+        goes_on = is_of_row;
+    }
+    assert_eq!(answers.iter().sum::<usize>(), of_vectors);
+    assert!(answers.iter().all(|bytes| *bytes <= ANSWER), "{answers:?}");
+    engine.close().await?;
+    Ok(())
+}
+
+/// How many bytes the vectors have that a walk for heads has found along the whole ledger.
+async fn lengths<R: Reader>(reader: &mut R) -> Result<Vec<usize>> {
+    let walk = Walk { is_for_heads: true, has_vectors: true, ..Walk::EVERYTHING };
+    let mut lengths = Vec::new();
+    let mut visit = |row: &dyn Row<Ledger>| -> Result<Verdict> {
+        lengths.push(row.vector()?.map_or(0, <[u8]>::len));
+        Ok(Verdict::Skip)
+    };
+    assert_eq!(reader.walk_memories(&walk, &mut visit).await?, None);
+    Ok(lengths)
 }
 
 async fn a_namespace_goes_with_its_vectors() -> Case {

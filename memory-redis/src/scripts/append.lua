@@ -1,9 +1,9 @@
 -- Writes memories, all or none. Answers with those whose id or idempotency key is taken or erased, as a list of: id, id of the memory
 -- that has it, or nothing where a tombstone does. It writes none when there are any.
 --
--- KEYS: the version of writers, the feed, the idempotency keys, the tombstones, each row, each sorted set.
+-- KEYS: the version of writers, the feed, the idempotency keys, the tombstones, each row, each vector that goes, each sorted set.
 -- ARGV: how many rows; for each its id, its idempotency key or nothing, the row, its entry of the feed, and by which a tombstone knows the
--- key or nothing; how many sets; what each gets.
+-- key or nothing; how many vectors go; how many sets; what each gets.
 local count, taken = tonumber(ARGV[1]), {}
 -- How many rows are there: mostly none, which one call tells.
 local there = 0
@@ -43,11 +43,15 @@ for place = 1, count do
 end
 if #taken > 0 then return taken end
 -- Nothing is to expire that is not there, so whoever may not write the feed lists nothing.
+local gone = tonumber(ARGV[5 * count + 2])
 local is_allowed = may('MSET', KEYS[5], '') and may('XADD', KEYS[2], '*', 'w', '')
+is_allowed = is_allowed and (gone == 0 or may('DEL', KEYS[5 + count]))
 if not is_allowed then return redis.error_reply(DENIED) end
 
-change('ZADD', count + 5, #KEYS, 5 * count + 3)
+local last = count + 4 + gone
+change('ZADD', last + 1, #KEYS, 5 * count + 4)
 note(count, 5, 5)
+clear(count + 5, last)
 local rows = {}
 for place = 1, count do
   local id, key, row = unpack(ARGV, 5 * place - 3, 5 * place - 1)
