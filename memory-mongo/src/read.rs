@@ -168,7 +168,7 @@ impl Reader for MongoSession {
     }
 }
 
-/// Reads each row with one of these `_id`s.
+/// Reads each row with one of these `_id`s, but for its vector: who wants that asks for it alone.
 pub(crate) async fn each<T: Send>(
     session: &MongoSession,
     on: &Rows,
@@ -176,12 +176,14 @@ pub(crate) async fn each<T: Send>(
     read: impl Fn(&RawDocument) -> Result<T> + Send + Sync,
 ) -> Result<Vec<T>> {
     if let [id] = ids.as_slice() {
-        let row = on.find_one(doc! { "_id": id }).max_time(session.left()?).await.map_err(native)?;
+        let find = on.find_one(doc! { "_id": id }).projection(doc! { VECTOR: 0 });
+        let row = find.max_time(session.left()?).await.map_err(native)?;
         return row.iter().map(|row| read(row)).collect();
     }
     let mut found = Vec::with_capacity(ids.len());
     for ids in ids.chunks(IDS) {
-        found.append(&mut all(session, on.find(doc! { "_id": { "$in": ids } }), &read).await?);
+        let find = on.find(doc! { "_id": { "$in": ids } }).projection(doc! { VECTOR: 0 });
+        found.append(&mut all(session, find, &read).await?);
     }
     Ok(found)
 }

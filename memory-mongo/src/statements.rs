@@ -15,6 +15,16 @@ pub(crate) fn same_memory(memory: &Memory) -> Document {
     doc! { "_id": uuid(memory.id.as_bytes()), "revision": i64::from(memory.revision) }
 }
 
+/// The same while it also has the texts that were read. A memory that was lost and restored, or forgotten behind its erasure, comes again at
+/// whatever revision its copy has.
+pub(crate) fn same_texts(memory: &Memory) -> Document {
+    let mut same = same_memory(memory);
+    same.insert("trigger", memory.trigger.as_str());
+    // Null also stands for none.
+    same.insert("context", memory.context.as_ref().map(Context::as_str));
+    same
+}
+
 /// What finds a document while it is the one that was read: whatever is written since, or put after a removal, has another entry. Where no
 /// history is kept, a document that is put after a removal may have the same, and its texts and its expiry tell it from the one that was read.
 pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_history: bool) -> Document {

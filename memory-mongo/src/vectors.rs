@@ -7,7 +7,7 @@
 //! A program of an earlier version that updates a memory leaves the vector in the row, beside what may be another text. By `written` it shows that
 //! it was there: such a vector counts no more, and the next update takes it away.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use memory_core::engine::{Embed, EmbedRecord};
 use memory_core::{Error, Outcome, RecordId, Result, Revision};
@@ -19,8 +19,8 @@ use crate::connection::{MongoSession, Rows};
 use crate::erasure::{id, record_of};
 use crate::error::{check, native_write};
 use crate::read::{all, all_in};
-use crate::row::{VECTOR, binary, bson, impossible, vector, written};
-use crate::statements::{same_document, same_memory};
+use crate::row::{VECTOR, binary, bson, impossible, number, vector, written};
+use crate::statements::{same_document, same_texts};
 use crate::write::{AT_ONCE, at_once};
 
 /// The vectors that these records have.
@@ -86,12 +86,18 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
     if count == 0 || count == embeds.len() {
         return Ok(vec![count > 0; embeds.len()]);
     }
-    // The server tells how many it has met, and not which. One that is what was read by now was that before, too.
+    // The server tells how many it has met, and not which. Those have the vector that they were given, unless somebody has changed them since; a
+    // row that came to be what was read only behind the command has none. Of several for one record the last one counts.
     let unchanged: Vec<_> = embeds.iter().map(|embed| unchanged(embed)).collect();
-    let find = rows.find(doc! { "$or": unchanged }).projection(doc! { "_id": 1 });
-    let present = all(session, find, record).await.map_err(|error| after(error, true))?;
-    let present: HashSet<_> = present.into_iter().collect();
-    Ok(embeds.iter().map(|embed| present.contains(&name(embed))).collect())
+    let find = rows.find(doc! { "$or": unchanged }).projection(parts());
+    let present = all(session, find, read_at).await.map_err(|error| after(error, true))?;
+    let present: HashMap<_, _> = present.into_iter().flatten().collect();
+    let given: HashMap<_, _> = embeds.iter().map(|embed| (version(embed), embed.vector.as_slice())).collect();
+    let is_kept = |embed: &&Embed<'_, i64>| {
+        let version = version(embed);
+        present.get(&version).map(Vec::as_slice) == given.get(&version).copied()
+    };
+    Ok(embeds.iter().map(is_kept).collect())
 }
 
 /// An error behind which some may have been kept.
@@ -108,16 +114,18 @@ fn update(embed: &Embed<'_, i64>) -> Document {
 /// What finds the row while it is the one that was read. Whether there is a history nobody says here.
 fn unchanged(embed: &Embed<'_, i64>) -> Document {
     match embed.found {
-        EmbedRecord::Memory(found) => same_memory(&found.record),
+        EmbedRecord::Memory(found) => same_texts(&found.record),
         EmbedRecord::Document(found) => same_document(found, false),
     }
 }
 
-fn name(embed: &Embed<'_, i64>) -> RecordId {
-    match embed.found {
+/// Of which record a vector is, at which revision.
+fn version(embed: &Embed<'_, i64>) -> (RecordId, i64) {
+    let record = match embed.found {
         EmbedRecord::Memory(found) => found.record.id.into(),
         EmbedRecord::Document(found) => (&found.record).into(),
-    }
+    };
+    (record, revision(embed).into())
 }
 
 fn revision(embed: &Embed<'_, i64>) -> Revision {
@@ -130,7 +138,7 @@ fn revision(embed: &Embed<'_, i64>) -> Revision {
 /// About how many bytes its statement has.
 fn size(embed: &Embed<'_, i64>) -> usize {
     let texts = match embed.found {
-        EmbedRecord::Memory(_) => 0,
+        EmbedRecord::Memory(found) => found.record.size(),
         EmbedRecord::Document(found) => found.record.size(),
     };
     1_024 + embed.vector.len() + texts
@@ -150,6 +158,15 @@ pub(crate) fn parts() -> Document {
 fn read(row: &RawDocument) -> Result<Option<(RecordId, Vec<u8>)>> {
     let Some(vector) = vector(row) else { return Ok(None) };
     Ok(Some((record(row)?, vector.to_vec())))
+}
+
+/// A record at a revision.
+type At = (RecordId, i64);
+
+/// The same with the revision of the record.
+fn read_at(row: &RawDocument) -> Result<Option<(At, Vec<u8>)>> {
+    let Some((record, vector)) = read(row)? else { return Ok(None) };
+    Ok(Some(((record, number(row, "revision")?), vector)))
 }
 
 fn record(row: &RawDocument) -> Result<RecordId> {

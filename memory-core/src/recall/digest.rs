@@ -87,7 +87,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         // Without a term only the vector counts, and the container.
         let is_by_words = !self.recall.terms.is_empty();
         let has_key = matches!(self.recall.options.container, Container::Metadata(_));
-        let metadata = (is_by_words || has_key).then(|| K::metadata(record).to_object()).unwrap_or_default();
+        let metadata = if is_by_words || has_key { K::metadata(record).to_object() } else { JsonObject::default() };
         if is_by_words {
             K::each_text(record, &mut |text| {
                 self.count(text, &mut counts);

@@ -101,16 +101,17 @@ fn main() -> ExitCode {
         async_trial("mongo::rules_of_retention_are_one_row", expiry::rules_of_retention_are_one_row),
         async_trial("mongo::a_vector_goes_with_its_texts", vectors::a_vector_goes_with_its_texts),
         async_trial("mongo::of_many_vectors_each_is_kept_by_itself", vectors::of_many_vectors_each_is_kept_by_itself),
+        async_trial(
+            "mongo::what_came_again_takes_no_vector_of_other_texts",
+            vectors::what_came_again_takes_no_vector_of_other_texts,
+        ),
         async_trial("mongo::a_vector_is_in_no_feed", vectors::a_vector_is_in_no_feed),
         async_trial(
             "mongo::a_vector_that_an_older_program_leaves_counts_no_more",
             vectors::a_vector_that_an_older_program_leaves_counts_no_more,
         ),
         async_trial("mongo::vectors_obey_the_rules_for_writers", vectors::vectors_obey_the_rules_for_writers),
-        async_trial(
-            "mongo::a_question_by_a_vector_reads_heads_and_vectors",
-            vectors::a_question_by_a_vector_reads_heads_and_vectors,
-        ),
+        async_trial("mongo::vectors_are_read_where_they_are_wanted", vectors::vectors_are_read_where_they_are_wanted),
         async_trial("mongo::what_expires_walks_an_index", plans::what_expires_walks_an_index),
         async_trial("mongo::a_page_of_the_feed_has_many_removals", feed::a_page_of_the_feed_has_many_removals),
         async_trial(

@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
-use memory_core::engine::{Access, Embed, EmbedRecord, Found, Writer};
-use memory_core::{Embedding, Memory, MemoryRecall, Precision, Vector, VectorModel};
+use memory_core::engine::{Access, Embed, EmbedRecord, Found, Reader, Row, Walk, Writer};
+use memory_core::{Embedding, Ledger, Memory, MemoryRecall, Precision, Vector, VectorModel, Verdict};
+use mongodb::bson::Binary;
+use mongodb::bson::spec::BinarySubtype;
 
 use super::*;
 
@@ -79,10 +81,54 @@ pub(crate) async fn of_many_vectors_each_is_kept_by_itself() -> CaseResult {
         assert_eq!(embed(&engine, (memories.clone(), documents.clone())).await?, [true, false, true, false, true]);
         assert_eq!(with_vector(&database).await?, [2, 1]);
     }
-    provider.documents().put(note("x")).await?;
-    assert_eq!(embed(&engine, (memories[1..2].to_vec(), documents)).await?, [false, false]);
-    assert_eq!(embed(&engine, (vec![memories[0].clone(); 2], Vec::new())).await?, [true, true], "twice the same");
+    let put = provider.documents().put(note("x")).await?;
+    assert_eq!(embed(&engine, (memories[1..2].to_vec(), documents.clone())).await?, [false, false]);
+    // The row is there, and has the vector of the later one.
+    let later = Found { record: put, version: 2 };
+    assert_eq!(embed(&engine, (Vec::new(), vec![documents[0].clone(), later])).await?, [false, true]);
+    // Twice the same, also where the server has met some only: the last one counts.
+    for last in [0, 1] {
+        let given = vec![memories[0].clone(), memories[0].clone(), memories[last].clone()];
+        assert_eq!(embed(&engine, (given, Vec::new())).await?, [true, true, last == 0]);
+        let kept = Binary { subtype: BinarySubtype::Generic, bytes: bytes(2 - last) };
+        let row = doc! { "createdAt": 0_i64, "vector": kept };
+        assert_eq!(database.collection::<Document>("memories").count_documents(row).await?, 1);
+    }
     assert_eq!(embed(&engine, (Vec::new(), Vec::new())).await?, [false; 0]);
+    engine.close().await?;
+    Ok(())
+}
+
+/// A memory whose row was lost, and that is restored from another ledger; a document where no history tells it from the one before.
+pub(crate) async fn what_came_again_takes_no_vector_of_other_texts() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.history.is_kept = Some(false);
+    let (provider, engine) = (open(config.clone()).await?, MongoEngine::open(&config).await?);
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let memories = database.collection::<Document>("memories");
+    let id = provider.store(event("a-b", 1)).await?;
+    let read = Found { record: provider.get(id).await?.ok_or("a memory is gone")?, version: 0 };
+    let (mut of_trigger, mut of_context) = (read.record.clone(), read.record.clone());
+    of_trigger.trigger = Trigger::parse("\"new\"")?;
+    of_context.context = Some(Context::parse("\"new\"")?);
+    for (copy, is_same) in [(of_trigger, false), (of_context, false), (read.record.clone(), true)] {
+        assert_eq!(memories.delete_many(doc! {}).await?.deleted_count, 1);
+        assert_eq!(provider.restore(vec![copy]).await?.written, 1);
+        assert_eq!(embed(&engine, (vec![read.clone()], Vec::new())).await?, [is_same]);
+        assert_eq!(with_vector(&database).await?, [u64::from(is_same), 0]);
+    }
+
+    let read = Found { record: provider.documents().put(note("x")).await?, version: 1 };
+    for (content, is_same) in [("new", false), (SECRET, true)] {
+        let one = DocumentSelection::ids(read.record.collection.clone(), [read.record.id.clone()])?;
+        assert_eq!(provider.documents().remove(&one, 1).await?.len(), 1);
+        let mut again = note("x");
+        again.content = Content::parse(content)?;
+        assert_eq!(provider.documents().put(again).await?.revision, read.record.revision);
+        assert_eq!(embed(&engine, (Vec::new(), vec![read.clone()])).await?, [is_same]);
+        assert_eq!(with_vector(&database).await?, [1, u64::from(is_same)]);
+    }
     engine.close().await?;
     Ok(())
 }
@@ -206,11 +252,12 @@ pub(crate) async fn vectors_obey_the_rules_for_writers() -> CaseResult {
     Ok(())
 }
 
-/// By the server's own count: no text of a record, and as much as a walk asks for in one answer.
-pub(crate) async fn a_question_by_a_vector_reads_heads_and_vectors() -> CaseResult {
+/// By the server's own count: a walk for heads is sent no text of a record, and as much as it asks for in one answer; and nobody but who wants
+/// vectors is sent any.
+pub(crate) async fn vectors_are_read_where_they_are_wanted() -> CaseResult {
     const ROWS: usize = 300;
     let server = LocalMongo::start()?;
-    let provider = open(config(&server.url())).await?;
+    let (provider, engine) = (open(config(&server.url())).await?, MongoEngine::open(&config(&server.url())).await?);
     provider.set_vector_model(&model()).await?;
     let text = Context::parse(&format!("\"{}\"", ".".repeat(8 << 10)))?;
     let memory = |number: usize| event("a-b", number as i64).with_context(text.clone());
@@ -220,11 +267,13 @@ pub(crate) async fn a_question_by_a_vector_reads_heads_and_vectors() -> CaseResu
 
     let database = admin(&server.url()).await?.client().database("agent_memory");
     let query = MemoryQuery::builder().under("a").limit(3).build()?;
-    let recall = MemoryRecall::new("", query)?.by_vector(vector(1));
-    database.run_command(doc! { "profile": 2 }).await?;
-    let recalled = provider.recall(&recall).await?;
-    database.run_command(doc! { "profile": 0 }).await?;
+    let recalled = provider.recall(&MemoryRecall::new("", query)?.by_vector(vector(1))).await?;
     assert_eq!((recalled.hits.len(), recalled.unembedded), (3, Some(0)));
+    let until = Instant::now() + Duration::from_secs(60);
+    database.run_command(doc! { "profile": 2 }).await?;
+    let found = engine.run(Access::Read, until, Arc::new(()), |reader, _| Box::pin(walk_heads(reader))).await?;
+    database.run_command(doc! { "profile": 0 }).await?;
+    assert_eq!(found, ROWS);
     let profile = database.collection::<Document>("system.profile");
     let walked = doc! { "ns": "agent_memory.memories", "command.projection.vector": 1 };
     let mut walks = profile.find(walked).await?;
@@ -243,7 +292,57 @@ pub(crate) async fn a_question_by_a_vector_reads_heads_and_vectors() -> CaseResu
     database.run_command(doc! { "profile": 0 }).await?;
     let without = doc! { "ns": "agent_memory.memories", "command.projection.vector": 0 };
     assert!(profile.count_documents(without).await? > 0);
+
+    // Nor does who reads records by their ids, one or some.
+    let id = |record: &RecordId| match record {
+        RecordId::Memory(id) => Some(*id),
+        RecordId::Document { .. } => None,
+    };
+    let ids: Vec<_> = records.iter().take(3).filter_map(id).collect();
+    let documents = vec![provider.documents().put(note("x")).await?, provider.documents().put(note("y")).await?];
+    let named: Vec<_> = documents.iter().map(RecordId::from).collect();
+    assert_eq!(provider.embed(&model(), embeddings(&named, 1)).await?, [true, true]);
+    database.run_command(doc! { "profile": 2 }).await?;
+    let (until, asked) = (Instant::now() + Duration::from_secs(60), Arc::new((ids, documents)));
+    let found = engine.run(Access::Read, until, asked, |reader, asked: &Named| Box::pin(read_by_ids(reader, asked)));
+    let found = found.await?;
+    database.run_command(doc! { "profile": 0 }).await?;
+    assert_eq!(found, 1 + 3 + 1 + 2);
+    let rows = ["agent_memory.memories", "agent_memory.documents"].as_slice();
+    let mut by_ids = doc! { "ns": { "$in": rows }, "op": "query", "command.filter._id": { "$exists": true } };
+    assert_eq!(profile.count_documents(by_ids.clone()).await?, 4);
+    by_ids.insert("command.projection.vector", 0);
+    assert_eq!(profile.count_documents(by_ids).await?, 4);
+    engine.close().await?;
     Ok(())
+}
+
+/// How many memories a walk for heads along the whole ledger finds that have a vector.
+async fn walk_heads<R: Reader>(reader: &mut R) -> Result<usize, Error> {
+    let walk = Walk { count: 1_024, is_for_heads: true, has_vectors: true, ..Walk::EVERYTHING };
+    let mut found = 0;
+    let mut visit = |row: &dyn Row<Ledger>| -> Result<Verdict, Error> {
+        found += usize::from(row.vector()?.is_some());
+        Ok(Verdict::Skip)
+    };
+    assert_eq!(reader.walk_memories(&walk, &mut visit).await?, None);
+    Ok(found)
+}
+
+/// Memories by their ids, and documents of one collection.
+type Named = (Vec<MemoryId>, Vec<memory_core::Document>);
+
+/// Reads the first of each, and then all of each. Tells how many records it finds.
+async fn read_by_ids<R: Reader>(reader: &mut R, (memories, documents): &Named) -> Result<usize, Error> {
+    let ids: Vec<_> = documents.iter().map(|document| document.id.clone()).collect();
+    let (collection, mut found) = (&documents[0].collection, 0);
+    for count in [1, memories.len()] {
+        found += reader.memories(&memories[..count]).await?.into_values().flatten().count();
+    }
+    for count in [1, ids.len()] {
+        found += reader.documents(collection, &ids[..count]).await?.into_iter().flatten().count();
+    }
+    Ok(found)
 }
 
 fn model() -> VectorModel {
@@ -271,7 +370,9 @@ fn embeddings(records: &[RecordId], revision: u64) -> Vec<Embedding> {
 async fn vectors(provider: &MongoMemory, records: &[RecordId], revision: u64) -> Result<usize, Error> {
     let found = provider.vectors(records).await?;
     for (found, given) in found.iter().zip(embeddings(records, revision)) {
-        assert!(found.is_none() || *found == Some(given), "{found:?}");
+        // It tells its texts, too.
+        let is_given = |found: &Embedding| *found == Embedding { texts: found.texts, ..given.clone() };
+        assert!(found.as_ref().is_none_or(is_given), "{found:?}");
     }
     Ok(found.iter().flatten().count())
 }
@@ -295,6 +396,11 @@ async fn embed(engine: &MongoEngine, read: Read) -> Result<Vec<bool>, Error> {
 
 async fn embed_all<W: Writer<Version = i64>>(writer: &mut W, (memories, documents): &Read) -> Result<Vec<bool>, Error> {
     let found = memories.iter().map(EmbedRecord::Memory).chain(documents.iter().map(EmbedRecord::Document));
-    let embeds: Vec<_> = found.map(|found| Embed { found, vector: vec![1, 2, 3] }).collect();
+    let embeds: Vec<_> = found.enumerate().map(|(place, found)| Embed { found, vector: bytes(place) }).collect();
     writer.embed(&embeds).await
+}
+
+/// The vector that [`embed`] gives to what is in this place.
+fn bytes(place: usize) -> Vec<u8> {
+    vec![place as u8; 3]
 }

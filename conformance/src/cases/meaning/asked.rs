@@ -212,7 +212,7 @@ async fn others_go_on(
     let count = available_parallelism().map_or(2, usize::from).max(2) + 1;
     let recall = |number: usize| {
         let (provider, words) = (Arc::clone(provider), Arc::clone(words));
-        let question = if number % 2 == 0 { "zebra" } else { "zebra stripes" };
+        let question = if number.is_multiple_of(2) { "zebra" } else { "zebra stripes" };
         tokio::spawn(async move { provider.recall(&by(asked(question, |query| query.all()), &words)).await })
     };
     let recalls: Vec<_> = (0..count).map(recall).collect();
