@@ -39,7 +39,7 @@ impl Reader for Session {
             let (millis, id) = position.map_err(native)?.0.value();
             let Some(row) = memories.get(id).map_err(native)? else { continue };
             let mark = Mark { millis, id: id.to_be_bytes().to_vec() };
-            let scanned = Scanned { mark, record: tables::record(row.value()) };
+            let scanned = Scanned { mark, record: tables::record(row.value()), vector: None };
             let is_wanted = scanned.record.as_ref().map_or(true, |memory| walk.wants(memory));
             if is_wanted && visit(&scanned)? == Verdict::Stop {
                 break;
