@@ -130,6 +130,14 @@ impl<E: Embedder> Embedder for Retrying<E> {
         self.inner.width()
     }
 
+    fn batch(&self) -> usize {
+        self.inner.batch()
+    }
+
+    fn max_text(&self) -> usize {
+        self.inner.max_text()
+    }
+
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         self.retries.run(|| self.inner.embed(texts)).await
     }

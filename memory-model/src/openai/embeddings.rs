@@ -52,6 +52,14 @@ impl Embedder for OpenAiEmbedder {
         self.0.width()
     }
 
+    fn batch(&self) -> usize {
+        self.0.batch()
+    }
+
+    fn max_text(&self) -> usize {
+        self.0.max_text()
+    }
+
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         self.0.embed(texts).await
     }
