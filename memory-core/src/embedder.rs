@@ -9,26 +9,28 @@ use crate::{Error, ErrorKind, Precision, Result, Vector, VectorModel};
 /// A model that makes vectors, held as `Arc<dyn Embedder>`: texts that mean alike lie in alike directions.
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
-    /// The name of the model. Vectors of different models are never compared.
+    /// The name of the model: 1 to 256 bytes, no control characters. Vectors count by name and width; those of different models are never
+    /// compared.
     fn model(&self) -> &str;
 
-    /// How many numbers a vector has.
+    /// How many numbers a vector has, 1 to 4,096.
     fn width(&self) -> usize;
 
-    /// How many texts are best given at once.
+    /// How many texts are best given at once; 64 by default. A keeper gives 1 to 1,000. A wrapper forwards this and `max_text`.
     fn batch(&self) -> usize {
         64
     }
 
-    /// How many bytes of a text it takes into account at most; the rest of a longer one is not sent.
+    /// How many bytes of a text count at most; 8,192 by default. The rest of a longer one is not sent.
     fn max_text(&self) -> usize {
         8_192
     }
 
-    /// The vectors of these texts, in their order.
+    /// One vector for each text, in their order, of `width` finite numbers, not all zero, of any length.
     ///
     /// A retryable error (`Unavailable`, `Timeout`) says that the same call may succeed later; `Unauthorized` that the
-    /// credentials are refused. No error quotes a text.
+    /// credentials are refused. `InvalidInput`, `TooLarge` and `Unexpected` refuse a text: a keeper then tries each by itself, and a refused
+    /// one again an hour later. No error quotes a text.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 }
 

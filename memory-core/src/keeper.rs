@@ -69,7 +69,7 @@ pub struct VectorKeeper {
 pub struct Kept {
     /// How many vectors are kept.
     pub embedded: usize,
-    /// How often the model refused a text, which is tried again an hour later.
+    /// How many texts the model refused; each is tried again an hour later at the earliest.
     pub refused: usize,
 }
 
@@ -110,22 +110,22 @@ impl VectorKeeper {
         Self { provider, embedder, clock, precision, takes_over: false, reserved: None }
     }
 
-    /// How vectors are kept where it makes its model that of the namespace; compact by default.
+    /// How vectors are kept if this keeper sets the model; compact by default. Ignored where the namespace has the model already.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
     }
 
-    /// Makes its model that of the namespace where that has another one. Without this it is `SchemaMismatch` then.
+    /// Replaces another model by this one, with the first vector that it makes, or at the end of the feed. Without this, `SchemaMismatch`.
     #[must_use]
     pub fn taking_over(mut self) -> Self {
         self.takes_over = true;
         self
     }
 
-    /// Embeds also the documents of these collections, whose names are reserved. How far a keeper is is kept by the name that is given here, so
-    /// that one that embeds other collections goes along the feed by itself.
+    /// Also embeds the documents of these reserved collections. `name` becomes part of the id of the document that holds the keeper's place
+    /// (`feed-NAME`), so keepers of different collections each have a place of their own.
     #[must_use]
     pub fn with_reserved(mut self, name: &'static str, are: fn(&Collection) -> bool) -> Self {
         self.reserved = Some(Reserved { name, are });
@@ -144,14 +144,15 @@ impl VectorKeeper {
     /// # Behavior
     /// - What the model refuses (`InvalidInput`, `TooLarge`, `Unexpected`) holds up no other, and is tried again later.
     /// - Any other failure ends it. What was kept until then stays, and the next call goes on behind it.
-    /// - `SchemaMismatch` where the namespace has the vectors of another model, also when it takes that over meanwhile: see
+    /// - `SchemaMismatch` where the namespace has the vectors of another model, also when another keeper sets it meanwhile: see
     ///   [`taking_over`](Self::taking_over). `Unsupported` on an engine that keeps no vectors.
     pub async fn catch_up(&self) -> Result<Kept> {
         let mut kept = Kept::default();
         self.follow(Until::Reached, &mut kept).await.map(|()| kept)
     }
 
-    /// Embeds what is there, and goes on behind the feed for ever. Behind a failure that may pass it waits and goes on; it ends with any other.
+    /// Embeds what is there, and goes on behind the feed for ever. `Unavailable`, `Timeout` and retryable errors are tried again after 0.5 to 60
+    /// seconds; any other ends it.
     pub async fn run(&self) -> Result<Infallible> {
         let mut pause = PAUSE;
         loop {

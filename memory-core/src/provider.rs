@@ -207,21 +207,23 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// Makes this the model of the namespace. Vectors of another one count no more, until that is the model again (M1). For operators, and
     /// for who makes the vectors. An engine that keeps none answers `Unsupported`.
     ///
-    /// From when it returns every recall goes by it.
+    /// From when it returns every recall goes by it, but for one whose provider can't ask the server that keeps the model: after 2 seconds, or a
+    /// third of its deadline if that is less, it goes by the model that it saw last.
     async fn set_vector_model(&self, model: &VectorModel) -> Result<()>;
 
     /// Keeps vectors of this model beside records, each by itself, in the place of earlier ones (M2): at most
-    /// [`MAX_VECTORS`](crate::MAX_VECTORS), else `TooLarge`. Tells of each whether it is kept: not where the record is gone, or has another
-    /// revision by now.
+    /// [`MAX_VECTORS`](crate::MAX_VECTORS), else `TooLarge`. Tells of each whether it is kept: not where the record is gone, has another
+    /// revision, or has other texts than [`Embedding::texts`] says. Of several for one record the last one counts.
     ///
     /// # Behavior
     /// - `SchemaMismatch` where the namespace has another model or none, `InvalidInput` for a vector of another width, before anything is kept.
     /// - The record has no new revision, and no watch tells of it.
     /// - A call that failed may have kept some. To repeat it changes nothing.
+    /// - `Unsupported` on an engine that keeps no vectors.
     async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>>;
 
     /// The vectors that these records have of the namespace's model, in their order (M2): at most [`MAX_VECTORS`](crate::MAX_VECTORS), else
-    /// `TooLarge`.
+    /// `TooLarge`. `None` for a record that is not there or has none, and for all where no model is set or the engine keeps no vectors.
     async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>>;
 
     /// The documents beside the ledger.

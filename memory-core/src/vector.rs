@@ -62,18 +62,19 @@ pub struct VectorModel {
 /// The vector of a record at one of its revisions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
-    /// Whose it is.
+    /// The memory or document that the vector belongs to.
     pub record: RecordId,
-    /// Of which revision.
+    /// The record's revision when its texts were embedded.
     pub revision: Revision,
-    /// Of which texts. A document that was removed and put again begins with its first revision again, so who has the texts at hand
-    /// names them, too; [`vectors`](crate::MemoryProvider::vectors) always does.
+    /// The hash of the texts that were embedded; `None` if unknown. A document that is removed and put again starts at the first revision, so
+    /// this tells the two apart; [`vectors`](crate::MemoryProvider::vectors) always gives it.
     pub texts: Option<TextHash>,
-    /// What it is.
+    /// The vector of these texts.
     pub vector: Vector,
 }
 
-/// The hash of the texts of a record, which its vector is made of.
+/// The first 16 bytes of the SHA-256 of what is embedded: the strings of a memory's trigger and context, one on each line, or a document's
+/// content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextHash([u8; 16]);
 
@@ -100,7 +101,7 @@ impl Vector {
         }
     }
 
-    /// The numbers, as far as they are kept.
+    /// The numbers; of a compact vector rounded, so that their length is about 1.
     pub fn numbers(&self) -> Vec<f32> {
         match &self.0 {
             Numbers::Exact(numbers) => numbers.to_vec(),
@@ -108,7 +109,7 @@ impl Vector {
         }
     }
 
-    /// The same as it is kept where that is asked for. One that is compact already stays as it is.
+    /// This vector at a precision. A compact one stays compact, since what was rounded is lost.
     #[must_use]
     pub fn kept(&self, precision: Precision) -> Self {
         let Numbers::Exact(numbers) = &self.0 else { return self.clone() };
@@ -120,7 +121,8 @@ impl Vector {
         Self(Numbers::Compact { scale, numbers: numbers.collect() })
     }
 
-    /// The bytes in which it is kept: a form, and numbers with the lowest byte first.
+    /// Its bytes. Compact: the byte 1, the scale as `f32`, and a signed byte for each number, which times the scale is its value. Exact: the byte
+    /// 2, and each number as `f32`. All little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.0 {
             Numbers::Compact { scale, numbers } => {
@@ -133,7 +135,7 @@ impl Vector {
         }
     }
 
-    /// From such bytes. `InvalidInput` for others, and where the squares do not add up to about 1.
+    /// Reads such bytes. `InvalidInput` for others, and where the length is not 1: 0.99 to 1.01 for exact, 0.8 to 1.2 for compact.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = || Error::invalid("not the bytes of a vector");
         match bytes.split_first().ok_or_else(bad)? {
@@ -275,7 +277,7 @@ impl VectorModel {
         self.precision
     }
 
-    /// Whether vectors of the other one are vectors of this one, however they are kept.
+    /// Whether name and width are equal; the precision may differ.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.name, self.width) == (&other.name, other.width)
     }

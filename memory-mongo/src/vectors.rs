@@ -1,7 +1,7 @@
 //! Vectors beside records.
 //!
 //! A vector is a field of the row of its record. So it goes with the row, and with each replacement of the row, also by a program that does not
-//! know of it; one search of a walk has it beside the head; and to keep one is an update of one row, for which no transaction is begun. It leaves
+//! know of it; one search of a walk has it beside the rest of the row; and to keep one is an update of one row, for which no transaction is begun. It leaves
 //! the revision as it is, by which the feed passes it over, also in a program of an earlier version.
 //!
 //! A program of an earlier version that updates a memory leaves the vector in the row, beside what may be another text. By `written` it shows that

@@ -25,13 +25,14 @@ pub(crate) struct EmbedArgs {
     /// after the other; until then recall tells how many are missing.
     #[arg(long, conflicts_with = "status")]
     take_over: bool,
-    /// How vectors are kept where the database has no model yet, or with --take-over.
+    /// How vectors are kept where this sets the model: in a database without one, or when --take-over replaces another.
     #[arg(long, value_enum, default_value_t, conflicts_with = "status")]
     precision: PrecisionName,
     /// Print "done: N" on standard error whenever the model has made N vectors, instead of a bar.
     #[arg(long, conflicts_with = "status")]
     progress: bool,
-    /// Embed nothing: show the model of the database, and how many records have no vector of it. It reads all of them.
+    /// Embed nothing: show the model of the database, and how many memories and documents have no vector of it. It reads all of them. Facts of
+    /// agents are not counted; records without a text are, and never get a vector.
     #[arg(long)]
     status: bool,
 }

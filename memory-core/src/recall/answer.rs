@@ -10,8 +10,9 @@ pub struct Recalled<T> {
     /// Whether all of the scope was looked at and every hit is here. If not, a budget has ended it: these are the best of what was
     /// examined.
     pub complete: bool,
-    /// How many of them have no vector of the namespace's model; `None` where no vector was compared, so that words alone have found what is
-    /// here (M3).
+    /// How many of the records that were looked at have no vector of the namespace's model: all of them where none has one. Records without a
+    /// text never get one. `None` where words alone were asked: no vector and no model was given, the model made none in time, or the question is
+    /// blank (M4).
     pub unembedded: Option<usize>,
     /// By what the parts were divided, if it was asked for.
     pub explained: Option<Explained>,

@@ -123,7 +123,8 @@ impl<K: Kind> Recall<K> {
         Self::with(question, query, RecallOptions::default())
     }
 
-    /// This question within the spaces of a query, read and ranked as the options say. One without a term finds nothing.
+    /// This question within the spaces of a query, read and ranked as the options say. One without a term finds nothing, unless
+    /// [`by_vector`](Self::by_vector) or [`by_meaning`](Self::by_meaning) is called.
     ///
     /// `InvalidInput` when the query has a text, an order, a cursor or an offset of its own, or when an option is out of its range;
     /// `TooLarge` when the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct words and pairs of ideographs.
@@ -148,6 +149,9 @@ impl<K: Kind> Recall<K> {
 
     /// Asks also by this vector, which the model of the namespace has made (M3). A question without a term asks by it alone; then hits are
     /// ranked by nothing else, and all records of the scope with a vector are candidates.
+    ///
+    /// The recall is `SchemaMismatch` where the namespace has no model, `InvalidInput` for another width, `Unsupported` where the engine keeps no
+    /// vectors. Takes the place of an earlier `by_vector` or `by_meaning`.
     #[must_use]
     pub fn by_vector(mut self, vector: Vector) -> Self {
         self.meaning = Some(Meaning::Given(vector));
@@ -156,6 +160,10 @@ impl<K: Kind> Recall<K> {
 
     /// Asks also by what the question means to this model, which is that of the namespace (M3): by the vector of its words, but for the names
     /// of speakers in the scope. Where the model gives none in good time, words alone answer, and [`Recalled::unembedded`] is `None`.
+    ///
+    /// The model has 5 seconds, or half of the time that is left if that is less. A question without a term fails as the model does.
+    /// `SchemaMismatch` where the namespace has another model, `Unsupported` where the engine keeps no vectors. Takes the place of an earlier
+    /// `by_vector` or `by_meaning`.
     #[must_use]
     pub fn by_meaning(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.meaning = Some(Meaning::Made(embedder));

@@ -25,8 +25,8 @@ pub struct Weights {
     pub speaker: f64,
     /// How many records on each side in the container are neighbours; at most [`Weights::MAX_WINDOW`].
     pub window: usize,
-    /// How many of the records that hold terms, and of those that mean alike, are ranked exactly, with their neighbours; at most
-    /// [`Weights::MAX_CANDIDATES`].
+    /// How many records that hold terms are scored, each with its neighbours, and how many of the nearest by meaning, each by itself; where the
+    /// question has no term, as many of the latter as the limit of the query. At most [`Weights::MAX_CANDIDATES`].
     pub candidates: usize,
 }
 
