@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Changes, Clock, Collection, Collections, Embedder, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryProvider,
@@ -96,6 +96,10 @@ const KEPT_EVERY: usize = 1_000;
 const KEPT_AFTER: Duration = Duration::from_secs(60);
 /// After how long without a change it is kept how far the feed is, which forgets what is old.
 const KEPT_IDLE: Duration = Duration::from_secs(3_600);
+/// A text of which any model makes a vector.
+const KNOWN: &str = "a text";
+/// How long a model has for a batch.
+const MODEL_PATIENCE: Duration = Duration::from_secs(300);
 /// How long to wait behind a failure that may pass, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -258,21 +262,34 @@ impl VectorKeeper {
 
     /// The vectors of texts. When the model refuses them together, each is tried by itself, so that one holds up no other.
     async fn vectors(&self, texts: &[String]) -> Result<Vec<Result<Vector>>> {
-        match self.embedder.vectors(texts).await {
+        match self.made(texts).await {
             Ok(vectors) => return Ok(vectors.into_iter().map(Ok).collect()),
-            Err(error) if is_refusal(&error) && texts.len() == 1 => return Ok(vec![Err(error)]),
-            Err(error) if is_refusal(&error) => {}
-            Err(error) => return Err(error),
+            Err(error) if !self.is_refusal(&error).await => return Err(error),
+            Err(error) if texts.len() == 1 => return Ok(vec![Err(error)]),
+            Err(_) => {}
         }
         let mut each = Vec::with_capacity(texts.len());
         for text in texts {
-            match self.embedder.vectors(std::slice::from_ref(text)).await {
+            match self.made(std::slice::from_ref(text)).await {
                 Ok(vectors) => each.extend(vectors.into_iter().map(Ok)),
-                Err(error) if is_refusal(&error) => each.push(Err(error)),
+                Err(error) if self.is_refusal(&error).await => each.push(Err(error)),
                 Err(error) => return Err(error),
             }
         }
         Ok(each)
+    }
+
+    /// Whether a failure is of the texts, and not of the model: some servers answer a text that is too long for them as if they were down. Such a
+    /// one would hold up all that come behind it.
+    async fn is_refusal(&self, error: &Error) -> bool {
+        let is_told = matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge | ErrorKind::Unexpected);
+        is_told || self.made(&[KNOWN.to_owned()]).await.is_ok()
+    }
+
+    /// What the model makes, if it answers at all.
+    async fn made(&self, texts: &[String]) -> Result<Vec<Vector>> {
+        let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder did not answer within 5 minutes").retryable());
+        timeout(MODEL_PATIENCE, self.embedder.vectors(texts)).await.unwrap_or_else(late)
     }
 
     fn refused(&self) -> Refused<'_> {
@@ -313,7 +330,10 @@ impl Way<'_> {
             if batch.is_reached {
                 is_caught_up = true;
                 self.try_again(kept).await?;
-                self.set_model().await?;
+                // One that has refused everything takes nothing over.
+                if kept.embedded > 0 || kept.refused == 0 {
+                    self.set_model().await?;
+                }
             }
             let is_end = batch.is_reached && until == Until::Reached;
             if self.is_due(batch.is_reached, is_end) {
@@ -421,10 +441,6 @@ impl Way<'_> {
         (self.unmarked, self.marked_at) = (0, Instant::now());
         Ok(())
     }
-}
-
-fn is_refusal(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge | ErrorKind::Unexpected)
 }
 
 fn other_model(model: &VectorModel) -> Error {

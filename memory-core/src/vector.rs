@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Document, Error, Memory, Record, RecordId, Result, Revision, words};
+use crate::{Document, Error, Memory, NewMemory, Record, RecordId, Result, Revision, words};
 
 /// The most numbers that a vector has.
 pub const MAX_WIDTH: usize = 4_096;
@@ -206,17 +207,40 @@ impl Serialize for Vector {
 
 impl<'de> Deserialize<'de> for Vector {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Given {
-            Text(String),
-            Numbers(Vec<f32>),
+        deserializer.deserialize_any(OfVector)
+    }
+}
+
+/// Reads a vector, and no more of an array than a vector has: what comes is as long as its sender likes.
+struct OfVector;
+
+impl<'de> Visitor<'de> for OfVector {
+    type Value = Vector;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of numbers, or base64")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Vector, E> {
+        text.parse().map_err(|error: Error| E::custom(error.message()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vector, A::Error> {
+        let mut numbers = Vec::new();
+        // As wide as JSON has them: what is too large for a number of a vector is one that is not finite.
+        while let Some(number) = sequence.next_element::<f64>()? {
+            if numbers.len() == MAX_WIDTH {
+                return Err(de::Error::custom(format!("a vector has at most {MAX_WIDTH} numbers")));
+            }
+            numbers.push(number as f32);
         }
-        let vector = match Given::deserialize(deserializer)? {
-            Given::Text(text) => text.parse(),
-            Given::Numbers(numbers) => Self::new(&numbers),
-        };
-        vector.map_err(|error: Error| serde::de::Error::custom(error.message()))
+        Vector::new(&numbers).map_err(|error| de::Error::custom(error.message()))
+    }
+}
+
+impl From<&NewMemory> for TextHash {
+    fn from(memory: &NewMemory) -> Self {
+        Self::of(&words::text_of(&memory.trigger, memory.context.as_ref()))
     }
 }
 
@@ -382,6 +406,9 @@ mod tests {
         for json in ["[]", "[null]", "\"AACAPw\"", "{}", "[1e999]"] {
             assert!(serde_json::from_str::<Vector>(json).is_err(), "{json}");
         }
+        let endless = format!("[{}", "1,".repeat(MAX_WIDTH + 1));
+        let error = serde_json::from_str::<Vector>(&endless).expect_err("too long").to_string();
+        assert!(error.contains("at most 4096 numbers"), "not read to its end: {error}");
         assert_eq!(format!("{:?}", Vector::new(&[1.0]).expect("a vector")), "Vector(1 numbers)");
     }
 

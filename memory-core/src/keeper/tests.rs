@@ -68,6 +68,9 @@ impl Embedder for Lengths {
         {
             return Err(Error::new(ErrorKind::Unavailable, "the model is down"));
         }
+        if texts.iter().any(|text| text.contains("poison")) {
+            return Err(Error::new(ErrorKind::Unavailable, "the server has failed").retryable());
+        }
         if !self.takes_all.load(Ordering::SeqCst) && texts.iter().any(|text| text.contains("refused")) {
             return Err(Error::too_large("the model does not take that"));
         }
@@ -280,6 +283,29 @@ async fn a_model_that_is_down_takes_nothing_over() -> Result<()> {
     let empty = Stage::new().await;
     empty.keeper(&down).catch_up().await?;
     assert_eq!(empty.provider.vector_model().await?.expect("a model").name(), "n");
+    Ok(())
+}
+
+/// As servers do that answer a text which is too long for them as if they were down.
+#[tokio::test]
+async fn a_text_by_which_the_model_fails_holds_up_no_other() -> Result<()> {
+    let (stage, model) = (Stage::new().await, Lengths::named("m"));
+    let records = [stage.store("poison").await.into(), stage.store("tea").await.into()];
+    assert_eq!(stage.keeper(&model).catch_up().await?, kept(1, 1));
+    assert_eq!(stage.has(&records).await, [false, true]);
+    assert_eq!(stage.keeper(&model).catch_up().await?, kept(0, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_model_that_refuses_everything_takes_nothing_over() -> Result<()> {
+    let (stage, model, other) = (Stage::new().await, Lengths::named("m"), Lengths::named("n"));
+    model.takes_all.store(true, Ordering::SeqCst);
+    let record: RecordId = stage.store("refused").await.into();
+    assert_eq!(stage.keeper(&model).catch_up().await?, kept(1, 0));
+    assert_eq!(stage.keeper(&other).taking_over().catch_up().await?, kept(0, 1));
+    assert_eq!(stage.provider.vector_model().await?.expect("a model").name(), "m");
+    assert_eq!(stage.has(&[record]).await, [true]);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{Memory, MemoryId, MemoryQuery, Revision};
+use memory_core::{Memory, MemoryId, MemoryQuery, Revision, TextHash};
 
 use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
@@ -43,10 +43,12 @@ pub(super) async fn store(
     access.check_write(&body.space_id)?;
     access.check_metadata(&body.metadata)?;
     let given = Given::check(&server, [body.vector.take()]).await?;
-    let id = server.provider.store(body.into_memory()).await.map_err(|error| access.told(error, Wanted::Key))?;
+    let memory = body.into_memory();
+    let texts = Some(TextHash::from(&memory));
+    let id = server.provider.store(memory).await.map_err(|error| access.told(error, Wanted::Key))?;
     if let Some(given) = given {
-        // One that was there before and has changed since means something else by now.
-        given.keep(&server, [(id.into(), Revision::FIRST, None)]).await?;
+        // One that was there before has another context, or has changed since.
+        given.keep(&server, [(id.into(), Revision::FIRST, texts)]).await?;
     }
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
@@ -71,10 +73,12 @@ pub(super) async fn store_many(
         access.check_metadata(&memory.metadata)?;
     }
     let given = Given::check(&server, body.memories.iter_mut().map(|memory| memory.vector.take())).await?;
-    let memories = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
+    let memories: Vec<_> = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
+    let texts: Vec<_> = memories.iter().map(TextHash::from).collect();
     let ids = server.provider.store_many(memories).await.map_err(|error| access.told(error, Wanted::Key))?;
     if let Some(given) = given {
-        given.keep(&server, ids.iter().map(|id| ((*id).into(), Revision::FIRST, None))).await?;
+        let stored = ids.iter().zip(texts).map(|(id, texts)| ((*id).into(), Revision::FIRST, Some(texts)));
+        given.keep(&server, stored).await?;
     }
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }

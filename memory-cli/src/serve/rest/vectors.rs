@@ -159,8 +159,9 @@ pub(super) async fn embed(
     let embeddings = embeddings.into_iter().map(EmbeddingBody::into_embedding).collect::<Result<Vec<_>, _>>()?;
     embeddings.iter().try_for_each(|embedding| check_width(&present, &embedding.vector))?;
     let (mut kept, mut places, mut writable) = (vec![false; count], Vec::new(), Vec::new());
-    for (place, embedding) in embeddings.into_iter().enumerate() {
-        if is_writable(&server, &access, &embedding).await? {
+    for (place, mut embedding) in embeddings.into_iter().enumerate() {
+        embedding.texts = texts_of(&server, &access, &embedding).await?;
+        if embedding.texts.is_some() {
             places.push(place);
             writable.push(embedding);
         }
@@ -170,32 +171,38 @@ pub(super) async fn embed(
     Ok(Json(KeptBody { kept }))
 }
 
-/// Whether a record is there at this revision, for who may read it; `Unauthorized` where it may not be written. That it holds for the revision
-/// is enough, since a document that comes to lie elsewhere has another one.
-async fn is_writable(server: &Server, access: &Access, embedding: &Embedding) -> Result<bool, Problem> {
-    let (space, revision) = match &embedding.record {
+/// The texts of a record that is there at this revision, for who may read it; `Unauthorized` where it may not be written. Only beside these the
+/// vector is kept, since somebody else may put another document with this id and revision.
+async fn texts_of(server: &Server, access: &Access, embedding: &Embedding) -> Result<Option<TextHash>, Problem> {
+    let (space, revision, texts) = match &embedding.record {
         RecordId::Memory(id) => {
             access.check_ledger_write()?;
             match server.provider.get(*id).await {
-                Ok(Some(memory)) if access.may_read(&memory) => (memory.space_id, memory.revision),
-                Ok(_) => return Ok(false),
-                Err(error) if error.kind() == ErrorKind::Erased => return Ok(false),
+                Ok(Some(memory)) if access.may_read(&memory) => {
+                    let texts = TextHash::from(&memory);
+                    (memory.space_id, memory.revision, texts)
+                }
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Erased => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
         RecordId::Document { collection, id } => {
             access.check_collection(collection)?;
             if !is_copied(collection) {
-                return Ok(false);
+                return Ok(None);
             }
             match server.documents.get(collection, id).await? {
-                Some(document) if access.may_read_document(&document) => (document.space_id, document.revision),
-                _ => return Ok(false),
+                Some(document) if access.may_read_document(&document) => {
+                    let texts = TextHash::from(&document);
+                    (document.space_id, document.revision, texts)
+                }
+                _ => return Ok(None),
             }
         }
     };
     access.check_write(&space)?;
-    Ok(revision == embedding.revision)
+    Ok((revision == embedding.revision).then_some(texts))
 }
 
 /// Vectors that come with records which are to be stored: checked before anything is.
@@ -254,7 +261,6 @@ impl EmbeddingBody {
             Some(collection) => RecordId::Document { collection, id: DocumentId::parse(id)? },
             None => RecordId::Memory(MemoryId::parse(&id)?),
         };
-        // The caller has read the record, and knows nothing else of its texts.
         Ok(Embedding { record, revision, texts: None, vector })
     }
 }

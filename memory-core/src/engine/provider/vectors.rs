@@ -136,6 +136,11 @@ impl<E: Engine> Shared<E> {
             }
         }
         match recall.meaning.clone() {
+            // Of nothing no vector is made.
+            Some(Meaning::Made(_)) if recall.question.trim().is_empty() => {
+                recall.meaning = None;
+                self.recall_at_once(open, until, &recall).await
+            }
             Some(Meaning::Made(embedder)) => self.recall_by(open, until, recall, embedder.as_ref()).await,
             _ => self.recall_at_once(open, until, &recall).await,
         }
