@@ -1,4 +1,4 @@
-//! A model of vectors for cases: it makes them of words, or does as it is told.
+//! An embedding model for cases: it makes them of words, or does as it is told.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 const NO_VECTOR_MODEL: &str =
-    "name, width and precision belong to a model of vectors, which says \"kind\":\"vectorModel\"";
+    "name, width and precision belong to an embedding model, which says \"kind\":\"vectorModel\"";
 const NO_TOMBSTONE: &str =
     "erasedAt, reason, keyHash, places and hashKey belong to a tombstone, which says \"kind\":\"tombstone\"";
 
@@ -30,7 +30,7 @@ pub(crate) enum Record {
     Version(Version),
     /// What stays of a record that was erased, and what makes its hashes.
     Tombstone(Tombstone, HashKey),
-    /// The model of the vectors in the lines behind this one.
+    /// The embedding model in the lines behind this one.
     VectorModel(VectorModel),
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, String> {
     Ok(Parsed { record, vector })
 }
 
-/// Writes the model of the vectors as a line, which stands before the first of them.
+/// Writes the embedding model as a line, which stands before the first of them.
 pub(crate) fn write_vector_model(out: &mut impl Write, model: &VectorModel) -> io::Result<()> {
     let object = serde_json::to_string(model)?;
     writeln!(out, "{{\"kind\":\"vectorModel\",{}", object.strip_prefix('{').unwrap_or(&object))
@@ -274,7 +274,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses what only a model of vectors has.
+    /// Refuses what only an embedding model has.
     fn is_no_vector_model(&self) -> Result<(), String> {
         match [self.name, self.width, self.precision].iter().any(Option::is_some) {
             true => Err(NO_VECTOR_MODEL.into()),
@@ -477,7 +477,7 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// The fields of a model of vectors, which has no others.
+/// The fields of an embedding model, which has no others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelLine<'a> {
@@ -491,7 +491,7 @@ struct ModelLine<'a> {
     precision: Option<&'a RawValue>,
 }
 
-/// What a line says of a model of vectors.
+/// What a line says of an embedding model.
 fn vector_model(text: &str) -> Result<Record, String> {
     let line: ModelLine<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
     let whole = |raw: &str| serde_json::from_str(raw).map_err(|_| "must be a whole number".to_owned());

@@ -1,4 +1,4 @@
-//! A model of vectors at whose work somebody looks.
+//! An embedding model at whose work somebody looks.
 
 use std::fmt;
 use std::sync::Arc;

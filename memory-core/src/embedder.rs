@@ -1,4 +1,4 @@
-//! The trait that a model of vectors implements.
+//! The trait that an embedding model implements.
 
 use std::fmt;
 

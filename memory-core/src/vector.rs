@@ -345,7 +345,7 @@ impl VectorModel {
 
     /// From such a text. `Corrupt` for another.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let corrupt = || Error::corrupt("the model of the vectors can't be read");
+        let corrupt = || Error::corrupt("the embedding model can't be read");
         let read: Self = serde_json::from_str(text).map_err(|error| corrupt().with_source(error))?;
         Self::new(read.name, read.width, read.precision).map_err(|error| corrupt().with_source(error))
     }

@@ -10,7 +10,7 @@ use crate::row::text;
 
 /// The rules of retention.
 pub(crate) const RETENTION: &str = "retention";
-/// The model of the vectors.
+/// The embedding model.
 pub(crate) const VECTOR_MODEL: &str = "vectorModel";
 
 /// The text that a majority has, if one was set. As each read, it asks no new primary that does not know yet what that is.

@@ -50,7 +50,7 @@ pub(crate) const HASH_KEY: &str = "hash_key";
 pub(crate) const EXPIRY: &str = "expiry";
 /// The rules of retention.
 pub(crate) const RETENTION: &str = "retention";
-/// The model of the vectors.
+/// The embedding model.
 pub(crate) const VECTOR_MODEL: &str = "vector_model";
 /// What the key of a copy of the feed begins with.
 pub(crate) const FEED_COPY: &str = "feed:";

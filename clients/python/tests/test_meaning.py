@@ -71,7 +71,7 @@ def test_memories_are_found_by_vectors_of_ones_own(own: Memory) -> None:
         own.embed([{"id": plain, "revision": 1, "vector": [0, 0, 1]}], model="other")
     with pytest.raises(InvalidInput, match=r"2 numbers.*has 3"):
         own.store("ana", 1, vector=[1, 0])
-    with pytest.raises(InvalidInput, match="no model of vectors"):
+    with pytest.raises(InvalidInput, match="no embedding model"):
         own.recall("kitten", under="ana", meaning=True)
 
 

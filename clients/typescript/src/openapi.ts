@@ -1136,7 +1136,7 @@ export interface paths {
                     container?: string;
                     /** @description The key of the metadata that names who speaks; `speaker` by default. */
                     speaker?: string;
-                    /** @description Whether it is asked by what the question means, too: where the server has a model of vectors, by default. */
+                    /** @description Whether it is asked by what the question means, too: where the server has an embedding model, by default. */
                     meaning?: boolean;
                     /** @description Created after this many milliseconds since 1970 UTC, exclusively. */
                     after?: number;
@@ -2052,7 +2052,7 @@ export interface components {
              * @description How many hits at most; 10 by default.
              */
             limit?: number | null;
-            /** @description Whether it is asked by what the question means, too: where the server has a model of vectors, by default. Not with a vector. */
+            /** @description Whether it is asked by what the question means, too: where the server has an embedding model, by default. Not with a vector. */
             meaning?: boolean | null;
             /**
              * Format: int64

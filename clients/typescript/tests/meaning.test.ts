@@ -35,7 +35,7 @@ test("records are found by vectors of the caller's own", async (t) => {
   await assert.rejects(memory.embed([late], { model: "other" }), MemoryError);
   await assert.rejects(memory.store("ana", 1, { vector: [1, 0] }), { kind: "InvalidInput", message: /2 numbers.*has 3/ });
   await assert.rejects(memory.recall("", { under: "ana", vector: [] }), { kind: "InvalidInput" });
-  await assert.rejects(memory.recall("x", { under: "ana", meaning: true }), { kind: "InvalidInput", message: /no model of vectors/ });
+  await assert.rejects(memory.recall("x", { under: "ana", meaning: true }), { kind: "InvalidInput", message: /no embedding model/ });
   assert.equal((await memory.recall("kitten", { under: "ana", meaning: false })).unembedded, undefined);
 });
 

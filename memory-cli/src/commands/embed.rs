@@ -116,7 +116,7 @@ pub(crate) async fn run(
 fn show(status: &Status, output: &mut Output) -> anyhow::Result<ExitCode> {
     let Status { model, records, unembedded } = status;
     let model = match model {
-        None => "no model of vectors is set".to_owned(),
+        None => "no embedding model is set".to_owned(),
         Some(model) => {
             let precision = if model.precision() == Precision::Exact { "exact" } else { "compact" };
             format!("{}, {} numbers, {precision}", output::one_line(model.name()), model.width())

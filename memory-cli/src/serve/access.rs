@@ -173,7 +173,7 @@ impl Access {
         if self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none() {
             return Ok(());
         }
-        Err(unauthorized("the model of the vectors may not be changed"))
+        Err(unauthorized("the embedding model may not be changed"))
     }
 
     /// What is told of a failed call; to callers who may not erase, that of [`without_erasure`].

@@ -1,4 +1,4 @@
-//! A model of vectors that a test plays: a server of OpenAI's embeddings.
+//! An embedding model that a test plays: a server of OpenAI's embeddings.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};

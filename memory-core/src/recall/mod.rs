@@ -46,7 +46,7 @@ pub struct Recall<K> {
     pub(crate) terms: Vec<String>,
     pub(crate) options: RecallOptions,
     pub(crate) meaning: Option<Meaning>,
-    /// The model of the vectors that count, where one is compared.
+    /// The embedding model whose vectors count, where one is compared.
     pub(crate) model: Option<VectorModel>,
 }
 

@@ -445,7 +445,7 @@ def recall(text: str, question: Question) -> Call[models.Recalled]:
 
 
 def vector_model() -> Call[models.VectorModel]:
-    """Reads the model of the vectors."""
+    """Reads the embedding model."""
     return Call("GET", "/v1/vector-model", _model(models.VectorModel))
 
 

@@ -224,7 +224,7 @@ class Memory:
         The spaces and conditions are those of :meth:`query`. ``limit`` is 10 unless given, ``neighbours`` says how many records on each
         side of a hit come with it, ``explain`` why it is one; ``language``, ``container`` and ``speaker`` how the records are read.
 
-        A server that has a model of vectors asks by what the question means, too, unless ``meaning=False``; with ``meaning=True`` it is an
+        A server that has an embedding model asks by what the question means, too, unless ``meaning=False``; with ``meaning=True`` it is an
         error where it can't. With ``vector``, what the question means by the caller's own model, the text may be empty.
         """
         return self._do(calls.recall(text, question))

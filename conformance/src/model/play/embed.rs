@@ -10,7 +10,7 @@ impl Sides {
         self.stage.harness().keeps_vectors()
     }
 
-    /// Makes the model of the vectors that of the namespace.
+    /// Makes the embedding model that of the namespace.
     pub(super) async fn begin_vectors(&self) -> Step {
         if !self.keeps_vectors() {
             return Ok(());

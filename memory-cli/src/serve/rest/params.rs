@@ -95,7 +95,7 @@ pub(crate) struct RecallParams {
     pub(super) container: Option<String>,
     /// The key of the metadata that names who speaks; `speaker` by default.
     pub(super) speaker: Option<String>,
-    /// Whether it is asked by what the question means, too: where the server has a model of vectors, by default.
+    /// Whether it is asked by what the question means, too: where the server has an embedding model, by default.
     pub(super) meaning: Option<bool>,
 }
 

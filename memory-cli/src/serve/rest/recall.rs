@@ -31,7 +31,7 @@ pub(super) struct RecallBody {
     #[serde(default)]
     #[schema(value_type = Option<VectorBody>)]
     vector: Option<Vector>,
-    /// Whether it is asked by what the question means, too: where the server has a model of vectors, by default. Not with a vector.
+    /// Whether it is asked by what the question means, too: where the server has an embedding model, by default. Not with a vector.
     #[serde(default)]
     meaning: Option<bool>,
     /// Asks the documents of this collection instead of the ledger.
@@ -196,7 +196,7 @@ impl By {
             (Some(_), Some(true), _) => Err(mistake("vector and meaning don't go together: leave out one of the two")),
             (Some(vector), ..) => Ok(Self::Vector(vector)),
             (None, Some(false), _) | (None, None, None) => Ok(Self::Words),
-            (None, Some(true), None) => Err(mistake("meaning: this server has no model of vectors; see serve --help")),
+            (None, Some(true), None) => Err(mistake("meaning: this server has no embedding model; see serve --help")),
             (None, meaning, Some(embedder)) => {
                 Ok(Self::Meaning { embedder: Arc::clone(embedder), is_optional: meaning.is_none() })
             }

@@ -293,7 +293,7 @@ fn check_width(model: &VectorModel, vector: &Vector) -> Result<(), Problem> {
 }
 
 fn no_model(kind: ErrorKind) -> Problem {
-    let message = "the database has no model of vectors yet: put one at /v1/vector-model, or embed its records";
+    let message = "the database has no embedding model yet: put one at /v1/vector-model, or embed its records";
     Error::new(kind, message).into()
 }
 

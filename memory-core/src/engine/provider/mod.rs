@@ -112,7 +112,7 @@ struct Open<E: Engine> {
     no_places: Mutex<Option<Instant>>,
     /// How long records are kept.
     rules: KnownRules,
-    /// The model of the vectors, as a recall learned it last.
+    /// The embedding model, as a recall learned it last.
     model: Mutex<Option<VectorModel>>,
 }
 

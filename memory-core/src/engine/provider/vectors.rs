@@ -46,8 +46,7 @@ impl<E: Engine> Open<E> {
         let asked = match &last {
             None => self.vector_model().await,
             Some(_) => {
-                let late =
-                    |_| Err(Error::new(ErrorKind::Timeout, "the model of the vectors can't be asked").retryable());
+                let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedding model can't be asked").retryable());
                 timeout(KNOWN.min(self.settings.deadline / 3), self.vector_model()).await.unwrap_or_else(late)
             }
         };
@@ -361,7 +360,7 @@ fn check_count(count: usize) -> Result<()> {
 fn asked_model(model: Option<VectorModel>, meaning: &Meaning) -> Result<VectorModel> {
     match meaning {
         Meaning::Given(vector) => {
-            let message = "the namespace has no model of vectors yet: embed its records first";
+            let message = "the namespace has no embedding model yet: embed its records first";
             let model = model.ok_or_else(|| Error::new(ErrorKind::SchemaMismatch, message))?;
             model.check(vector)?;
             Ok(model)
