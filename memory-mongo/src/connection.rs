@@ -18,6 +18,7 @@ use mongodb::options::{
 };
 use mongodb::{Client, ClientSession, Collection, Database};
 use tokio::sync::Mutex;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -140,10 +141,15 @@ impl Connections {
     where
         T: Send + 'static,
     {
-        let ended = self.running.spawn(work).await;
-        ended.unwrap_or_else(|panic| {
-            Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
-        })
+        self.spawn(work).await.unwrap_or_else(|panic| Err(ended_early(panic)))
+    }
+
+    /// Begins work in a task of its own, for which a shutdown waits.
+    pub(crate) fn spawn<T>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T>
+    where
+        T: Send + 'static,
+    {
+        self.running.spawn(work)
     }
 
     /// Runs a read where it is waited for: what it does with what it has read may keep its thread busy for long (L8).
@@ -327,4 +333,8 @@ impl MongoSession {
         let _ = transaction.abort_transaction().await;
         is_done.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
+}
+
+pub(crate) fn ended_early(panic: JoinError) -> Error {
+    Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic)
 }

@@ -10,19 +10,23 @@ use memory_core::{
     Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Tombstone, Verdict,
 };
 use migrations::PATHS;
-use mongodb::ClientSession;
 use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::Hint;
+use mongodb::{ClientSession, Cursor};
+use tokio::sync::mpsc::channel;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::connection::{MongoSession, Rows};
+use crate::connection::{MongoSession, Rows, ended_early};
 use crate::error::native;
 use crate::row::{Stored, StoredRow, VECTOR, found, is_erased, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
 use crate::{erasure, expiry, feed, history, vectors};
 
 /// The most rows that one search gives.
-const MOST: usize = 2_048;
+const MOST: usize = 4_096;
+/// How many rows with vectors are read ahead of those that are looked at.
+const AHEAD: usize = 512;
 /// How many ids one search looks for: a command has at most 16 MiB, and the id of a document at most 400 bytes.
 const IDS: usize = 10_000;
 
@@ -238,10 +242,15 @@ async fn offer_next<K: Stored>(
 ) -> Result<Option<Mark>> {
     let Some(condition) = rest::<K>(lists, walk) else { return Ok(None) };
     let limit = walk.count.clamp(1, MOST);
-    let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
+    let is_ahead = walk.is_for_heads && walk.has_vectors && limit > AHEAD;
+    let batch = if is_ahead { AHEAD } else { limit };
+    let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(batch as u32);
     let find = index.into_iter().fold(find, Find::hint);
     let find = projection(walk).into_iter().fold(find, Find::projection);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
+    if is_ahead {
+        return offer_ahead(session, rows, limit, visit).await;
+    }
     for _ in 1..limit {
         if !rows.advance().await.map_err(native)? || visit(&StoredRow(rows.current()))? == Verdict::Stop {
             return Ok(None);
@@ -250,6 +259,43 @@ async fn offer_next<K: Stored>(
     // Behind the last one there may be more.
     let goes_on = rows.advance().await.map_err(native)? && visit(&StoredRow(rows.current()))? != Verdict::Stop;
     Ok(goes_on.then(|| mark::<K>(rows.current())))
+}
+
+/// Offers rows while the next ones are read, by another thread if there is one: of thousands of vectors both take long.
+async fn offer_ahead<K: Stored>(
+    session: &MongoSession,
+    mut rows: Cursor<RawDocumentBuf>,
+    limit: usize,
+    visit: &mut Visit<'_, K>,
+) -> Result<Option<Mark>> {
+    let (ahead, mut read) = channel(2);
+    let reading = async move {
+        loop {
+            let mut some = Vec::with_capacity(AHEAD);
+            while some.len() < AHEAD && rows.advance().await.map_err(native)? {
+                some.push(rows.current().to_owned());
+            }
+            let is_last = some.len() < AHEAD;
+            // Nobody takes them any more where the visitor has stopped.
+            if ahead.send(some).await.is_err() || is_last {
+                return Ok(());
+            }
+        }
+    };
+    // Nobody reads on for a call that has ended.
+    let reading = AbortOnDropHandle::new(session.on.spawn(reading));
+    let (mut count, mut mark) = (0, None);
+    while let Some(rows) = read.recv().await {
+        for row in &rows {
+            if visit(&StoredRow(row))? == Verdict::Stop {
+                return Ok(None);
+            }
+        }
+        count += rows.len();
+        mark = rows.last().map(|row| self::mark::<K>(row)).or(mark);
+    }
+    reading.await.unwrap_or_else(|panic| Err(ended_early(panic)))?;
+    Ok(mark.filter(|_| count == limit))
 }
 
 /// What a walk needs of its rows, where that is not everything.

@@ -8,7 +8,7 @@ use memory_core::{
     MemoryId, Result, Revision, Selects, SpaceId, Status, Timestamp, path_hash,
 };
 use migrations::WRITER;
-use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
+use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawBsonRef, RawDocument, cstr};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{self, Binary, Bson, RawDocumentBuf, doc, rawdoc};
 
@@ -68,9 +68,8 @@ pub(crate) fn knows_vectors(revision: i64) -> i64 {
 
 /// The vector of a row, if it has one that is of its texts: an older program that has written since may have changed them.
 pub(crate) fn vector(row: &RawDocument) -> Option<&[u8]> {
-    let vector = row.get(VECTOR).ok().flatten()?.as_binary()?.bytes;
-    let (revision, written) = (row.get_i64("revision").ok()?, row.get_i64("written").ok()?);
-    (written >= knows_vectors(revision)).then_some(vector)
+    let [vector, revision, written] = values(row, [VECTOR, "revision", "written"]);
+    (written?.as_i64()? >= knows_vectors(revision?.as_i64()?)).then_some(vector?.as_binary()?.bytes)
 }
 
 /// The row of a memory that is appended at this time.
@@ -227,12 +226,17 @@ pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
 
 impl<K: Stored> Row<K> for StoredRow<'_> {
     fn head(&self) -> Result<Head<'_>> {
-        let created_at = Timestamp::from_millis(number(self.0, "createdAt")?).map_err(corrupt)?;
+        let [created_at, space, status, updated_at, expires_at] =
+            values(self.0, ["createdAt", "spaceId", "status", "updatedAt", "expiresAt"]);
+        let millis = |value: Option<RawBsonRef<'_>>| value.and_then(|value| value.as_i64());
+        let created_at = millis(created_at).ok_or_else(|| impossible("createdAt"))?;
+        let created_at = Timestamp::from_millis(created_at).map_err(corrupt)?;
         // One that can't be read must not keep the rest from being judged.
-        let status = self.0.get("status").ok().flatten().and_then(|status| Status::parse(status.as_str()?).ok());
-        let time = |name: &str| self.0.get_i64(name).ok().and_then(|millis| Timestamp::from_millis(millis).ok());
-        let (updated_at, expires_at) = (time("updatedAt"), time("expiresAt"));
-        let (id, space) = (K::id(self.0)?, text(self.0, "spaceId")?);
+        let status = status.and_then(|status| Status::parse(status.as_str()?).ok());
+        let time = |value| millis(value).and_then(|millis| Timestamp::from_millis(millis).ok());
+        let (updated_at, expires_at) = (time(updated_at), time(expires_at));
+        let space = space.and_then(|space| space.as_str()).ok_or_else(|| impossible("spaceId"))?;
+        let id = K::id(self.0)?;
         Ok(Head { id, space, created_at, updated_at, status, expires_at, is_over: false })
     }
 
@@ -281,6 +285,17 @@ pub(crate) fn memory_id_of(id: &Bson) -> Option<MemoryId> {
 /// A hash from its bytes.
 pub(crate) fn hash(bytes: &[u8]) -> Option<KeyedHash> {
     bytes.try_into().ok().map(KeyedHash)
+}
+
+/// The values of these fields as far as the row has them, found in one go along it.
+fn values<'r, const N: usize>(row: &'r RawDocument, names: [&str; N]) -> [Option<RawBsonRef<'r>>; N] {
+    let mut values = [None; N];
+    for element in row.iter_elements().map_while(std::result::Result::ok) {
+        if let Some(place) = names.iter().position(|name| *name == element.key().as_str()) {
+            values[place] = element.value().ok();
+        }
+    }
+    values
 }
 
 pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {
