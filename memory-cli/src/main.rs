@@ -24,6 +24,7 @@ mod line_writer;
 mod model_key;
 mod observed;
 mod output;
+mod precision;
 mod progress;
 #[cfg(any(feature = "bench", feature = "suite"))]
 mod resident;

@@ -307,7 +307,7 @@ impl VectorModel {
     }
 
     /// `InvalidInput` for a vector of another width.
-    pub(crate) fn check(&self, vector: &Vector) -> Result<()> {
+    pub fn check(&self, vector: &Vector) -> Result<()> {
         let (width, wanted) = (vector.width(), self.width);
         match width == wanted {
             true => Ok(()),

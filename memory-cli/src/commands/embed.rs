@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use memory_context::embedding::keeper;
 use memory_core::{
     DocumentQuery, ErrorKind, MAX_VECTORS, MemoryProvider, MemoryQuery, Precision, RecordId, VectorModel,
@@ -16,6 +16,7 @@ use super::exit_code;
 use crate::args::{self, EmbedderArgs};
 use crate::observed::observed;
 use crate::output::{self, Output};
+use crate::precision::PrecisionName;
 use crate::progress::Progress;
 use crate::signal;
 
@@ -35,25 +36,6 @@ pub(crate) struct EmbedArgs {
     /// agents are not counted; records without a text are, and never get a vector.
     #[arg(long)]
     status: bool,
-}
-
-/// How the numbers of a vector are kept.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum PrecisionName {
-    /// In one byte a number
-    #[default]
-    Compact,
-    /// In four bytes a number
-    Exact,
-}
-
-impl From<PrecisionName> for Precision {
-    fn from(name: PrecisionName) -> Self {
-        match name {
-            PrecisionName::Compact => Self::Compact,
-            PrecisionName::Exact => Self::Exact,
-        }
-    }
 }
 
 /// What a database has of vectors.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
-    Collection, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, Precision, RecordId, Revision,
-    TextHash, Vector, VectorModel,
+    Collection, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, RecordId, Revision, TextHash,
+    Vector, VectorModel,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,8 +14,9 @@ use utoipa::ToSchema;
 
 use super::wire::{count, objects, some_revision};
 use crate::commands::copy::is_copied;
+use crate::precision::PrecisionName;
 use crate::serve::access::Access;
-use crate::serve::extract::{Body, mistake};
+use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
 
@@ -44,18 +45,6 @@ pub(super) struct ModelBody {
     /// How they are kept.
     #[serde(default)]
     precision: PrecisionName,
-}
-
-/// How the numbers of a vector are kept.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Precision)]
-enum PrecisionName {
-    /// In one byte a number, with a scale.
-    #[default]
-    Compact,
-    /// In four bytes a number.
-    Exact,
 }
 
 /// Vectors that the caller has made.
@@ -157,7 +146,7 @@ pub(super) async fn embed(
         return Err(Problem::of_vectors(Error::new(ErrorKind::SchemaMismatch, message)));
     }
     let embeddings = embeddings.into_iter().map(EmbeddingBody::into_embedding).collect::<Result<Vec<_>, _>>()?;
-    embeddings.iter().try_for_each(|embedding| check_width(&present, &embedding.vector))?;
+    embeddings.iter().try_for_each(|embedding| present.check(&embedding.vector))?;
     let (mut kept, mut places, mut writable) = (vec![false; count], Vec::new(), Vec::new());
     for (place, mut embedding) in embeddings.into_iter().enumerate() {
         embedding.texts = texts_of(&server, &access, &embedding).await?;
@@ -225,7 +214,7 @@ impl Given {
             return Ok(None);
         }
         let model = server.provider.vector_model().await?.ok_or_else(|| no_model(ErrorKind::Conflict))?;
-        vectors.values().try_for_each(|vector| check_width(&model, vector))?;
+        vectors.values().try_for_each(|vector| model.check(vector))?;
         Ok(Some(Self { model, vectors }))
     }
 
@@ -267,28 +256,7 @@ impl EmbeddingBody {
 
 impl From<VectorModel> for ModelBody {
     fn from(model: VectorModel) -> Self {
-        let precision = match model.precision() {
-            Precision::Compact => PrecisionName::Compact,
-            Precision::Exact => PrecisionName::Exact,
-        };
-        Self { name: model.name().to_owned(), width: model.width(), precision }
-    }
-}
-
-impl From<PrecisionName> for Precision {
-    fn from(name: PrecisionName) -> Self {
-        match name {
-            PrecisionName::Compact => Self::Compact,
-            PrecisionName::Exact => Self::Exact,
-        }
-    }
-}
-
-fn check_width(model: &VectorModel, vector: &Vector) -> Result<(), Problem> {
-    let (width, wanted) = (vector.width(), model.width());
-    match width == wanted {
-        true => Ok(()),
-        false => Err(mistake(&format!("a vector of {width} numbers; the model of the database has {wanted}"))),
+        Self { name: model.name().to_owned(), width: model.width(), precision: model.precision().into() }
     }
 }
 

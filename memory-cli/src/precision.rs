@@ -1,0 +1,36 @@
+//! How vectors are kept, as callers name it.
+
+use clap::ValueEnum;
+use memory_core::Precision;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How the numbers of a vector are kept.
+#[derive(Debug, Clone, Copy, Default, ValueEnum, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Precision)]
+pub(crate) enum PrecisionName {
+    /// In one byte a number, with a scale
+    #[default]
+    Compact,
+    /// In four bytes a number
+    Exact,
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Compact => Self::Compact,
+            PrecisionName::Exact => Self::Exact,
+        }
+    }
+}
+
+impl From<Precision> for PrecisionName {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::Compact => Self::Compact,
+            Precision::Exact => Self::Exact,
+        }
+    }
+}
