@@ -145,7 +145,9 @@ impl Vector {
                 let scale = f32::from_le_bytes(*scale);
                 check_width(numbers.len())?;
                 let numbers: Box<[_]> = numbers.iter().map(|number| number.cast_signed()).collect();
-                let squares: f64 = numbers.iter().map(|number| f64::from(*number).powi(2)).sum();
+                // At most 4,096 of at most 2^14.
+                let squares =
+                    f64::from(numbers.iter().map(|number| i32::from(*number) * i32::from(*number)).sum::<i32>());
                 let is_valid = scale > 0.0 && COMPACT_LENGTHS.contains(&(f64::from(scale) * squares.sqrt()));
                 if is_valid { Ok(Self(Numbers::Compact { scale, numbers })) } else { Err(bad()) }
             }
@@ -318,24 +320,12 @@ impl VectorModel {
     }
 
     /// By what a vector that is kept is known to be of this model.
-    fn tag(&self) -> [u8; TAG] {
+    pub(crate) fn sealing(&self) -> Seal {
         let mut hash = Sha256::new();
         hash.update((self.width as u64).to_le_bytes());
         hash.update(&self.name);
         let hash = hash.finalize();
-        std::array::from_fn(|place| hash[place])
-    }
-
-    /// What an engine keeps of a vector.
-    pub(crate) fn seal(&self, vector: &Vector) -> Vec<u8> {
-        [self.tag().as_slice(), &vector.kept(self.precision).to_bytes()].concat()
-    }
-
-    /// The vector that an engine has kept; `None` where it is of another model, and where it can't be read: then it is made anew.
-    pub(crate) fn unseal(&self, bytes: &[u8]) -> Option<Vector> {
-        let (tag, bytes) = bytes.split_first_chunk()?;
-        let vector = Vector::from_bytes(bytes).ok().filter(|vector| vector.width() == self.width)?;
-        (*tag == self.tag()).then_some(vector)
+        Seal { tag: std::array::from_fn(|place| hash[place]), width: self.width, precision: self.precision }
     }
 
     /// As a text to keep.
@@ -348,6 +338,30 @@ impl VectorModel {
         let corrupt = || Error::corrupt("the embedding model can't be read");
         let read: Self = serde_json::from_str(text).map_err(|error| corrupt().with_source(error))?;
         Self::new(read.name, read.width, read.precision).map_err(|error| corrupt().with_source(error))
+    }
+}
+
+/// Between vectors and the bytes that an engine keeps of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seal {
+    tag: [u8; TAG],
+    width: usize,
+    precision: Precision,
+}
+
+impl Seal {
+    /// What an engine keeps of a vector.
+    pub(crate) fn close(&self, vector: &Vector) -> Vec<u8> {
+        [self.tag.as_slice(), &vector.kept(self.precision).to_bytes()].concat()
+    }
+
+    /// The vector that an engine has kept; `None` where it is of another model, and where it can't be read: then it is made anew.
+    pub(crate) fn open(&self, bytes: &[u8]) -> Option<Vector> {
+        let (tag, bytes) = bytes.split_first_chunk()?;
+        if *tag != self.tag {
+            return None;
+        }
+        Vector::from_bytes(bytes).ok().filter(|vector| vector.width() == self.width)
     }
 }
 
@@ -415,13 +429,13 @@ mod tests {
     #[test]
     fn a_vector_is_of_one_model() {
         let vector = Vector::new(&[1.0, 2.0]).expect("a vector");
-        let sealed = model("a", 2).seal(&vector);
-        assert_eq!(model("a", 2).unseal(&sealed), Some(vector.kept(Precision::Compact)));
+        let sealed = model("a", 2).sealing().close(&vector);
+        assert_eq!(model("a", 2).sealing().open(&sealed), Some(vector.kept(Precision::Compact)));
         let exact = VectorModel::new("a", 2, Precision::Exact).expect("a model");
-        assert_eq!(exact.unseal(&sealed), Some(vector.kept(Precision::Compact)), "however it is kept");
-        assert_eq!(exact.unseal(&exact.seal(&vector)), Some(vector));
-        assert_eq!(model("b", 2).unseal(&sealed), None);
-        assert_eq!(model("a", 2).unseal(&sealed[..9]), None);
+        assert_eq!(exact.sealing().open(&sealed), Some(vector.kept(Precision::Compact)), "however it is kept");
+        assert_eq!(exact.sealing().open(&exact.sealing().close(&vector)), Some(vector));
+        assert_eq!(model("b", 2).sealing().open(&sealed), None);
+        assert_eq!(model("a", 2).sealing().open(&sealed[..9]), None);
         assert_eq!(VectorModel::parse(&exact.to_text()).expect("a model"), exact);
         assert!(
             VectorModel::parse("{}").is_err()

@@ -2,8 +2,9 @@
 
 use memory_core::engine::load;
 use memory_core::{
-    Collection, Content, DocumentId, DocumentSelection, DocumentWrite, InMemory, MemoryProvider, MemoryQuery,
-    NewMemory, SpaceId, Status, Timestamp, Trigger,
+    Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Embedding, InMemory,
+    MemoryProvider, MemoryQuery, NewMemory, Precision, Recall, SpaceId, Status, Timestamp, Trigger, Vector,
+    VectorModel,
 };
 use tokio::sync::Mutex;
 
@@ -56,4 +57,36 @@ async fn a_removal_of_many_bytes_takes_a_permit() {
     };
     assert_eq!((remove(&ids[..4]).await, load().heavy_admitted - before), (4, 0));
     assert_eq!((remove(&ids[4..]).await, load().heavy_admitted - before), (20, 1));
+}
+
+/// By a vector alone no text is read but those of the hits, of which nobody knew how long they are.
+#[tokio::test]
+async fn a_recall_of_long_hits_takes_a_permit() {
+    let _alone = LOAD.lock().await;
+    let before = load().heavy_admitted;
+    let provider = InMemory::new();
+    provider.init().await.expect("opens");
+    let model = VectorModel::new("m", 2, Precision::Exact).expect("valid");
+    provider.set_vector_model(&model).await.expect("set");
+    let (documents, vector) = (provider.documents(), Vector::new(&[1.0, 0.0]).expect("valid"));
+    let recall = async |collection: &str, length: usize| {
+        let (collection, space) =
+            (Collection::parse(collection).expect("valid"), SpaceId::parse("mine").expect("valid"));
+        for number in 0..4 {
+            let content = Content::parse(number.to_string().repeat(length)).expect("valid");
+            let time = Timestamp::from_millis(number).expect("valid");
+            let put = documents.put(DocumentWrite::new(collection.clone(), space.clone(), content, time)).await;
+            let put = put.expect("a put");
+            let (record, revision, texts) = ((&put).into(), put.revision, None);
+            let embedding = Embedding { record, revision, texts, vector: vector.clone() };
+            assert_eq!(provider.embed(&model, vec![embedding]).await.expect("kept"), [true]);
+        }
+        let query = DocumentQuery::builder(collection).all().limit(4).build().expect("a query");
+        let recall = Recall::new("", query).expect("a question").by_vector(vector.clone());
+        let found = documents.recall(&recall).await.expect("an answer");
+        assert!(found.complete);
+        found.hits.len()
+    };
+    assert_eq!((recall("short", 10).await, load().heavy_admitted - before), (4, 0));
+    assert_eq!((recall("long", 900_000).await, load().heavy_admitted - before), (4, 1));
 }

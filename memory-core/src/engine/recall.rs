@@ -1,6 +1,7 @@
 //! From a question to its answer: the digests of its scope, the ranking, and the records of the hits.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::pages::{Asked, DocumentsOf, Memories, Walkable, document_parts};
@@ -25,10 +26,14 @@ pub const MAX_RECALLED_NUMBERS: usize = 64 << 20;
 const LIGHT_BYTES: usize = 1 << 20;
 /// How many candidates a walk is asked for at once.
 const SLICE: usize = 1_024;
+/// The same where heads and vectors alone are read, by a recall that has a permit.
+const LARGE_SLICE: usize = 4_096;
 /// The same of each of several walks, at least.
 const MIN_SLICE: usize = 64;
-/// How many records are read at once by their ids.
+/// How many records are read at once by their ids, at first and at most, and about how many bytes.
+const FIRST_READ: usize = 16;
 const READ: usize = 64;
+const READ_BYTES: usize = 4 << 20;
 
 /// Finds what answers a question, where the vector is at hand that it is asked by, if it is asked by one.
 pub(super) async fn answer<K: Recallable, R: Reader>(
@@ -181,8 +186,9 @@ async fn newest<K: Recallable, R: Reader>(
     // One that has not begun is before all others.
     let mut walks: Vec<(&Part, Option<Mark>)> = parts.iter().map(|part| (part, None)).collect();
     let is_shared = parts.len() > 1;
-    let count = (SLICE / parts.len().max(1)).max(MIN_SLICE);
-    let has_vectors = recall.model.is_some();
+    let (has_vectors, is_for_heads) = (recall.model.is_some(), !recall.looks_into_records());
+    let slice = if is_for_heads && watch.is_heavy() { LARGE_SLICE } else { SLICE };
+    let count = (slice / parts.len().max(1)).max(MIN_SLICE);
     loop {
         let ahead = walks.iter().enumerate().max_by_key(|(_, (_, behind))| (behind.is_none(), behind.as_ref()));
         let Some(at) = ahead.map(|(at, _)| at) else { break };
@@ -193,6 +199,7 @@ async fn newest<K: Recallable, R: Reader>(
             behind: behind.as_ref(),
             count,
             is_shared,
+            is_for_heads,
             has_vectors,
             ..Walk::EVERYTHING
         };
@@ -209,10 +216,12 @@ async fn newest<K: Recallable, R: Reader>(
                 if !is_looked_at {
                     return Ok(None);
                 }
-                let (vector, record) = (row.vector()?, row.read(&head)?);
-                bytes += K::size(&record) + vector.map_or(0, <[u8]>::len);
+                let vector = row.vector()?;
+                let record = if is_for_heads { None } else { Some(row.read(&head)?) };
+                bytes += record.as_ref().map_or(0, K::size) + vector.map_or(0, <[u8]>::len);
                 // Not that of a record for which nobody waits.
-                Ok((bytes <= LIGHT_BYTES || watch.is_heavy()).then(|| digester.digest(&record, vector)))
+                let is_wanted = bytes <= LIGHT_BYTES || watch.is_heavy();
+                Ok(is_wanted.then(|| digester.digest(&head, record.as_ref(), vector)))
             });
             match digest {
                 Ok(_) if bytes > LIGHT_BYTES && !watch.is_heavy() => {
@@ -253,52 +262,74 @@ where
 {
     let RecallOptions { neighbours, explain, .. } = recall.options;
     let digests = &ranking.digests;
-    let (mut room, mut are_all, mut fitting) = (MAX_PAGE_BYTES, true, Vec::new());
-    for ranked in &ranking.ranked {
-        let bytes = digests[ranked.place].bytes;
-        if bytes > room && !fitting.is_empty() {
-            are_all = false;
-            break;
-        }
-        room = room.saturating_sub(bytes);
-        let mut around = ranking.around(ranked.place, neighbours);
-        let bytes = digests[around.clone()].iter().map(|digest| digest.bytes).sum::<usize>() - bytes;
-        if bytes > room {
-            are_all = false;
-            around = ranked.place..ranked.place + 1;
-        } else {
-            room -= bytes;
-        }
-        fitting.push((ranked, around));
-    }
-    let wanted: BTreeSet<usize> = fitting.iter().flat_map(|(_, around)| around.clone()).collect();
-    let ids: Vec<_> = wanted.into_iter().map(|place| digests[place].mark.id.clone()).collect();
-    let mut records = HashMap::with_capacity(ids.len());
-    for ids in ids.chunks(READ) {
-        for record in on.read(reader, ids).await? {
-            match record {
-                Ok(record) => drop(records.insert(K::head(&record).id.to_vec(), record)),
-                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
-                // Damaged since.
-                Err(_) => {}
-            }
-        }
+    let (mut room, mut are_all, mut hits) = (MAX_PAGE_BYTES, true, Vec::new());
+    let (mut rest, mut count, mut read) = (ranking.ranked.as_slice(), FIRST_READ, 0);
+    while !rest.is_empty() {
+        let (ranked, others) = rest.split_at((count / (2 * neighbours + 1)).clamp(1, rest.len()));
+        rest = others;
+        let around: Vec<_> = ranked.iter().map(|ranked| ranking.around(ranked.place, neighbours)).collect();
+        let places: BTreeSet<usize> = around.iter().flat_map(Clone::clone).collect();
+        let records = records(reader, on, digests, places, recall).await?;
         watch.check()?;
+        let bytes: usize = records.values().map(K::size).sum();
+        count = (records.len() * READ_BYTES / bytes.max(1)).clamp(1, READ);
+        read += bytes;
+        // By heads alone nobody knew how much there is to read.
+        if read > LIGHT_BYTES && !watch.is_heavy() {
+            watch.spend();
+            return Ok((hits, false));
+        }
+        let size_of = |place: usize| records.get(&place).map_or(0, K::size);
+        for (ranked, mut around) in ranked.iter().zip(around) {
+            let Some(record) = records.get(&ranked.place).filter(|record| recall.query.wants(record)) else { continue };
+            let own = K::size(record);
+            if own > room && !hits.is_empty() {
+                return Ok((hits, false));
+            }
+            room = room.saturating_sub(own);
+            let beside = around.clone().map(size_of).sum::<usize>() - own;
+            if beside > room {
+                are_all = false;
+                around = ranked.place..ranked.place + 1;
+            } else {
+                room -= beside;
+            }
+            let of = |places: Range<usize>| places.filter_map(|place| records.get(&place)).cloned().collect();
+            let (before, after) = (of(around.start..ranked.place), of(ranked.place + 1..around.end));
+            let terms = explain.then(|| ranking.terms_of(ranked.place, &recall.terms));
+            let (score, parts, record) = (ranked.parts.sum(), ranked.parts, record.clone());
+            hits.push(Hit { score, parts, record, before, after, terms });
+        }
+    }
+    Ok((hits, are_all))
+}
+
+/// The records with these places among the digests that are still there, and in the scope.
+async fn records<K: Selects, R: Reader>(
+    reader: &mut R,
+    on: &impl Walkable<K>,
+    digests: &[Digest],
+    places: BTreeSet<usize>,
+    recall: &Recall<K>,
+) -> Result<HashMap<usize, K::Record>> {
+    let ids: Vec<_> = places.iter().map(|place| digests[*place].mark.id.clone()).collect();
+    let mut found = HashMap::with_capacity(ids.len());
+    for record in on.read(reader, &ids).await? {
+        match record {
+            Ok(record) => drop(found.insert(K::head(&record).id.to_vec(), record)),
+            Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+            // Damaged since.
+            Err(_) => {}
+        }
     }
     // It may have changed since, have gone, or be another one under the same id.
     let in_scope = |place: usize| {
         let Mark { id, millis } = &digests[place].mark;
         let is_it = |head: Head<'_>| head.created_at.as_millis() == *millis && recall.query.covers(head.space);
-        records.get(id).filter(|record| is_it(K::head(record)))
+        let record = if is_it(K::head(found.get(id)?)) { found.remove(id) } else { None };
+        Some((place, record?))
     };
-    let hits = fitting.iter().filter_map(|(ranked, around)| {
-        let record = in_scope(ranked.place).filter(|record| recall.query.wants(record))?.clone();
-        let before = (around.start..ranked.place).filter_map(in_scope).cloned().collect();
-        let after = (ranked.place + 1..around.end).filter_map(in_scope).cloned().collect();
-        let terms = explain.then(|| ranking.terms_of(ranked.place, &recall.terms));
-        Some(Hit { score: ranked.parts.sum(), parts: ranked.parts, record, before, after, terms })
-    });
-    Ok((hits.collect(), are_all))
+    Ok(places.into_iter().filter_map(in_scope).collect())
 }
 
 /// The digests of the newest records, as far as they count (R5).

@@ -8,8 +8,9 @@ use foldhash::fast::RandomState as FastState;
 use super::language::{Terms, pair};
 use super::{Container, Recall};
 use crate::engine::Mark;
-use crate::page::Selects;
-use crate::{BOUNDARIES, Json, JsonObject, Timestamp, Vector, words};
+use crate::page::{Head, Selects};
+use crate::vector::Seal;
+use crate::{BOUNDARIES, Json, JsonObject, Timestamp, Vector, VectorModel, words};
 
 /// The known words are forgotten when there are so many, since the records decide how many different words there are.
 const MAX_KNOWN: usize = 65_536;
@@ -39,7 +40,7 @@ pub(crate) struct Digest {
     pub(crate) named: Option<u64>,
     /// Whether it may be a hit.
     pub(crate) is_wanted: bool,
-    /// About how many bytes its record has.
+    /// About how many bytes its record has; 0 where only its head was read.
     pub(crate) bytes: usize,
     /// Its vector, if it has one of the namespace's model and one is compared.
     pub(crate) vector: Option<Vector>,
@@ -48,6 +49,8 @@ pub(crate) struct Digest {
 /// Makes the digests of one recall.
 pub(crate) struct Digester<'r, K> {
     recall: &'r Recall<K>,
+    /// That of the model whose vectors count.
+    seal: Option<Seal>,
     terms: &'static Terms,
     /// What the words are that were seen, as they stood. Whoever fills it with words of one hash makes nothing but this recall slower.
     known: HashMap<String, Known, FastState>,
@@ -77,28 +80,20 @@ impl<'r, K: Selects> Digester<'r, K> {
     pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
         let (known, lower, speakers, names, hasher) = Default::default();
         let terms = Terms::of_language(recall.options.language.unwrap_or_default());
-        Self { recall, terms, known, lower, speakers, names, hasher, goes_on }
+        let seal = recall.model.as_ref().map(VectorModel::sealing);
+        Self { recall, seal, terms, known, lower, speakers, names, hasher, goes_on }
     }
 
-    /// The digest of a record of the scope.
-    pub(crate) fn digest(&mut self, record: &K::Record, vector: Option<&[u8]>) -> Digest {
-        let head = K::head(record);
+    /// The digest of a record of the scope; by its head alone where nothing else counts ([`Recall::looks_into_records`]).
+    pub(crate) fn digest(&mut self, head: &Head<'_>, record: Option<&K::Record>, vector: Option<&[u8]>) -> Digest {
         let mut counts = Counts::default();
-        // Without a term only the vector counts, and the container.
-        let is_by_words = !self.recall.terms.is_empty();
-        let has_key = matches!(self.recall.options.container, Container::Metadata(_));
-        let metadata = if is_by_words || has_key { K::metadata(record).to_object() } else { JsonObject::default() };
-        if is_by_words {
-            K::each_text(record, &mut |text| {
-                self.count(text, &mut counts);
-                counts.asks |= text.trim_end().ends_with(['?', '？', '؟', '\u{37e}']);
-            });
-            for word in date(head.created_at) {
-                self.count(&word, &mut counts);
-            }
+        if !self.recall.terms.is_empty() {
+            self.count_record(head, record, &mut counts);
         }
+        let metadata = record.map(|record| K::metadata(record).to_object()).unwrap_or_default();
         let mut terms = counts.terms.into_boxed_slice();
         terms.sort_unstable();
+        let query = &self.recall.query;
         Digest {
             mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
             container: self.container(head.space, &metadata),
@@ -106,9 +101,9 @@ impl<'r, K: Selects> Digester<'r, K> {
             counts: terms,
             asks: counts.asks,
             named: self.named(&metadata),
-            is_wanted: self.recall.query.wants(record),
-            bytes: K::size(record),
-            vector: self.vector(vector),
+            is_wanted: query.of.admits(head) && record.is_none_or(|record| query.has_content::<K>(record)),
+            bytes: record.map_or(0, K::size),
+            vector: self.seal.as_ref().and_then(|seal| seal.open(vector?)),
         }
     }
 
@@ -118,9 +113,16 @@ impl<'r, K: Selects> Digester<'r, K> {
         named.iter().filter_map(|name| self.names.get(name)).flatten().copied().collect()
     }
 
-    /// A vector that counts.
-    fn vector(&self, bytes: Option<&[u8]>) -> Option<Vector> {
-        self.recall.model.as_ref()?.unseal(bytes?)
+    fn count_record(&mut self, head: &Head<'_>, record: Option<&K::Record>, counts: &mut Counts) {
+        if let Some(record) = record {
+            K::each_text(record, &mut |text| {
+                self.count(text, counts);
+                counts.asks |= text.trim_end().ends_with(['?', '？', '؟', '\u{37e}']);
+            });
+        }
+        for word in date(head.created_at) {
+            self.count(&word, counts);
+        }
     }
 
     /// Counts the terms of a text.

@@ -1,5 +1,7 @@
 //! What records mean to a question: the cosine of its vector and theirs, each with those of its neighbours (M3).
 
+use pulp::{Arch, NullaryFnOnce};
+
 use super::digest::Digest;
 use super::score::window;
 use crate::Vector;
@@ -20,18 +22,12 @@ pub(super) struct Meanings {
 impl Meanings {
     /// Those of records by container and time, of which so many on each side are neighbours.
     pub(super) fn of(digests: &[Digest], question: &Vector, count: usize) -> Self {
-        let question = Asked::of(question);
+        let (question, reach) = (Asked::of(question), 2 * count + 1);
         let vectors: Vec<_> = digests.iter().map(|digest| digest.vector.as_ref()).collect();
-        let alone: Vec<_> = vectors.iter().map(|vector| vector.map_or(0.0, |vector| question.dot(vector))).collect();
-        // Of each with those behind it that share a neighbour.
-        let reach = 2 * count + 1;
-        let mut products = vec![0.0_f64; digests.len() * reach];
-        for place in 0..digests.len() {
-            let Some(vector) = vectors[place] else { continue };
-            for other in place..window(digests, place, reach - 1).end {
-                products[place * reach + other - place] = vectors[other].map_or(0.0, |other| dot(vector, other));
-            }
-        }
+        let ends: Vec<_> = (0..digests.len()).map(|place| window(digests, place, reach - 1).end).collect();
+        // By wider instructions where the processor has them.
+        let products = Arch::new().dispatch(Multiply { question: &question, vectors: &vectors, ends: &ends, reach });
+        let Products { alone, products } = products;
         let cosine = |place: usize| {
             vectors[place]?;
             let near = window(digests, place, count);
@@ -74,6 +70,46 @@ impl Meanings {
     }
 }
 
+/// Multiplies vectors.
+struct Multiply<'v> {
+    question: &'v Asked,
+    /// `None` where a record has none.
+    vectors: &'v [Option<&'v Vector>],
+    /// Up to which place each is multiplied with those behind it.
+    ends: &'v [usize],
+    /// How many these are at most, with itself.
+    reach: usize,
+}
+
+/// Products of vectors; 0 where one has none.
+struct Products {
+    /// Of the question and each.
+    alone: Vec<f64>,
+    /// Of each with itself and those behind it that share a neighbour.
+    products: Vec<f64>,
+}
+
+impl NullaryFnOnce for Multiply<'_> {
+    type Output = Products;
+
+    #[inline(always)]
+    fn call(self) -> Products {
+        let Self { question, vectors, ends, reach } = self;
+        let mut alone = vec![0.0; vectors.len()];
+        let mut products = vec![0.0; vectors.len() * reach];
+        for place in 0..vectors.len() {
+            let Some(vector) = vectors[place] else { continue };
+            alone[place] = question.dot(vector);
+            for other in place..ends[place] {
+                if let Some(other_vector) = vectors[other] {
+                    products[place * reach + other - place] = dot(vector, other_vector);
+                }
+            }
+        }
+        Products { alone, products }
+    }
+}
+
 /// The vector of a question, ready to be compared with many.
 struct Asked {
     exact: Vec<f32>,
@@ -93,6 +129,7 @@ impl Asked {
         Self { exact, scale: f64::from(scale), whole }
     }
 
+    #[inline(always)]
     fn dot(&self, vector: &Vector) -> f64 {
         match vector.parts() {
             Numbers::Compact { scale, numbers } => {
@@ -104,35 +141,68 @@ impl Asked {
 }
 
 /// The cosine of two vectors that are kept.
+#[inline(always)]
 fn dot(one: &Vector, other: &Vector) -> f64 {
     match (one.parts(), other.parts()) {
         (Numbers::Compact { scale: left, numbers: one }, Numbers::Compact { scale: right, numbers: other }) => {
-            // At most 4,096 products below 2^14.
-            let sum: i32 = one.iter().zip(other).map(|(one, other)| i32::from(*one) * i32::from(*other)).sum();
-            f64::from(*left) * f64::from(*right) * f64::from(sum)
+            f64::from(*left) * f64::from(*right) * f64::from(compact_dot(one, other))
         }
         (Numbers::Exact(one), Numbers::Exact(other)) => exact_dot(one, other),
         _ => exact_dot(&one.numbers(), &other.numbers()),
     }
 }
 
-/// The sum of the products, in blocks that 32 bits hold.
+/// How many products are added up beside each other.
+const LANES: usize = 32;
+
+/// The sum of the products: at most 4,096 of at most 2^14.
+#[inline(always)]
+fn compact_dot(one: &[i8], other: &[i8]) -> i32 {
+    let (one, one_rest) = one.as_chunks::<LANES>();
+    let (other, other_rest) = other.as_chunks::<LANES>();
+    let mut sums = [0_i32; LANES];
+    for (one, other) in one.iter().zip(other) {
+        for lane in 0..LANES {
+            sums[lane] += i32::from(i16::from(one[lane]) * i16::from(other[lane]));
+        }
+    }
+    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
+        sums[lane] += i32::from(*one) * i32::from(*other);
+    }
+    sums.iter().sum()
+}
+
+/// The sum of the products: of a lane at most 128 of at most 2^22.
+#[inline(always)]
 fn whole_dot(one: &[i16], other: &[i8]) -> i64 {
-    const BLOCK: usize = 256;
-    let block = |(one, other): (&[i16], &[i8])| -> i64 {
-        i64::from(one.iter().zip(other).map(|(one, other)| i32::from(*one) * i32::from(*other)).sum::<i32>())
-    };
-    one.chunks(BLOCK).zip(other.chunks(BLOCK)).map(block).sum()
+    let (one, one_rest) = one.as_chunks::<LANES>();
+    let (other, other_rest) = other.as_chunks::<LANES>();
+    let mut sums = [0_i32; LANES];
+    for (one, other) in one.iter().zip(other) {
+        for lane in 0..LANES {
+            sums[lane] += i32::from(one[lane]) * i32::from(other[lane]);
+        }
+    }
+    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
+        sums[lane] += i32::from(*one) * i32::from(*other);
+    }
+    sums.iter().map(|sum| i64::from(*sum)).sum()
 }
 
 /// The sum of the products, in eight sums, so that it is the same with whatever instructions.
+#[inline(always)]
 fn exact_dot(one: &[f32], other: &[f32]) -> f64 {
     const LANES: usize = 8;
+    let (one, one_rest) = one.as_chunks::<LANES>();
+    let (other, other_rest) = other.as_chunks::<LANES>();
     let mut sums = [0.0_f64; LANES];
-    for (one, other) in one.chunks(LANES).zip(other.chunks(LANES)) {
-        for ((sum, one), other) in sums.iter_mut().zip(one).zip(other) {
-            *sum += f64::from(*one) * f64::from(*other);
+    for (one, other) in one.iter().zip(other) {
+        for lane in 0..LANES {
+            sums[lane] += f64::from(one[lane]) * f64::from(other[lane]);
         }
+    }
+    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
+        sums[lane] += f64::from(*one) * f64::from(*other);
     }
     sums.iter().sum()
 }

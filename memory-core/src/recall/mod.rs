@@ -185,6 +185,12 @@ impl<K: Kind> Recall<K> {
         &self.options
     }
 
+    /// Whether more of a record counts than its head and its vector.
+    pub(crate) fn looks_into_records(&self) -> bool {
+        let has_key = matches!(self.options.container, Container::Metadata(_));
+        !self.terms.is_empty() || has_key || self.query.filter.is_some()
+    }
+
     /// The same, read in the language of a namespace unless it has its own.
     pub(crate) fn read_in(&self, language: Language) -> Self
     where

@@ -270,13 +270,14 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
     let (model, embeddings) = &*slice.given;
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + READ)];
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
-    let (mut places, mut embeds) = (Vec::new(), Vec::new());
+    let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());
     for (place, Embedding { record, revision, texts, vector }) in embeddings.iter().enumerate() {
-        let stamp = present.stamp(record);
-        let is_it = stamp.is_some_and(|(now, of)| now == *revision && texts.is_none_or(|texts| texts == of));
-        if let Some(found) = present.found(record).filter(|_| is_it) {
+        let is_it = |found: &EmbedRecord<'_, _>| {
+            found.revision() == *revision && texts.is_none_or(|texts| texts == found.texts())
+        };
+        if let Some(found) = present.found(record).filter(is_it) {
             places.push(place);
-            embeds.push(Embed { found, vector: model.seal(vector) });
+            embeds.push(Embed { found, vector: seal.close(vector) });
         }
     }
     let mut done = vec![false; embeddings.len()];
@@ -289,13 +290,15 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
 
 async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)) -> Result<Vec<Option<Embedding>>> {
     let (model, of) = asked;
+    let seal = model.sealing();
     // An engine may read each of these at another time: a vector is of the texts that its record had before and behind.
     let before = Present::of(reader, of).await?;
     let kept: HashMap<_, _> = reader.vectors(of).await?.into_iter().collect();
     let behind = Present::of(reader, of.iter().filter(|record| kept.contains_key(record))).await?;
     let embedding = |record: &RecordId| {
-        let vector: Vector = model.unseal(kept.get(record)?)?;
-        let (revision, texts) = behind.stamp(record).filter(|stamp| before.stamp(record) == Some(*stamp))?;
+        let vector = seal.open(kept.get(record)?)?;
+        let stamp = |present: &Present<_>| present.found(record).map(|found| (found.revision(), found.texts()));
+        let (revision, texts) = stamp(&behind).filter(|behind| stamp(&before) == Some(*behind))?;
         Some(Embedding { record: record.clone(), revision, texts: Some(texts), vector })
     };
     Ok(of.iter().map(embedding).collect())
@@ -339,12 +342,20 @@ impl<V> Present<V> {
             RecordId::Document { .. } => self.documents.get(record).map(EmbedRecord::Document),
         }
     }
+}
 
-    /// What tells the texts of a record from those that it had before.
-    fn stamp(&self, record: &RecordId) -> Option<(Revision, TextHash)> {
-        match self.found(record)? {
-            EmbedRecord::Memory(found) => Some((found.record.revision, (&found.record).into())),
-            EmbedRecord::Document(found) => Some((found.record.revision, (&found.record).into())),
+impl<V> EmbedRecord<'_, V> {
+    fn revision(&self) -> Revision {
+        match self {
+            Self::Memory(found) => found.record.revision,
+            Self::Document(found) => found.record.revision,
+        }
+    }
+
+    fn texts(&self) -> TextHash {
+        match self {
+            Self::Memory(found) => (&found.record).into(),
+            Self::Document(found) => (&found.record).into(),
         }
     }
 }
