@@ -10,7 +10,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Document, Error, Memory, NewMemory, Record, RecordId, Result, Revision, words};
+use crate::{Document, Error, ErrorKind, Memory, NewMemory, Record, RecordId, Result, Revision, words};
 
 /// The most numbers that a vector has.
 pub const MAX_WIDTH: usize = 4_096;
@@ -317,6 +317,14 @@ impl VectorModel {
                 Err(Error::invalid(format!("a vector of {width} numbers; the model of the namespace has {wanted}")))
             }
         }
+    }
+
+    /// That the namespace has the vectors of another model.
+    pub(crate) fn is_another(&self) -> Error {
+        let name = &self.name;
+        let message =
+            format!("the namespace has the vectors of another model than {name}, which has to take over first");
+        Error::new(ErrorKind::SchemaMismatch, message)
     }
 
     /// By what a vector that is kept is known to be of this model.

@@ -1,4 +1,4 @@
-//! How heavy and light calls stand to each other.
+//! How heavy and light calls stand to each other, and what a step that is tried again finds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -10,7 +10,7 @@ use super::*;
 use crate::engine::Work;
 use crate::engine::{Config, heavy_calls};
 use crate::in_memory::InMemorySession;
-use crate::{Durability, QueryBuilder, SpaceId, Trigger};
+use crate::{Durability, Precision, QueryBuilder, RecordId, Revision, SpaceId, Trigger, Vector};
 
 /// What takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
@@ -145,4 +145,91 @@ async fn only_heavy_calls_wait_for_heavy_calls() {
         assert!(call.await.expect("not dropped").expect("a page").memories.is_empty());
     }
     provider.shutdown().await.expect("closes");
+}
+
+/// An engine whose writes fail once, each time; what the namespace has as its model is another one then.
+#[derive(Debug, Clone, Default)]
+struct Overtaken {
+    model: Arc<Mutex<Option<String>>>,
+    attempts: Arc<AtomicUsize>,
+}
+
+impl Config for Overtaken {
+    fn settings(&self) -> EngineSettings {
+        EngineSettings::default()
+    }
+}
+
+impl Engine for Overtaken {
+    const NAME: &'static str = "overtaken";
+    const BATCH: Option<(usize, usize)> = None;
+    const RESTORE: (usize, usize) = (1, 1);
+    const VECTORS: bool = true;
+
+    type Config = Self;
+    type Session = InMemorySession;
+
+    async fn open(config: &Self) -> Result<Self> {
+        Ok(config.clone())
+    }
+
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        Ok(proposed.to_owned())
+    }
+
+    async fn vector_model(&self) -> Result<Option<String>> {
+        Ok(self.model.lock().expect("sound").clone())
+    }
+
+    async fn set_vector_model(&self, model: &str) -> Result<()> {
+        *self.model.lock().expect("sound") = Some(model.to_owned());
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<Health> {
+        Ok(Health::new(Self::NAME, "1", 1, Duration::ZERO, Durability::Durable))
+    }
+
+    async fn run<A, T>(
+        &self,
+        access: Access,
+        _: Instant,
+        argument: Arc<A>,
+        work: Work<InMemorySession, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if access == Access::Write && self.attempts.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.set_vector_model(&named("other").to_text()).await?;
+            return Err(Error::new(ErrorKind::Unavailable, "the connection has broken").retryable());
+        }
+        work(&mut InMemorySession::default(), &argument).await
+    }
+
+    fn is_temporary(&self, error: &Error) -> bool {
+        error.is_retryable()
+    }
+}
+
+fn named(model: &str) -> VectorModel {
+    VectorModel::new(model, 2, Precision::Compact).expect("valid")
+}
+
+#[tokio::test]
+async fn vectors_that_are_tried_again_replace_none_of_another_model() {
+    let engine = Overtaken::default();
+    let provider = Provider::<Overtaken>::open(engine.clone()).expect("valid");
+    provider.init().await.expect("opens");
+    provider.set_vector_model(&named("one")).await.expect("set");
+    let record = RecordId::Memory(MemoryId::generate());
+    let vector = Vector::new(&[1.0, 0.0]).expect("valid");
+    let embedding = Embedding { record, revision: Revision::FIRST, texts: None, vector };
+    let error = provider.embed(&named("one"), vec![embedding]).await.expect_err("another model is set");
+    assert_eq!((error.kind(), engine.attempts.load(Ordering::Relaxed)), (ErrorKind::SchemaMismatch, 1));
 }

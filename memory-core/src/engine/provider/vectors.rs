@@ -25,8 +25,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a recall waits for the model of the namespace where it knows one.
 const KNOWN: Duration = Duration::from_secs(2);
-/// How many records are read at once of those that get a vector.
+/// How many records are read at once of those that get a vector, and about how many bytes.
 const READ: usize = 64;
+const READ_BYTES: usize = 4 << 20;
 
 impl<E: Engine> Open<E> {
     /// The model of the namespace.
@@ -75,26 +76,35 @@ impl<E: Engine> Open<E> {
         }
         check_count(embeddings.len())?;
         let kept = self.vector_model().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
-        let kept = kept.filter(|kept| kept.is_same(model)).ok_or_else(|| other_model(model))?;
+        let kept = kept.filter(|kept| kept.is_same(model)).ok_or_else(|| model.is_another())?;
         for embedding in &embeddings {
             kept.check(&embedding.vector)?;
         }
         let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
-        let given = Arc::new((kept, embeddings));
-        for first in (0..given.1.len()).step_by(READ) {
-            let slice = self.embed_slice(Slice { given: Arc::clone(&given), first }, until).await;
-            done.extend(slice.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
+        let (given, mut count) = (Arc::new((kept, embeddings)), READ);
+        while done.len() < given.1.len() {
+            let first = done.len();
+            let slice = self.embed_slice(Slice { given: Arc::clone(&given), first, count }, until).await;
+            let (kept, bytes) = slice.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?;
+            // As many as one reads in a short time, so that other writes don't wait for long.
+            count = (kept.len() * READ_BYTES / bytes.max(1)).clamp(1, READ);
+            done.extend(kept);
         }
         Ok(done)
     }
 
-    async fn embed_slice(&self, slice: Slice, until: Instant) -> Result<Vec<bool>> {
-        // Another one may have become that of the namespace, whose vectors are not replaced.
-        if slice.first > 0 && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.0)) {
-            return Err(other_model(&slice.given.0));
-        }
+    async fn embed_slice(&self, slice: Slice, until: Instant) -> Result<(Vec<bool>, usize)> {
         let work: LivingWork<E::Session, _, _> = |writer, slice| Box::pin(embed(writer, slice));
-        let attempt = |_| self.in_session(Access::Write.into(), until, Arc::new(slice.clone()), work);
+        let slice = &slice;
+        let attempt = async |attempt| {
+            // Another one may have become that of the namespace, whose vectors are not replaced.
+            if slice.first + attempt > 0
+                && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.0))
+            {
+                return Err(slice.given.0.is_another());
+            }
+            self.in_session(Access::Write.into(), until, Arc::new(slice.clone()), work).await
+        };
         // To keep a vector again changes nothing.
         let retry = Retry::until(until.min(after(self.settings.patience))).repeatable();
         retry.run(|error| self.engine.is_temporary(error), attempt).await
@@ -263,12 +273,13 @@ async fn vector_of<K: Kind>(
 struct Slice {
     given: Arc<(VectorModel, Vec<Embedding>)>,
     first: usize,
+    count: usize,
 }
 
-/// Keeps the next of them, each that is of the present revision of its record.
-async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
+/// Keeps the next of them, each that is of the present revision of its record; tells how many bytes these records have, too.
+async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, usize)> {
     let (model, embeddings) = &*slice.given;
-    let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + READ)];
+    let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + slice.count)];
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
     let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());
     for (place, Embedding { record, revision, texts, vector }) in embeddings.iter().enumerate() {
@@ -285,7 +296,7 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
         let kept = writer.embed(&embeds).await?;
         places.into_iter().zip(kept).for_each(|(place, is_kept)| done[place] = is_kept);
     }
-    Ok(done)
+    Ok((done, present.size()))
 }
 
 async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)) -> Result<Vec<Option<Embedding>>> {
@@ -342,6 +353,12 @@ impl<V> Present<V> {
             RecordId::Document { .. } => self.documents.get(record).map(EmbedRecord::Document),
         }
     }
+
+    /// How many bytes the records have.
+    fn size(&self) -> usize {
+        let memories: usize = self.memories.values().map(|found| found.record.size()).sum();
+        memories + self.documents.values().map(|found| found.record.size()).sum::<usize>()
+    }
 }
 
 impl<V> EmbedRecord<'_, V> {
@@ -380,15 +397,9 @@ fn asked_model(model: Option<VectorModel>, meaning: &Meaning) -> Result<VectorMo
         Meaning::Made(embedder) => {
             let asked = embedder.vector_model()?;
             match model {
-                Some(model) if !model.is_same(&asked) => Err(other_model(&asked)),
+                Some(model) if !model.is_same(&asked) => Err(asked.is_another()),
                 model => Ok(model.unwrap_or(asked)),
             }
         }
     }
-}
-
-fn other_model(model: &VectorModel) -> Error {
-    let name = model.name();
-    let message = format!("the vectors of the namespace are not of {name}: make it the model of the namespace first");
-    Error::new(ErrorKind::SchemaMismatch, message)
 }
