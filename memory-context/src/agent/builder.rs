@@ -214,7 +214,7 @@ impl AgentBuilder {
 
     /// Finds facts and messages by their meaning too, by a model behind an endpoint of OpenAI's embeddings whose vectors have `width` numbers. The
     /// vectors of all that the memory holds are made after each run: see [`keeper`](crate::embedding::keeper). Where the namespace has its vectors
-    /// from another model, that and recalls of facts fail with `SchemaMismatch`.
+    /// from another model, that fails with `SchemaMismatch`, and words alone find.
     #[cfg(feature = "openai")]
     pub fn embedding_model(mut self, url: impl Into<String>, model: impl Into<String>, width: usize) -> Self {
         self.embedder = Some(EmbedderSource::Endpoint { config: OpenAiConfig::new(url, model), width });

@@ -113,9 +113,7 @@ impl Facts<'_> {
     ///
     /// Each room is asked by words and, with an embedder, by meaning (M3). Scores are those of a room and do not compare between rooms: of several, the
     /// ranking of all facts by meaning and that by words, which is of the places in the rooms, are fused by reciprocal ranks. By
-    /// words alone where the embedder makes no vector of the question in good time.
-    ///
-    /// `SchemaMismatch` when the namespace has its vectors from another model. Otherwise what the engine answers.
+    /// words alone where the embedder makes no vector of the question in good time, and where the namespace has its vectors from another model.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
         self.answers(audience, query, PATIENCE).await
     }
@@ -147,7 +145,7 @@ impl Facts<'_> {
             let collection = fact_collection(self.records.agent(), &room)?;
             let asked = asked_of(query, DocumentQuery::builder(collection).all()).limit(CANDIDATES);
             let recall = about(&query.text, &asked.build()?, options)?;
-            let recall = embedder.iter().cloned().fold(recall, Recall::by_meaning);
+            let recall = embedder.iter().cloned().fold(recall, Recall::by_meaning_or_words);
             self.records.documents().recall(&recall).await
         });
         let rooms: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;

@@ -295,7 +295,7 @@ impl Messages<'_> {
         // The space above that of the messages is the room, and holds them together.
         let options = RecallOptions { speaker: AUTHOR.to_owned(), ..RecallOptions::default() };
         let recall = about(&message.content.text, &query, &options)?;
-        let recall = self.records.asking(EARLIER_PATIENCE).into_iter().fold(recall, Recall::by_meaning);
+        let recall = self.records.asking(EARLIER_PATIENCE).into_iter().fold(recall, Recall::by_meaning_or_words);
         let recalled = self.records.provider().recall(&recall).await?;
         let mut messages: Vec<_> = recalled.hits.iter().filter_map(|hit| readable(&hit.record)).collect();
         messages.sort_by_key(|message| (message.created_at, message.id));

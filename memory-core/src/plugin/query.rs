@@ -264,7 +264,7 @@ impl QueryMemory {
             Some(question) => {
                 let recall = Recall::new(&question, query);
                 let recall = recall.map_err(|error| NamedArguments::about("question", &error))?;
-                self.best(self.embedder.iter().cloned().fold(recall, Recall::by_meaning)).await
+                self.best(self.embedder.iter().cloned().fold(recall, Recall::by_meaning_or_words)).await
             }
             None => self.page(query).await,
         }

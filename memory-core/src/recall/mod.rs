@@ -54,7 +54,11 @@ pub struct Recall<K> {
 #[derive(Debug, Clone)]
 pub(crate) enum Meaning {
     Given(Vector),
-    Made(Arc<dyn Embedder>),
+    /// Whether words answer where the vectors of the namespace are of another model, or where its engine keeps none.
+    Made {
+        embedder: Arc<dyn Embedder>,
+        or_words: bool,
+    },
 }
 
 /// How a question is read and ranked.
@@ -166,7 +170,15 @@ impl<K: Kind> Recall<K> {
     /// `by_vector` or `by_meaning`.
     #[must_use]
     pub fn by_meaning(mut self, embedder: Arc<dyn Embedder>) -> Self {
-        self.meaning = Some(Meaning::Made(embedder));
+        self.meaning = Some(Meaning::Made { embedder, or_words: false });
+        self
+    }
+
+    /// The same, but words alone answer also where the namespace has another model, and where the engine keeps no vectors: for who asks for
+    /// the best answer that there is.
+    #[must_use]
+    pub fn by_meaning_or_words(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.meaning = Some(Meaning::Made { embedder, or_words: true });
         self
     }
 

@@ -22,6 +22,7 @@ chapter!("meaning":
     a_model_that_hangs_holds_up_no_words ["M4", "L8"] needs Vectors,
     nothing_is_held_while_a_model_is_asked ["M4", "L8"] needs Vectors,
     another_model_is_refused ["M4", "M1"] needs Vectors,
+    words_answer_for_another_model_where_they_may ["M4", "M1"] needs Vectors,
     a_model_is_asked_only_where_it_counts ["M4"] needs Vectors,
 );
 
@@ -253,6 +254,25 @@ async fn another_model_is_refused(stage: Stage) -> CaseResult {
         }
         assert!(other.take_asked().is_empty());
     }
+    Ok(())
+}
+
+/// As if nobody had asked by meaning, and a question without a term finds nothing.
+async fn words_answer_for_another_model_where_they_may(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let words = told(&*provider).await?;
+    let other = Arc::new(WordModel::new("others"));
+    for question in ["zebra", "???"] {
+        let recall = asked(question, |query| query.all());
+        let plain = provider.recall(&recall).await?;
+        assert_eq!(provider.recall(&recall.clone().by_meaning_or_words(Arc::clone(&other) as _)).await?, plain);
+        let notes = asked_notes(question, |query| query.all());
+        let plain = provider.documents().recall(&notes).await?;
+        assert_eq!(provider.documents().recall(&notes.by_meaning_or_words(Arc::clone(&other) as _)).await?, plain);
+        let by_meaning = provider.recall(&by(recall.clone(), &words)).await?;
+        assert_eq!(provider.recall(&recall.by_meaning_or_words(Arc::clone(&words) as _)).await?, by_meaning);
+    }
+    assert!(other.take_asked().is_empty());
     Ok(())
 }
 

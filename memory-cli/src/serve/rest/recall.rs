@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use memory_core::{
-    DocumentQuery, Embedder, Error, ErrorKind, Kind, MemoryId, MemoryQuery, Recall, Recalled, Timestamp, Vector,
-};
+use memory_core::{DocumentQuery, Embedder, Error, Kind, MemoryId, MemoryQuery, Recall, Recalled, Timestamp, Vector};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -171,11 +169,7 @@ async fn answer(
     let Some(collection) = question.collection()? else {
         let (query, _patterns) = spaces.apply(MemoryQuery::builder(), &server.limits).await?;
         let recall = question.recall(access.confine(ledger.apply(query)?))?;
-        let mut recalled = server.provider.recall(&by.apply(recall.clone())).await;
-        if by.gives_way(&recalled) {
-            recalled = server.provider.recall(&recall).await;
-        }
-        return told(recalled);
+        return told(server.provider.recall(&by.apply(recall)).await);
     };
     access.check_collection(&collection)?;
     if !ledger.is_empty() {
@@ -183,11 +177,7 @@ async fn answer(
     }
     let (query, _patterns) = spaces.apply(DocumentQuery::builder(collection), &server.limits).await?;
     let recall = question.recall(access.confine(query))?;
-    let mut recalled = server.documents.recall(&by.apply(recall.clone())).await;
-    if by.gives_way(&recalled) {
-        recalled = server.documents.recall(&recall).await;
-    }
-    told(recalled)
+    told(server.documents.recall(&by.apply(recall)).await)
 }
 
 impl By {
@@ -208,27 +198,12 @@ impl By {
         match self {
             Self::Words => recall,
             Self::Vector(vector) => recall.by_vector(vector.clone()),
-            Self::Meaning { embedder, .. } => recall.by_meaning(Arc::clone(embedder)),
-        }
-    }
-
-    /// Whether words answer alone, as the database has no vectors that go with the model of the server, and nobody has asked for them.
-    fn gives_way<T>(&self, recalled: &memory_core::Result<Recalled<T>>) -> bool {
-        match (self, recalled) {
-            (Self::Meaning { is_optional: true, .. }, Err(error)) if is_of_vectors(error) => {
-                tracing::warn!("a question is answered by its words alone: {}", error.message());
-                true
-            }
-            _ => false,
+            Self::Meaning { embedder, is_optional: false } => recall.by_meaning(Arc::clone(embedder)),
+            Self::Meaning { embedder, is_optional: true } => recall.by_meaning_or_words(Arc::clone(embedder)),
         }
     }
 }
 
 fn told<T: Into<RecordBody>>(recalled: memory_core::Result<Recalled<T>>) -> Result<Json<RecalledBody>, Problem> {
     Ok(Json(recalled.map_err(Problem::of_vectors)?.into()))
-}
-
-/// Whether a question has no answer since the database has no vectors for it: of another model, or of none.
-fn is_of_vectors(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::SchemaMismatch | ErrorKind::Unsupported)
 }

@@ -132,25 +132,23 @@ impl<E: Engine> Shared<E> {
     {
         let (until, mut recall) = (open.until(), recall.read_in(open.settings.language));
         if let Some(meaning) = recall.meaning.clone() {
-            if !E::VECTORS {
-                return Err(no_vectors());
-            }
-            match asked_model(open.model_of_recalls().await?, &meaning) {
+            let asked = match E::VECTORS {
+                true => asked_model(open.model_of_recalls().await?, &meaning),
+                false => Err(no_vectors()),
+            };
+            match asked {
                 Ok(model) => recall.model = Some(model),
-                // Words answer also where the name of a model is none.
-                Err(error) if error.kind() == ErrorKind::InvalidInput && matches!(meaning, Meaning::Made(_)) => {
-                    self.words_alone(&mut recall, error)?;
-                }
+                Err(error) if gives_way(&meaning, &error) => self.words_alone(&mut recall, error)?,
                 Err(error) => return Err(error),
             }
         }
         match recall.meaning.clone() {
             // Of nothing no vector is made.
-            Some(Meaning::Made(_)) if recall.question.trim().is_empty() => {
+            Some(Meaning::Made { .. }) if recall.question.trim().is_empty() => {
                 recall.meaning = None;
                 self.recall_at_once(open, until, &recall).await
             }
-            Some(Meaning::Made(embedder)) => self.recall_by(open, until, recall, embedder.as_ref()).await,
+            Some(Meaning::Made { embedder, .. }) => self.recall_by(open, until, recall, embedder.as_ref()).await,
             _ => self.recall_at_once(open, until, &recall).await,
         }
     }
@@ -233,7 +231,8 @@ impl<E: Engine> Shared<E> {
 
     /// Has the words of a question answer alone, where it has some: its model can't be asked. It is told once until the model answers again.
     fn words_alone<K>(&self, recall: &mut Recall<K>, error: Error) -> Result<()> {
-        if recall.terms.is_empty() {
+        let or_words = matches!(recall.meaning, Some(Meaning::Made { or_words: true, .. }));
+        if recall.terms.is_empty() && !(or_words && is_of_namespace(&error)) {
             return Err(error);
         }
         if !self.is_model_down.swap(true, Ordering::Relaxed) {
@@ -384,6 +383,22 @@ fn check_count(count: usize) -> Result<()> {
     }
 }
 
+/// Whether words answer a question by which a model can't be asked.
+fn gives_way(meaning: &Meaning, error: &Error) -> bool {
+    match meaning {
+        Meaning::Given(_) => false,
+        // Also where the name of a model is none.
+        Meaning::Made { or_words, .. } => {
+            error.kind() == ErrorKind::InvalidInput || *or_words && is_of_namespace(error)
+        }
+    }
+}
+
+/// Whether the namespace has no vectors of the model.
+fn is_of_namespace(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::SchemaMismatch | ErrorKind::Unsupported)
+}
+
 /// The model by which a question is asked, which is that of the namespace.
 fn asked_model(model: Option<VectorModel>, meaning: &Meaning) -> Result<VectorModel> {
     match meaning {
@@ -394,7 +409,7 @@ fn asked_model(model: Option<VectorModel>, meaning: &Meaning) -> Result<VectorMo
             Ok(model)
         }
         // Before the first record is embedded nothing has a vector, of whatever model.
-        Meaning::Made(embedder) => {
+        Meaning::Made { embedder, .. } => {
             let asked = embedder.vector_model()?;
             match model {
                 Some(model) if !model.is_same(&asked) => Err(asked.is_another()),
