@@ -6,14 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::living::LivingWork;
+use super::look::Look;
 use super::restore::Present;
-use super::{MAX_LIGHT_EXAMINED, NAMES, Shared};
+use super::{NAMES, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::history::VersionEntry;
 use crate::engine::pages::DocumentsOf;
 use crate::engine::session::{Found, Put, Reader, Writer};
 use crate::engine::spaces::{self, AskedSpaces};
-use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
 use crate::expiry::Rules;
 use crate::provider::check_writes;
@@ -106,16 +106,15 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let selection = Arc::new(selection.clone());
         let work = async {
             let open = self.shared.ready().await?;
-            let (until, mut is_heavy) = (open.until(), selection.is_heavy());
+            let mut how = Look::new(&open, Access::Write).heavy(selection.is_heavy());
             loop {
-                let permit = self.shared.permit(is_heavy).await?;
-                let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
+                let (permit, watching) = (self.shared.permit(how.is_heavy).await?, how.watching());
                 let removed = open.remove(&selection, max, permit, &watching).await;
                 if !watching.is_spent() {
                     record_rows(removed.as_ref().map_or(0, Vec::len));
                     return removed;
                 }
-                is_heavy = true;
+                how.is_heavy = true;
             }
         };
         self.shared.gate.write("documents.remove", work).await

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::living::{LivingWork, View};
+use super::look::Look;
 use super::{Open, Shared};
 use crate::engine::history::{HistoryRow, no_history};
 use crate::engine::pages::Asked;
@@ -70,7 +71,7 @@ impl<E: Engine> Shared<E> {
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
         // Of two replicas one may lag behind the other, between the record and its entries.
         let asked = (history.clone(), open.settings.history.transient.clone());
-        self.look(&open, Access::ReadLatest.into(), &asked, false, true, work).await
+        self.look(&open, Look::new(&open, Access::ReadLatest), &asked, work).await
     }
 
     /// A record as it was.
@@ -86,7 +87,7 @@ impl<E: Engine> Shared<E> {
         }
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
         let asked = (id.clone(), time, open.settings.history.transient.clone());
-        self.look(&open, Access::ReadLatest.into(), &asked, false, true, work).await
+        self.look(&open, Look::new(&open, Access::ReadLatest), &asked, work).await
     }
 }
 

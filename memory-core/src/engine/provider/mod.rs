@@ -8,67 +8,58 @@ mod found_records;
 mod held;
 mod history;
 mod living;
+mod look;
+mod pending;
 mod progress;
 mod remove;
 mod restore;
+mod running;
 mod store;
 mod tail;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod update;
 mod vectors;
 mod versions;
 mod watcher;
 
-use std::panic::resume_unwind;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, Semaphore, oneshot};
-use tokio::task::{JoinError, spawn_blocking};
-use tracing::{Instrument, Span};
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::batch::Batch;
 use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
-use super::heavy::{Permit, heavy_calls};
-use super::history::VersionEntry;
+use super::heavy::heavy_calls;
 use super::load::COUNTERS;
-use super::pages::{self, Asked, Memories};
+use super::pages::Memories;
 use super::retry::Retry;
-use super::session::{Reader, Writer};
+use super::session::Reader;
 use super::settings::{Config, EngineSettings};
-use super::spaces::{self, AskedSpaces};
-use super::watch::Watching;
+use super::spaces;
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Embedding, ErasedSlice, Erasure,
-    Error, ErrorKind, HashKey, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention,
-    SpaceLevel, SpaceQuery, Sweep, Swept, Timestamp, Tombstone, TombstonePage, TransientKeys, Updated, VectorModel,
-    Version, Watch,
+    Backfill, Blocks, Changes, DocumentStore, Embedding, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health,
+    History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
+    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep,
+    Swept, Timestamp, Tombstone, TombstonePage, Updated, VectorModel, Version, Watch,
 };
 use documents::ProviderDocuments;
 use expire::KnownRules;
-use living::{LivingWork, View};
+use living::LivingWork;
+pub use pending::SHORT_BACKFILL;
 use restore::Present;
 use tail::Tail;
 pub use watcher::HEARTBEAT;
 use watcher::Watcher;
 
-/// A backfill that has at most so many records left to go over is completed by the call that needs it (L7). An engine that estimates how
-/// many are left counts up to here.
-pub const SHORT_BACKFILL: u64 = 2_000;
-/// How many records a call examines at most before it takes a permit (L8).
-const MAX_LIGHT_EXAMINED: u64 = 1_000;
 /// How many collections are listed at once.
 const NAMES: usize = 1_000;
-/// How long it is not tried again to look for documents by place, where that can't be.
-const NO_PLACES: Duration = Duration::from_secs(1);
 
 /// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
 ///
@@ -260,31 +251,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
-        let work = async {
-            let (open, patch) = (self.shared.ready().await?, Arc::new(patch));
-            open.check_expiry([patch.expires_at.time()])?;
-            loop {
-                // Asked here, since a clock that panics must not end a thread of the engine.
-                let (patch, now) = (Arc::clone(&patch), open.settings.clock.now());
-                let is_empty = patch.is_empty();
-                let transient = match is_empty || open.history_since().await?.is_none() {
-                    true => None,
-                    false => Some(open.settings.history.transient.clone()),
-                };
-                let change = Change { id, patch, now, transient };
-                let updated = match is_empty {
-                    true => {
-                        open.run(Access::ReadLatest, change, |reader, change| Box::pin(told(reader, change))).await?
-                    }
-                    false => open.run(Access::Write, change, |writer, change| Box::pin(update(writer, change))).await?,
-                };
-                // A race that was lost is run again, until the deadline.
-                if let Some(updated) = updated {
-                    return Ok(updated);
-                }
-            }
-        };
-        self.shared.gate.write("update", work).await
+        self.shared.gate.write("update", self.shared.update(id, patch)).await
     }
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
@@ -467,264 +434,12 @@ impl<E: Engine> Shared<E> {
         Ok(open)
     }
 
-    /// The permit of a call that needs one (L8).
-    async fn permit(&self, is_heavy: bool) -> Result<Option<Arc<Permit>>> {
-        if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
-    }
-
-    /// The page of a query of the ledger.
-    async fn memories(&self, view: impl Into<View>, query: &MemoryQuery) -> Result<MemoryPage> {
-        let open = self.ready().await?;
-        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
-        self.look(&open, view.into(), query, query.is_heavy(), true, work).await
-    }
-
-    /// The page of a query of documents.
-    async fn documents(&self, view: impl Into<View>, query: &DocumentQuery) -> Result<DocumentPage> {
-        let open = self.ready().await?;
-        let has_places = open.has_document_places().await;
-        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
-        self.look(&open, view.into(), query, query.is_heavy(), has_places, work).await
-    }
-
-    /// The levels of a query of spaces. One that seemed light and has examined many records begins anew, with a permit (L8).
-    async fn list(
-        &self,
-        open: &Arc<Open<E>>,
-        of: Option<&Collection>,
-        query: &SpaceQuery,
-        work: LivingWork<E::Session, AskedSpaces, Vec<SpaceLevel>>,
-    ) -> Result<Vec<SpaceLevel>> {
-        let (until, mut is_heavy) = (open.until(), query.is_heavy());
-        loop {
-            let permit = self.permit(is_heavy).await?;
-            let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
-            let asked =
-                AskedSpaces { query: query.clone(), key: open.key.clone(), watch: watching.watch(), of: of.cloned() };
-            let levels = open.run_watched(permit, &watching, Access::Read.into(), asked, work).await;
-            if !watching.is_spent() {
-                record_rows(levels.iter().flatten().map(|level| level.spaces.len()).sum());
-                return levels;
-            }
-            is_heavy = true;
-        }
-    }
-
-    /// What is found for a question. One that seemed light and has examined many records begins anew, with a permit (L8).
-    async fn look<Q, T>(
-        &self,
-        open: &Arc<Open<E>>,
-        view: View,
-        question: &Q,
-        is_heavy: bool,
-        has_places: bool,
-        work: LivingWork<E::Session, Asked<Q>, T>,
-    ) -> Result<T>
-    where
-        Q: Clone + Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        self.look_until(open, open.until(), view, question, is_heavy, has_places, work).await
-    }
-
-    /// The same, until then.
-    #[allow(clippy::too_many_arguments)]
-    async fn look_until<Q, T>(
-        &self,
-        open: &Arc<Open<E>>,
-        until: Instant,
-        view: View,
-        question: &Q,
-        mut is_heavy: bool,
-        has_places: bool,
-        work: LivingWork<E::Session, Asked<Q>, T>,
-    ) -> Result<T>
-    where
-        Q: Clone + Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        loop {
-            let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
-            let found = self.look_once(open, view, question, &watching, has_places, work).await;
-            if !watching.is_spent() {
-                return found;
-            }
-            is_heavy = true;
-        }
-    }
-
-    /// The same, as a light or a heavy call. What it gives where it was spent is no answer.
-    async fn look_once<Q, T>(
-        &self,
-        open: &Arc<Open<E>>,
-        view: View,
-        question: &Q,
-        watching: &Watching,
-        has_places: bool,
-        work: LivingWork<E::Session, Asked<Q>, T>,
-    ) -> Result<T>
-    where
-        Q: Clone + Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let permit = self.permit(watching.is_heavy()).await?;
-        let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
-        open.run_watched(permit, watching, view, asked, work).await
-    }
-
     fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
         std::mem::replace(&mut *self.open.write().unwrap_or_else(PoisonError::into_inner), open)
     }
 }
 
 impl<E: Engine> Open<E> {
-    /// Runs work. What writes is repeated only while it has written nothing.
-    async fn run<A, T>(&self, view: impl Into<View>, argument: A, work: LivingWork<E::Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        self.run_until(self.until(), view, argument, work).await
-    }
-
-    async fn run_until<A, T>(
-        &self,
-        until: Instant,
-        view: impl Into<View>,
-        argument: A,
-        work: LivingWork<E::Session, A, T>,
-    ) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let (view, argument) = (view.into(), Arc::new(argument));
-        let attempt = |_| self.in_session(view, until, Arc::clone(&argument), work);
-        self.retry().run(|error| self.engine.is_temporary(error), attempt).await
-    }
-
-    /// Runs work that may look at many records.
-    ///
-    /// With a permit it has a thread for itself, since all that it does with one record after the other would keep the calls of others off
-    /// a thread of the executor. It ends soon after its caller is gone, and keeps the permit until then.
-    async fn run_watched<A, T>(
-        self: &Arc<Self>,
-        permit: Option<Arc<Permit>>,
-        watch: &super::watch::Watch,
-        view: View,
-        argument: A,
-        work: LivingWork<E::Session, A, T>,
-    ) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let is_heavy = permit.is_some();
-        let (until, watched) = (watch.until(), Watched { argument, work, _permit: permit });
-        let work: LivingWork<E::Session, Watched<E::Session, A, T>, T> =
-            |session, watched| (watched.work)(session, &watched.argument);
-        match is_heavy {
-            true => self.run_apart(until, view, watched, work).await,
-            false => self.run_until(until, view, watched, work).await,
-        }
-    }
-
-    /// Runs work that has a thread for itself, unless the engine has its own, since it would keep the calls of others off a thread of the
-    /// executor. It ends soon after its caller is gone.
-    async fn run_apart<A, T>(
-        self: &Arc<Self>,
-        until: Instant,
-        view: impl Into<View>,
-        argument: A,
-        work: LivingWork<E::Session, A, T>,
-    ) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let view = view.into();
-        if E::OWN_THREADS {
-            return self.run_until(until, view, argument, work).await;
-        }
-        let (open, executor) = (Arc::clone(self), Handle::current());
-        // Closed when this future is dropped.
-        let (_caller, given_up) = oneshot::channel::<()>();
-        let run = async move {
-            tokio::select! {
-                biased;
-                _ = given_up => Err(Error::new(ErrorKind::Timeout, "nobody waits for the answer any more")),
-                done = open.run_until(until, view, argument, work) => done,
-            }
-        };
-        let run = run.instrument(Span::current());
-        ended(spawn_blocking(move || executor.block_on(run)).await)
-    }
-
-    /// The backfills that are pending.
-    async fn pending(&self) -> Result<Vec<Backfill>> {
-        let pending = self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.pending()).await?;
-        *self.blocked() = pending.iter().map(|backfill| backfill.blocks).collect();
-        Ok(pending)
-    }
-
-    /// Takes the next slice of the first of them.
-    async fn backfill(&self) -> Result<()> {
-        *self.no_places() = None;
-        self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.backfill()).await
-    }
-
-    /// Completes a short backfill that this waits for. `Unavailable`, with its progress, while another one is pending (L7).
-    async fn check_backfill(&self, wanted: Blocks) -> Result<()> {
-        // Whatever became of a slice, the call that waits for it has done nothing.
-        let left = self.complete(wanted).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
-        let Some(backfill) = left else { return Ok(()) };
-        let message = format!("not yet: {backfill}; agent-memory migrate does the rest");
-        Err(Error::new(ErrorKind::Unavailable, message).retryable())
-    }
-
-    /// Whether documents can be looked for by place. Completes a short backfill of their places; while a longer one is pending, or where
-    /// this fails, as with a program that may only read, the caller does without, and for a while it is not tried again.
-    async fn has_document_places(&self) -> bool {
-        if !self.is_blocked(Blocks::DocumentPlaces) {
-            return true;
-        }
-        if self.no_places().is_some_and(|since| since.elapsed() < NO_PLACES) {
-            return false;
-        }
-        let has_places = matches!(self.complete(Blocks::DocumentPlaces).await, Ok(None));
-        *self.no_places() = (!has_places).then(Instant::now);
-        has_places
-    }
-
-    /// Completes the backfill that this waits for if it is short together with those that come before it. Otherwise gives it.
-    async fn complete(&self, wanted: Blocks) -> Result<Option<Backfill>> {
-        while self.is_blocked(wanted) {
-            let mut pending = self.pending().await?;
-            let Some(last) = pending.iter().rposition(|backfill| backfill.blocks.stops(wanted)) else { break };
-            pending.truncate(last + 1);
-            // What blocks nothing may take long, however little of it is left.
-            let is_short = pending.iter().all(|backfill| backfill.blocks != Blocks::Nothing)
-                && pending.iter().map(Backfill::left).sum::<u64>() <= SHORT_BACKFILL;
-            if !is_short {
-                return Ok(pending.pop());
-            }
-            self.backfill().await?;
-        }
-        Ok(None)
-    }
-
-    fn is_blocked(&self, wanted: Blocks) -> bool {
-        self.blocked().iter().any(|blocks| blocks.stops(wanted))
-    }
-
-    fn no_places(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.no_places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn blocked(&self) -> MutexGuard<'_, Vec<Blocks>> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// When the deadline of a call is that begins now.
     fn until(&self) -> Instant {
         after(self.settings.deadline)
@@ -735,34 +450,10 @@ impl<E: Engine> Open<E> {
     }
 }
 
-/// Work with the permit of its call, which is given back when the work has ended, also where its caller has gone before.
-struct Watched<S, A, T> {
-    argument: A,
-    work: LivingWork<S, A, T>,
-    _permit: Option<Arc<Permit>>,
-}
-
-/// What a task has done, or panics as it has.
-fn ended<T>(task: std::result::Result<Result<T>, JoinError>) -> Result<T> {
-    task.unwrap_or_else(|error| match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(_) => Err(Error::new(ErrorKind::Unavailable, "the executor is shutting down")),
-    })
-}
-
 /// The time after a duration; a year from now where that is beyond what the clock has.
 fn after(duration: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60))
-}
-
-/// What an update does.
-struct Change {
-    id: MemoryId,
-    patch: Arc<MemoryPatch>,
-    now: Timestamp,
-    /// What alone may change without a version; `None` where no history is kept.
-    transient: Option<TransientKeys>,
 }
 
 async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
@@ -782,38 +473,4 @@ async fn check_erased(reader: &mut impl Reader, id: MemoryId) -> Result<()> {
 
 async fn tombstone(reader: &mut impl Reader, record: &RecordId) -> Result<Option<Tombstone>> {
     Ok(reader.tombstones(std::slice::from_ref(record)).await?.pop())
-}
-
-/// What a patch that changes nothing tells.
-async fn told(reader: &mut impl Reader, change: &Change) -> Result<Option<Updated>> {
-    let memory = get(reader, change.id).await?.ok_or_else(Error::not_found)?;
-    change.patch.apply(&memory, change.now)?;
-    Ok(Some(Updated::from(&memory)))
-}
-
-/// `None` when the memory was changed meanwhile.
-async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Updated>> {
-    let Some(found) = writer.memories(&[change.id]).await?.remove(&change.id).transpose()? else {
-        check_erased(writer, change.id).await?;
-        return Err(Error::not_found());
-    };
-    let Some(patched) = change.patch.apply(&found.record, change.now)? else {
-        return Ok(Some(Updated::from(&found.record)));
-    };
-    let entry = match &change.transient {
-        Some(transient) if makes_version(&found.record, &patched, transient)? => {
-            Some(VersionEntry::of_update(&found.record, &patched, change.now, change.patch.actor.clone()))
-        }
-        _ => None,
-    };
-    Ok(writer.replace(&found, &patched, entry.as_ref()).await?.then(|| Updated::from(&patched)))
-}
-
-/// Whether an update is more than a change of transient keys: also one with values that are there already is a version (W7).
-fn makes_version(before: &Memory, after: &Memory, transient: &TransientKeys) -> Result<bool> {
-    Ok(before.status != after.status
-        || before.context != after.context
-        || before.expires_at != after.expires_at
-        || before.metadata == after.metadata
-        || transient.strip(&before.metadata)? != transient.strip(&after.metadata)?)
 }

@@ -10,10 +10,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::living::LivingWork;
-use super::{MAX_LIGHT_EXAMINED, Open, Shared, after, ended};
+use super::look::Look;
+use super::running::ended;
+use super::{Open, Shared, after};
 use crate::engine::recall::{self, Gathered, Recallable};
 use crate::engine::session::{Embed, EmbedRecord, Found, Reader, Writer, no_vectors};
-use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine, Retry};
 use crate::recall::Meaning;
 use crate::{
@@ -164,9 +165,9 @@ impl<E: Engine> Shared<E> {
         K: Recallable,
         K::Record: Clone + 'static,
     {
-        let (view, is_heavy) = (Access::Read.into(), recall.query.is_heavy());
+        let how = Look { until, ..Look::new(open, Access::Read).heavy(recall.query.is_heavy()) };
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer(reader, asked));
-        self.look_until(open, until, view, recall, is_heavy, true, work).await
+        self.look(open, how, recall, work).await
     }
 
     /// Looks at the scope, asks the model for the vector of the question, and reads what answers: nothing of the storage is held meanwhile.
@@ -181,10 +182,10 @@ impl<E: Engine> Shared<E> {
         K: Recallable,
         K::Record: Clone + 'static,
     {
-        let (view, mut is_heavy) = (Access::Read.into(), recall.query.is_heavy());
+        let mut how = Look { until, ..Look::new(open, Access::Read).heavy(recall.query.is_heavy()) };
         let work: LivingWork<E::Session, _, Gathered> = |reader, asked| Box::pin(recall::gather(reader, asked));
         let (gathered, _waiting) = loop {
-            let waiting = match is_heavy.then_some(self.wait_for_model()) {
+            let waiting = match how.is_heavy.then_some(self.wait_for_model()) {
                 None => None,
                 Some(waiting) => match waiting.await {
                     Ok(place) => Some(place),
@@ -194,12 +195,12 @@ impl<E: Engine> Shared<E> {
                     }
                 },
             };
-            let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
-            let gathered = self.look_once(open, view, &recall, &watching, true, work).await;
+            let watching = how.watching();
+            let gathered = self.look_once(open, how, &watching, &recall, work).await;
             if !watching.is_spent() {
                 break (gathered?, waiting);
             }
-            is_heavy = true;
+            how.is_heavy = true;
         };
         let vector = match gathered.has_vectors() {
             false => None,
@@ -214,7 +215,7 @@ impl<E: Engine> Shared<E> {
                 }
             },
         };
-        let (recall, permit) = (Arc::new(recall), self.permit(is_heavy).await?);
+        let (recall, permit) = (Arc::new(recall), self.permit(how.is_heavy).await?);
         let ranked = {
             let recall = Arc::clone(&recall);
             let rank = move || {
@@ -226,7 +227,7 @@ impl<E: Engine> Shared<E> {
         };
         let asked = (Recall::clone(&recall), Arc::new(ranked));
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(recall::answer_ranked(reader, asked));
-        self.look_until(open, until, view, &asked, is_heavy, true, work).await
+        self.look(open, how, &asked, work).await
     }
 
     /// Has the words of a question answer alone, where it has some: its model can't be asked. It is told once until the model answers again.

@@ -1,0 +1,131 @@
+//! How calls look at many records: light, or with a permit (L8).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::living::{LivingWork, View};
+use super::{Open, Shared};
+use crate::engine::gate::record_rows;
+use crate::engine::heavy::Permit;
+use crate::engine::pages::{self, Asked};
+use crate::engine::spaces::AskedSpaces;
+use crate::engine::watch::Watching;
+use crate::engine::{Access, Engine};
+use crate::{Collection, DocumentPage, DocumentQuery, MemoryPage, MemoryQuery, Result, SpaceLevel, SpaceQuery};
+
+/// How many records a call examines at most before it takes a permit (L8).
+const MAX_LIGHT_EXAMINED: u64 = 1_000;
+
+/// How a call looks at records.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) view: View,
+    /// When its deadline is.
+    pub(super) until: Instant,
+    /// Whether it takes a permit.
+    pub(super) is_heavy: bool,
+    /// Whether records can be looked for by place.
+    pub(super) has_places: bool,
+}
+
+impl Look {
+    /// A light one that begins now, by place.
+    pub(super) fn new<E: Engine>(open: &Open<E>, view: impl Into<View>) -> Self {
+        Self { view: view.into(), until: open.until(), is_heavy: false, has_places: true }
+    }
+
+    pub(super) fn heavy(mut self, is_heavy: bool) -> Self {
+        self.is_heavy = is_heavy;
+        self
+    }
+
+    pub(super) fn watching(&self) -> Watching {
+        Watching::new(self.until, (!self.is_heavy).then_some(MAX_LIGHT_EXAMINED))
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    /// The permit of a call that needs one (L8).
+    pub(super) async fn permit(&self, is_heavy: bool) -> Result<Option<Arc<Permit>>> {
+        if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
+    }
+
+    /// The page of a query of the ledger.
+    pub(super) async fn memories(&self, view: impl Into<View>, query: &MemoryQuery) -> Result<MemoryPage> {
+        let open = self.ready().await?;
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
+        let how = Look::new(&open, view).heavy(query.is_heavy());
+        self.look(&open, how, query, work).await
+    }
+
+    /// The page of a query of documents.
+    pub(super) async fn documents(&self, view: impl Into<View>, query: &DocumentQuery) -> Result<DocumentPage> {
+        let open = self.ready().await?;
+        let has_places = open.has_document_places().await;
+        let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
+        let how = Look { has_places, ..Look::new(&open, view).heavy(query.is_heavy()) };
+        self.look(&open, how, query, work).await
+    }
+
+    /// The levels of a query of spaces. One that seemed light and has examined many records begins anew, with a permit (L8).
+    pub(super) async fn list(
+        &self,
+        open: &Arc<Open<E>>,
+        of: Option<&Collection>,
+        query: &SpaceQuery,
+        work: LivingWork<E::Session, AskedSpaces, Vec<SpaceLevel>>,
+    ) -> Result<Vec<SpaceLevel>> {
+        let mut how = Look::new(open, Access::Read).heavy(query.is_heavy());
+        loop {
+            let (permit, watching) = (self.permit(how.is_heavy).await?, how.watching());
+            let asked =
+                AskedSpaces { query: query.clone(), key: open.key.clone(), watch: watching.watch(), of: of.cloned() };
+            let levels = open.run_watched(permit, &watching, how.view, asked, work).await;
+            if !watching.is_spent() {
+                record_rows(levels.iter().flatten().map(|level| level.spaces.len()).sum());
+                return levels;
+            }
+            how.is_heavy = true;
+        }
+    }
+
+    /// What is found for a question. One that seemed light and has examined many records begins anew, with a permit (L8).
+    pub(super) async fn look<Q, T>(
+        &self,
+        open: &Arc<Open<E>>,
+        mut how: Look,
+        question: &Q,
+        work: LivingWork<E::Session, Asked<Q>, T>,
+    ) -> Result<T>
+    where
+        Q: Clone + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        loop {
+            let watching = how.watching();
+            let found = self.look_once(open, how, &watching, question, work).await;
+            if !watching.is_spent() {
+                return found;
+            }
+            how.is_heavy = true;
+        }
+    }
+
+    /// The same, as a light or a heavy call. What it gives where it was spent is no answer.
+    pub(super) async fn look_once<Q, T>(
+        &self,
+        open: &Arc<Open<E>>,
+        Look { view, is_heavy, has_places, .. }: Look,
+        watching: &Watching,
+        question: &Q,
+        work: LivingWork<E::Session, Asked<Q>, T>,
+    ) -> Result<T>
+    where
+        Q: Clone + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let permit = self.permit(is_heavy).await?;
+        let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
+        open.run_watched(permit, watching, view, asked, work).await
+    }
+}
