@@ -29,8 +29,8 @@ pub trait Embedder: Send + Sync + 'static {
     /// One vector for each text, in their order, of `width` finite numbers, not all zero, of any length.
     ///
     /// A retryable error (`Unavailable`, `Timeout`) says that the same call may succeed later; `Unauthorized` that the
-    /// credentials are refused. `InvalidInput`, `TooLarge` and `Unexpected` refuse a text: a keeper then tries each by itself, and a refused
-    /// one again an hour later. No error quotes a text.
+    /// credentials are refused. A keeper asks for each text by itself then, and tries again later those of which no vector is made while one is
+    /// made of another text. No error quotes a text.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 }
 

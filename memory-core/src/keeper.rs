@@ -1,12 +1,11 @@
 //! Who makes the vectors of records: it follows the feed behind the stores, which wait for no model (M5).
 
 mod batch;
-mod mark;
+pub(crate) mod mark;
 mod refused;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Changes, Clock, Collection, Collections, Embedder, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryProvider,
-    MemoryQuery, Precision, RecordId, Result, SystemClock, Vector, VectorModel, Watch, WatchFrom, Watched,
+    MemoryQuery, Precision, RecordId, Result, Revision, SystemClock, TextHash, Timestamp, Vector, VectorModel, Watch,
+    WatchFrom, Watched,
 };
 use batch::{Batch, Text};
 use mark::Mark;
@@ -69,7 +69,7 @@ pub struct VectorKeeper {
 pub struct Kept {
     /// How many vectors are kept.
     pub embedded: usize,
-    /// How many texts the model refused; each is tried again an hour later at the earliest.
+    /// How many texts the model refused. Each is tried again: an hour later at the earliest, then after twice as long each time, up to a week.
     pub refused: usize,
 }
 
@@ -100,6 +100,8 @@ const KEPT_IDLE: Duration = Duration::from_secs(3_600);
 const KNOWN: &str = "a text";
 /// How long a model has for a batch.
 const MODEL_PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked for what is due again.
+const TRIED_EVERY: Duration = Duration::from_secs(60);
 /// How long to wait behind a failure that may pass, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -143,10 +145,10 @@ impl VectorKeeper {
         self
     }
 
-    /// Embeds what is there, to the end of the feed, and what was refused an hour ago or earlier.
+    /// Embeds what is there, to the end of the feed, and what was refused and is due again.
     ///
     /// # Behavior
-    /// - What the model refuses (`InvalidInput`, `TooLarge`, `Unexpected`) holds up no other, and is tried again later.
+    /// - What the model refuses holds up no other, and is tried again later: of which it makes no vector while it makes one of another text.
     /// - Any other failure ends it. What was kept until then stays, and the next call goes on behind it.
     /// - `SchemaMismatch` where the namespace has the vectors of another model, also when another keeper sets it meanwhile: see
     ///   [`taking_over`](Self::taking_over). `Unsupported` on an engine that keeps no vectors.
@@ -176,6 +178,10 @@ impl VectorKeeper {
     async fn follow(&self, until: Until, kept: &mut Kept) -> Result<()> {
         let mut begins_anew = false;
         loop {
+            if begins_anew {
+                // Who removes marks all the time, as a rule of retention does, must not keep the machine busy.
+                sleep(PAUSE).await;
+            }
             match self.attempt(begins_anew, until, kept).await {
                 Err(error) if error.kind() == ErrorKind::FeedReset => {
                     tracing::info!("the feed has lost changes: every record is looked at for its vector");
@@ -204,14 +210,15 @@ impl VectorKeeper {
         let before = self.provider.vector_model().await?;
         let is_set = before.as_ref().is_some_and(|before| before.is_same(&model));
         if !is_set && before.is_some() && !self.takes_over {
-            return Err(other_model(&model));
+            return Err(model.is_another());
         }
         // Records may have vectors of the other model in the place of those that were made before.
         if begins_anew || !is_set {
             mark.begin_anew();
         }
         let is_kept = mark.is_kept();
-        let mut way = Way { keeper: self, model, before, is_set, mark, unmarked: 0, marked_at: Instant::now() };
+        let (unmarked, marked_at, again) = (0, Instant::now(), Again::Since(None));
+        let mut way = Way { keeper: self, model, before, is_set, mark, unmarked, marked_at, again };
         if is_set && !is_kept {
             way.put_mark().await?;
         }
@@ -232,11 +239,20 @@ impl VectorKeeper {
     }
 
     /// Takes changes until a batch is full, or there is nothing more to wait for; and what the watch has ended with, behind these.
-    async fn pull(&self, changes: &mut Changes, is_caught_up: bool) -> (Batch, Option<Error>) {
+    async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> (Batch, Option<Error>) {
         let (count, max_text) = (self.embedder.batch().clamp(1, MAX_VECTORS), self.embedder.max_text());
         let mut batch = Batch::default();
-        let mut next = changes.next().await;
+        // Before the end more is sure to come, if only that all was told.
+        let mut waits = !(is_caught_up && is_trying);
         loop {
+            let next = match waits {
+                true => changes.next().await,
+                false => match changes.next().now_or_never() {
+                    Some(next) => next,
+                    None => return (batch, None),
+                },
+            };
+            waits = !is_caught_up;
             let failure = match next {
                 Some(Ok(change)) => {
                     batch.add(change, max_text, |collection| self.embeds(collection));
@@ -249,41 +265,28 @@ impl VectorKeeper {
             if failure.is_some() || is_full || batch.is_pause {
                 return (batch, failure);
             }
-            next = match is_caught_up {
-                true => match changes.next().now_or_never() {
-                    Some(more) => more,
-                    None => return (batch, None),
-                },
-                // More is sure to come, if only that all was told.
-                false => changes.next().await,
-            };
         }
     }
 
-    /// The vectors of texts. When the model refuses them together, each is tried by itself, so that one holds up no other.
-    async fn vectors(&self, texts: &[String]) -> Result<Vec<Result<Vector>>> {
-        match self.made(texts).await {
-            Ok(vectors) => return Ok(vectors.into_iter().map(Ok).collect()),
-            Err(error) if !self.is_refusal(&error).await => return Err(error),
-            Err(error) if texts.len() == 1 => return Ok(vec![Err(error)]),
-            Err(_) => {}
+    /// The vector of a text, or why the model refuses it.
+    async fn vector(&self, text: &String) -> Result<Result<Vector>> {
+        let mut attempt = self.made(std::slice::from_ref(text)).await;
+        // One more, where the failure may have passed. One that takes minutes would hold up the others for as long again.
+        if attempt.as_ref().is_err_and(|error| error.is_retryable() && error.kind() != ErrorKind::Timeout) {
+            self.check_model().await?;
+            attempt = self.made(std::slice::from_ref(text)).await;
         }
-        let mut each = Vec::with_capacity(texts.len());
-        for text in texts {
-            match self.made(std::slice::from_ref(text)).await {
-                Ok(vectors) => each.extend(vectors.into_iter().map(Ok)),
-                Err(error) if self.is_refusal(&error).await => each.push(Err(error)),
-                Err(error) => return Err(error),
-            }
+        if attempt.is_err() {
+            self.check_model().await?;
         }
-        Ok(each)
+        let none = || Error::new(ErrorKind::Unexpected, "the model made no vector");
+        Ok(attempt.and_then(|mut made| made.pop().ok_or_else(none)))
     }
 
-    /// Whether a failure is of the texts, and not of the model: some servers answer a text that is too long for them as if they were down. Such a
-    /// one would hold up all that come behind it.
-    async fn is_refusal(&self, error: &Error) -> bool {
-        let is_told = matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge | ErrorKind::Unexpected);
-        is_told || self.made(&[KNOWN.to_owned()]).await.is_ok()
+    /// Fails unless the model makes vectors at all, so that a failure is of the texts. The error of a text tells that badly: some servers answer
+    /// one that is too long for them as if they were down, and a model that is not what it says fails for every text as if it refused that.
+    async fn check_model(&self) -> Result<()> {
+        self.made(&[KNOWN.to_owned()]).await.map(drop)
     }
 
     /// What the model makes, if it answers at all.
@@ -292,8 +295,8 @@ impl VectorKeeper {
         timeout(MODEL_PATIENCE, self.embedder.vectors(texts)).await.unwrap_or_else(late)
     }
 
-    fn refused(&self) -> Refused<'_> {
-        Refused { provider: &*self.provider, now: self.clock.now() }
+    fn refused(&self, now: Timestamp) -> Refused<'_> {
+        Refused { provider: &*self.provider, model: self.embedder.model(), now }
     }
 
     fn embeds(&self, collection: &Collection) -> bool {
@@ -314,28 +317,42 @@ struct Way<'k> {
     /// How many changes are done with and not behind the mark that is kept.
     unmarked: usize,
     marked_at: Instant,
+    again: Again,
+}
+
+/// Where a keeper is with what was refused.
+enum Again {
+    /// It has tried all that was due, when it looked last.
+    Since(Option<Instant>),
+    /// Behind this cursor more may be due that was at this time.
+    Behind(Timestamp, Option<String>),
 }
 
 impl Way<'_> {
     async fn go(&mut self, changes: &mut Changes, until: Until, kept: &mut Kept) -> Result<()> {
         let mut is_caught_up = false;
         loop {
-            let (batch, failure) = self.keeper.pull(changes, is_caught_up).await;
+            self.look_again();
+            let is_trying = matches!(self.again, Again::Behind(..));
+            let (batch, failure) = self.keeper.pull(changes, is_caught_up, is_trying).await;
             self.keep(batch.texts.into_values().collect(), kept).await?;
             self.unmarked += batch.seen;
             self.mark.token = batch.token.or(self.mark.token.take());
             if let Some(failure) = failure {
                 return Err(failure);
             }
-            if batch.is_reached {
-                is_caught_up = true;
-                self.try_again(kept).await?;
-                // One that has refused everything takes nothing over.
-                if kept.embedded > 0 || kept.refused == 0 {
-                    self.set_model().await?;
-                }
+            if batch.own_gone.contains(self.mark.id()) {
+                // It is put only in the place of the one that this keeper knows.
+                self.put_mark().await?;
             }
-            let is_end = batch.is_reached && until == Until::Reached;
+            is_caught_up |= batch.is_reached;
+            self.try_again(kept).await?;
+            let is_through = is_caught_up && matches!(self.again, Again::Since(_));
+            // One that has refused everything takes nothing over.
+            if is_through && (kept.embedded > 0 || kept.refused == 0) {
+                self.set_model().await?;
+            }
+            let is_end = is_through && until == Until::Reached;
             if self.is_due(batch.is_reached, is_end) {
                 self.put_mark().await?;
             }
@@ -345,77 +362,88 @@ impl Way<'_> {
         }
     }
 
-    /// Keeps the vectors of texts whose records have none; gives the records of those that the model has refused.
-    async fn keep(&mut self, mut texts: Vec<Text>, kept: &mut Kept) -> Result<BTreeSet<RecordId>> {
+    /// Keeps the vectors of texts whose records have none; has those that the model refuses wait.
+    async fn keep(&mut self, mut texts: Vec<Text>, kept: &mut Kept) -> Result<()> {
         let VectorKeeper { provider, .. } = self.keeper;
         if self.is_set && !texts.is_empty() {
             let records: Vec<_> = texts.iter().map(|text| text.record.clone()).collect();
             let mut present = provider.vectors(&records).await?.into_iter();
             texts.retain(|_| present.next().is_none_or(|present| present.is_none()));
         }
-        let mut refused = BTreeSet::new();
         if texts.is_empty() {
-            return Ok(refused);
+            return Ok(());
         }
         let (places, texts): (Vec<_>, Vec<_>) =
             texts.into_iter().map(|text| ((text.record, text.revision, text.texts), text.text)).unzip();
-        let mut embeddings = Vec::with_capacity(texts.len());
-        for ((record, revision, texts), vector) in places.into_iter().zip(self.keeper.vectors(&texts).await?) {
-            match vector {
-                Ok(vector) => embeddings.push(Embedding { record, revision, texts: Some(texts), vector }),
-                Err(error) => {
-                    tracing::warn!(?record, %error, "a record has no vector yet");
-                    refused.insert(record);
+        let mut vectors = match self.keeper.made(&texts).await {
+            Ok(vectors) => vectors.into_iter().map(Some).collect(),
+            Err(_) => vec![None; texts.len()],
+        };
+        if vectors.iter().any(Option::is_none) {
+            self.keeper.check_model().await?;
+            // Each by itself, so that one holds up no other.
+            for (((record, revision, _), text), vector) in places.iter().zip(&texts).zip(&mut vectors) {
+                match self.keeper.vector(text).await? {
+                    Ok(made) => *vector = Some(made),
+                    Err(error) => {
+                        tracing::warn!(?record, %error, "a record has no vector yet");
+                        // At once, so that whoever begins again knows it.
+                        self.keeper.refused(self.keeper.clock.now()).put(record, *revision).await?;
+                        kept.refused += 1;
+                    }
                 }
             }
         }
+        let embedding = |((record, revision, texts), vector): ((RecordId, Revision, TextHash), Option<Vector>)| {
+            Some(Embedding { record, revision, texts: Some(texts), vector: vector? })
+        };
+        let embeddings: Vec<_> = places.into_iter().zip(vectors).filter_map(embedding).collect();
         if !embeddings.is_empty() {
             self.set_model().await?;
             // Of one that was changed meanwhile, the feed tells again.
             let done = provider.embed(&self.model, embeddings).await?;
             kept.embedded += done.into_iter().filter(|is_kept| *is_kept).count();
         }
-        for record in &refused {
-            self.keeper.refused().put(record).await?;
-        }
-        kept.refused += refused.len();
-        Ok(refused)
+        Ok(())
     }
 
-    /// Tries what was refused, and is due.
-    async fn try_again(&mut self, kept: &mut Kept) -> Result<()> {
-        let (refused, embedder) = (self.keeper.refused(), &self.keeper.embedder);
-        let mut cursor = None;
-        loop {
-            let page =
-                refused.due(embedder.batch().clamp(1, MAX_VECTORS), embedder.max_text(), cursor.as_deref()).await?;
-            let still = self.keep(page.texts, kept).await?;
-            let done = page.of.into_iter().filter(|(_, record)| record.as_ref().is_none_or(|one| !still.contains(one)));
-            refused.remove(done.map(|(id, _)| id).collect()).await?;
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(());
-            }
+    /// Looks for what is due again, if it has not for some time.
+    fn look_again(&mut self) {
+        if matches!(&self.again, Again::Since(last) if last.is_none_or(|last| last.elapsed() >= TRIED_EVERY)) {
+            self.again = Again::Behind(self.keeper.clock.now(), None);
         }
+    }
+
+    /// Tries the next of what was refused, and is due. As many as the model takes at once, so that what is new waits for no more.
+    async fn try_again(&mut self, kept: &mut Kept) -> Result<()> {
+        let Again::Behind(now, cursor) = &self.again else { return Ok(()) };
+        let (now, refused, embedder) = (*now, self.keeper.refused(*now), &self.keeper.embedder);
+        let page = refused.due(embedder.batch().clamp(1, MAX_VECTORS), embedder.max_text(), cursor.as_deref()).await?;
+        self.keep(page.texts, kept).await?;
+        refused.remove(page.ids).await?;
+        self.again = match page.next {
+            Some(next) => Again::Behind(now, Some(next)),
+            None => Again::Since(Some(Instant::now())),
+        };
+        Ok(())
     }
 
     /// Makes the model that of the namespace, unless it is. `SchemaMismatch` where another one has become that meanwhile.
     async fn set_model(&mut self) -> Result<()> {
-        let VectorKeeper { provider, clock, .. } = self.keeper;
+        let VectorKeeper { provider, .. } = self.keeper;
         if self.is_set {
             return Ok(());
         }
         let present = provider.vector_model().await?;
         if !present.as_ref().is_some_and(|present| present.is_same(&self.model)) {
             if present != self.before {
-                return Err(other_model(&self.model));
+                return Err(self.model.is_another());
             }
-            // Before the model, so that a keeper of the other one does not go on as if that were still there.
-            self.mark.put(&*provider.documents(), &self.model, clock.now()).await?;
             provider.set_vector_model(&self.model).await?;
         }
         self.is_set = true;
-        Ok(())
+        // At once, so that this one hears of it where another model is set again.
+        self.put_mark().await
     }
 
     /// Whether it is to be kept how far the keeper is. What it writes itself comes along the feed, too, and is no reason to.
@@ -435,16 +463,10 @@ impl Way<'_> {
         }
         // What has a vector of another model was passed over.
         if !provider.vector_model().await?.is_some_and(|present| present.is_same(&self.model)) {
-            return Err(other_model(&self.model));
+            return Err(self.model.is_another());
         }
         self.mark.put(&*provider.documents(), &self.model, clock.now()).await?;
         (self.unmarked, self.marked_at) = (0, Instant::now());
         Ok(())
     }
-}
-
-fn other_model(model: &VectorModel) -> Error {
-    let name = model.name();
-    let message = format!("the namespace has its vectors from another model than {name}: its keeper has to take over");
-    Error::new(ErrorKind::SchemaMismatch, message)
 }

@@ -207,8 +207,9 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// Makes this the model of the namespace. Vectors of another one count no more, until that is the model again (M1). For operators, and
     /// for who makes the vectors. An engine that keeps none answers `Unsupported`.
     ///
-    /// From when it returns every recall goes by it, but for one whose provider can't ask the server that keeps the model: after 2 seconds, or a
-    /// third of its deadline if that is less, it goes by the model that it saw last.
+    /// Where another model was set before, it removes the places of the keepers ([`VectorKeeper`](crate::VectorKeeper)), which look at every
+    /// record again (M5). From when it returns every recall goes by it, but for one whose provider can't ask the server that keeps the model:
+    /// after 2 seconds, or a third of its deadline if that is less, it goes by the model that it saw last.
     async fn set_vector_model(&self, model: &VectorModel) -> Result<()>;
 
     /// Keeps vectors of this model beside records, each by itself, in the place of earlier ones (M2): at most
@@ -216,7 +217,8 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// revision, or has other texts than [`Embedding::texts`] says. Of several for one record the last one counts.
     ///
     /// # Behavior
-    /// - `SchemaMismatch` where the namespace has another model or none, `InvalidInput` for a vector of another width, before anything is kept.
+    /// - `SchemaMismatch` where the namespace has another model or none, `InvalidInput` for a vector of another width, before anything is kept. Where
+    ///   another model is set meanwhile, `SchemaMismatch` with an unknown outcome: the keepers of that one look at every record again.
     /// - The record has no new revision, and no watch tells of it.
     /// - A call that failed may have kept some. To repeat it changes nothing.
     /// - `Unsupported` on an engine that keeps no vectors.

@@ -155,6 +155,7 @@ pub(crate) enum Flaw {
     VectorOutlivesItsText,
     VectorOutlivesItsRecord,
     VectorsOfAnotherModelCount,
+    PlacesOutliveTheModel,
     VectorsAreRounded,
     StaleVectorsAreKept,
     AVectorIsAnUpdate,

@@ -238,6 +238,11 @@ const BITES: &[(&str, Flaw, &str)] = &[
         Flaw::VectorsOfAnotherModelCount,
         "meaning.vectors_of_another_model_count_no_more",
     ),
+    (
+        "places_outlive_the_model",
+        Flaw::PlacesOutliveTheModel,
+        "meaning.what_another_model_has_replaced_is_embedded_anew",
+    ),
     ("vectors_are_rounded", Flaw::VectorsAreRounded, "meaning.vectors_come_back_bit_by_bit"),
     ("stale_vectors_are_kept", Flaw::StaleVectorsAreKept, "meaning.only_vectors_of_the_present_revision_are_kept"),
     ("a_vector_is_an_update", Flaw::AVectorIsAnUpdate, "meaning.a_vector_is_no_change_of_its_record"),

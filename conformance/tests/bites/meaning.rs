@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memory_core::{
-    Embedding, Hit, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryRecall, Parts, Precision, Recalled, RecordId,
-    Result, Updated, VectorModel,
+    Collection, Document, DocumentId, DocumentWrite, Embedding, Hit, Memory, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryRecall, Parts, Precision, Recalled, RecordId, Result, Updated, VectorKeeper, VectorModel,
 };
 
 use crate::flaw::Flaw;
@@ -25,7 +25,14 @@ impl Meaning {
             Flaw::VectorsOfAnotherModelCount => vectors(naive).await?,
             _ => Vec::new(),
         };
+        let place = match flaw {
+            Flaw::PlacesOutliveTheModel => place(naive).await?,
+            _ => None,
+        };
         naive.inner().set_vector_model(model).await?;
+        if let Some(place) = place {
+            naive.inner().documents().put(place).await?;
+        }
         if before.is_some_and(|before| before.width() == model.width()) {
             naive.inner().embed(model, vectors).await?;
         }
@@ -141,6 +148,16 @@ impl Meaning {
         }
         Ok(recalled)
     }
+}
+
+/// How far the keepers of vectors are.
+async fn place(naive: &Naive) -> Result<Option<DocumentWrite>> {
+    let (collection, id) = (Collection::parse(VectorKeeper::COLLECTION)?, DocumentId::parse("feed")?);
+    let place = naive.inner().documents().get(&collection, &id).await?;
+    let write = |place: Document| {
+        DocumentWrite::new(place.collection, place.space_id, place.content, place.created_at).with_id(place.id)
+    };
+    Ok(place.map(write))
 }
 
 /// The vectors of all memories.

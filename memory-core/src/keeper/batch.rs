@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Change, ChangeKind, Collection, Document, Memory, Record, RecordId, Revision, TextHash, VectorKeeper, words,
+    Change, ChangeKind, Collection, Document, DocumentId, Memory, Record, RecordId, Revision, TextHash, VectorKeeper,
+    words,
 };
 
 /// What changes tell, as far as it is to be embedded.
@@ -17,6 +18,8 @@ pub(super) struct Batch {
     pub(super) seen: usize,
     /// The token of the last change.
     pub(super) token: Option<String>,
+    /// Which documents of keepers were removed.
+    pub(super) own_gone: Vec<DocumentId>,
     /// Whether the watch has told all that there is.
     pub(super) is_reached: bool,
     /// Whether it says that nothing else comes for now.
@@ -39,6 +42,11 @@ impl Batch {
             ChangeKind::Removed(id) | ChangeKind::Erased(id) | ChangeKind::Left(id) => {
                 self.take(&id);
                 self.count(&id);
+                if is_own(&id)
+                    && let RecordId::Document { id, .. } = id
+                {
+                    self.own_gone.push(id);
+                }
             }
             // It is told of again when it can be read.
             ChangeKind::Unreadable(_) => self.seen += 1,
@@ -69,10 +77,12 @@ impl Batch {
     }
 
     fn count(&mut self, id: &RecordId) {
-        let is_own =
-            matches!(id, RecordId::Document { collection, .. } if collection.as_str() == VectorKeeper::COLLECTION);
-        self.seen += usize::from(!is_own);
+        self.seen += usize::from(!is_own(id));
     }
+}
+
+fn is_own(id: &RecordId) -> bool {
+    matches!(id, RecordId::Document { collection, .. } if collection.as_str() == VectorKeeper::COLLECTION)
 }
 
 impl Text {

@@ -1,11 +1,15 @@
 //! How far a keeper is: a document of the namespace.
 
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
-use super::other_model;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use super::refused::RETRY_AT;
+use crate::filter::Field;
 use crate::{
-    Collection, Content, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Result, Revision, SpaceId,
-    Timestamp, VectorKeeper, VectorModel,
+    Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Error,
+    ErrorKind, Expect, Result, Revision, SpaceId, Timestamp, VectorKeeper, VectorModel,
 };
 
 /// What the feed goes on behind, with a model. It is put behind what it tells of, so that whoever goes on from it repeats some of that at most.
@@ -14,10 +18,17 @@ pub(super) struct Mark {
     id: DocumentId,
     /// The beginning without one.
     pub(super) token: Option<String>,
-    /// The revision in place of which it is put; `None` where there is none yet.
-    revision: Option<Revision>,
-    /// The token that is kept; `None` where what is there is no mark of the model.
-    kept: Option<Option<String>>,
+    /// What the namespace has, as this keeper knows it: a mark of the model.
+    kept: Option<Kept>,
+}
+
+/// A mark as it was put or read last.
+#[derive(Debug, Clone)]
+struct Kept {
+    revision: Revision,
+    /// Stays as long as the document does: one that was removed and put again has another one, with whatever revision.
+    created_at: Timestamp,
+    has_token: bool,
 }
 
 /// The content of the document.
@@ -30,22 +41,30 @@ struct State {
     token: Option<String>,
 }
 
-/// How often a mark is put in the place of one that another keeper of the model has put.
+/// How often a mark is put in the place of one that another keeper of the model has put, and how long to wait before that, the first time and
+/// at most: what is read then may lag behind.
 const TURNS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(5);
+const MOST_PAUSE: Duration = Duration::from_millis(500);
+/// The most marks that are removed at once.
+const MOST: usize = 1_000;
 
 impl Mark {
-    /// The mark of the keepers with this name, if it is of the model; else that of the beginning, in the place of whatever is there: with
-    /// another model since, records may have lost the vectors that an older mark tells of.
+    /// The mark of the keepers with this name, if it is of the model; else that of the beginning: with another model since, records may have
+    /// lost the vectors that an older mark tells of.
     pub(super) async fn read(documents: &dyn DocumentStore, name: &str, model: &VectorModel) -> Result<Self> {
         let id = DocumentId::parse(if name.is_empty() { "feed".to_owned() } else { format!("feed-{name}") })?;
-        let mut mark = Self { id, token: None, revision: None, kept: None };
-        if let Some(document) = documents.get(&collection()?, &mark.id).await? {
-            mark.revision = Some(document.revision);
-            let state = serde_json::from_str::<State>(document.content.as_str()).ok();
-            mark.kept = state.filter(|state| state.is_of(model)).map(|state| state.token);
-            mark.token = mark.kept.clone().flatten();
+        let mut mark = Self { id, token: None, kept: None };
+        let document = mark.present(documents).await?;
+        if let Some((document, state)) = document.and_then(|one| State::of(&one, model).map(|state| (one, state))) {
+            mark.kept = Some(Kept::of(&document, state.token.is_some()));
+            mark.token = state.token;
         }
         Ok(mark)
+    }
+
+    pub(super) fn id(&self) -> &DocumentId {
+        &self.id
     }
 
     /// Whether the namespace has one of the model.
@@ -55,15 +74,16 @@ impl Mark {
 
     /// Whether the one that it has tells of a place in the feed.
     pub(super) fn has_token(&self) -> bool {
-        self.kept.as_ref().is_some_and(Option::is_some)
+        self.kept.as_ref().is_some_and(|kept| kept.has_token)
     }
 
+    /// Becomes that of the beginning, to be put in the place of whatever is there.
     pub(super) fn begin_anew(&mut self) {
-        self.token = None;
+        (self.token, self.kept) = (None, None);
     }
 
-    /// Keeps it. Of keepers of one model the last one counts, since each tells of what is done. `SchemaMismatch` where one of another model
-    /// has put its own, `FeedReset` where somebody has removed it.
+    /// Keeps it. Of keepers of one model the last one counts, since each tells of what is done. `FeedReset` where the one that this keeper
+    /// knows was removed: what that told of is no longer so.
     pub(super) async fn put(
         &mut self,
         documents: &dyn DocumentStore,
@@ -74,31 +94,68 @@ impl Mark {
         let content = serde_json::to_string(&state)
             .map_err(|error| Error::new(ErrorKind::Unexpected, "a mark can't be written").with_source(error))?;
         let write = DocumentWrite::new(collection()?, space()?, Content::parse(content)?, now).with_id(self.id.clone());
+        let mut expect = match &self.kept {
+            Some(kept) => Expect::Revision(kept.revision),
+            None => self.expected(documents, model).await?,
+        };
+        let mut pause = PAUSE;
         for _ in 0..TURNS {
-            let expect = self.revision.map_or(Expect::Absent, Expect::Revision);
             match documents.put(write.clone().expect(expect)).await {
                 Ok(put) => {
-                    (self.revision, self.kept) = (Some(put.revision), Some(state.token));
-                    return Ok(());
+                    let before = self.kept.replace(Kept::of(&put, state.token.is_some()));
+                    // Revisions begin anew behind a removal, so it may be in the place of another one.
+                    return match before.is_none_or(|before| before.created_at == put.created_at) {
+                        true => Ok(()),
+                        false => Err(Error::feed_reset()),
+                    };
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Err(error),
             }
-            let present = documents.get(&collection()?, &self.id).await?.ok_or_else(Error::feed_reset)?;
-            let is_same = serde_json::from_str::<State>(present.content.as_str()).is_ok_and(|one| one.is_of(model));
-            if !is_same {
-                return Err(other_model(model));
-            }
-            self.revision = Some(present.revision);
+            sleep(pause).await;
+            pause = (pause * 2).min(MOST_PAUSE);
+            expect = self.expected(documents, model).await?;
         }
         Err(Error::new(ErrorKind::Unavailable, "other keepers put their marks all the time").retryable())
+    }
+
+    /// What it is put in the place of: what is there, if that is what this keeper knows, or it knows nothing.
+    async fn expected(&self, documents: &dyn DocumentStore, model: &VectorModel) -> Result<Expect> {
+        let present = self.present(documents).await?;
+        let is_known = |kept: &Kept| {
+            let is_it = |one: &Document| one.created_at == kept.created_at && State::of(one, model).is_some();
+            present.as_ref().is_some_and(is_it)
+        };
+        match self.kept.as_ref().is_none_or(is_known) {
+            true => Ok(present.map_or(Expect::Absent, |document| Expect::Revision(document.revision))),
+            false => Err(Error::feed_reset()),
+        }
+    }
+
+    async fn present(&self, documents: &dyn DocumentStore) -> Result<Option<Document>> {
+        documents.get(&collection()?, &self.id).await
+    }
+}
+
+impl Kept {
+    fn of(document: &Document, has_token: bool) -> Self {
+        Self { revision: document.revision, created_at: document.created_at, has_token }
     }
 }
 
 impl State {
-    fn is_of(&self, model: &VectorModel) -> bool {
-        (self.model.as_str(), self.width) == (model.name(), model.width())
+    /// That of a document, if it is a mark of the model.
+    fn of(document: &Document, model: &VectorModel) -> Option<Self> {
+        let state: Self = serde_json::from_str(document.content.as_str()).ok()?;
+        ((state.model.as_str(), state.width) == (model.name(), model.width())).then_some(state)
     }
+}
+
+/// Takes the places of all keepers away, so that each looks at every record again: what they tell of is no longer so.
+pub(crate) async fn remove_marks(documents: &dyn DocumentStore) -> Result<()> {
+    // Earlier versions had refusals in the same space.
+    let marks = DocumentQuery::builder(collection()?).exact(space()?).filter(Field::metadata([RETRY_AT]).is_null());
+    documents.remove(&DocumentSelection::matching(marks)?, MOST).await.map(drop)
 }
 
 /// Where the documents of keepers are.

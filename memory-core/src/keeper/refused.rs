@@ -4,23 +4,24 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::batch::Text;
-use super::mark::{collection, space};
-use crate::filter::Field;
+use super::mark::collection;
+use crate::filter::{Field, Filter};
 use crate::{
     Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, MemoryId,
-    MemoryProvider, Metadata, Order, RecordId, Result, Timestamp,
+    MemoryProvider, Metadata, Order, RecordId, Result, Revision, SpaceId, Timestamp,
 };
 
 /// The records that wait for another attempt: a document of each, with its name and a time. It holds nothing of their texts.
 pub(super) struct Refused<'k> {
     pub(super) provider: &'k dyn MemoryProvider,
+    pub(super) model: &'k str,
     pub(super) now: Timestamp,
 }
 
 /// Some that are due.
 pub(super) struct Page {
-    /// Their documents, and which records these name.
-    pub(super) of: Vec<(DocumentId, Option<RecordId>)>,
+    /// Their documents.
+    pub(super) ids: Vec<DocumentId>,
     /// The texts of those that are there.
     pub(super) texts: Vec<Text>,
     pub(super) next: Option<String>,
@@ -34,49 +35,72 @@ enum Name {
     Document(Collection, DocumentId),
 }
 
-/// The time in milliseconds, among its metadata, from which on its record is tried again.
-const RETRY_AT: &str = "retryAt";
-/// How long that is behind the last attempt, in milliseconds.
-const REFUSED_FOR: i64 = 3_600_000;
+/// The metadata of such a document.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Waits {
+    /// The time in milliseconds from which on its record is tried again.
+    retry_at: i64,
+    /// How long that is behind the last attempt, in milliseconds.
+    #[serde(default)]
+    waits: i64,
+    /// What was refused, and by which model. Another text begins to wait anew, and so it does before another model.
+    #[serde(default)]
+    revision: u64,
+    #[serde(default)]
+    model: String,
+}
+
+pub(super) const RETRY_AT: &str = "retryAt";
+/// How long a record waits the first time and at most, in milliseconds.
+const FIRST_WAIT: i64 = 3_600_000;
+const LONGEST_WAIT: i64 = 7 * 24 * FIRST_WAIT;
+/// Where these documents are.
+const SPACE: &str = "_embed/refused";
 
 impl Refused<'_> {
-    /// Has a record wait for an hour.
-    pub(super) async fn put(&self, record: &RecordId) -> Result<()> {
-        let retry_at = self.now.as_millis().saturating_add(REFUSED_FOR);
-        let metadata = Metadata::parse(&format!(r#"{{"{RETRY_AT}":{retry_at}}}"#))?;
-        let name = serde_json::to_string(&Name::of(record)).map_err(|error| {
-            Error::new(ErrorKind::Unexpected, "the name of a record can't be written").with_source(error)
-        })?;
+    /// Has a record wait: for an hour, or for twice as long as the last time, up to a week.
+    pub(super) async fn put(&self, record: &RecordId, revision: Revision) -> Result<()> {
+        let name = json(&Name::of(record))?;
         let hash: String = Sha256::digest(&name).iter().map(|byte| format!("{byte:02x}")).collect();
-        let write = DocumentWrite::new(collection()?, space()?, Content::parse(name)?, self.now);
-        let write = write.with_id(DocumentId::parse(format!("refused-{hash}"))?).with_metadata(metadata);
-        self.provider.documents().put(write).await.map(drop)
+        let (id, documents) = (DocumentId::parse(format!("refused-{hash}"))?, self.provider.documents());
+        let (revision, model) = (revision.get(), self.model.to_owned());
+        let before = documents.get(&collection()?, &id).await?;
+        let before = before.and_then(|before| serde_json::from_str::<Waits>(before.metadata.as_str()).ok());
+        let before = before.filter(|before| before.revision == revision && before.model == model);
+        let waits = before.map_or(FIRST_WAIT, |before| before.waits.saturating_mul(2).clamp(FIRST_WAIT, LONGEST_WAIT));
+        let waits = Waits { retry_at: self.now.as_millis().saturating_add(waits), waits, revision, model };
+        let write = DocumentWrite::new(collection()?, SpaceId::parse(SPACE)?, Content::parse(name)?, self.now);
+        documents.put(write.with_id(id).with_metadata(Metadata::parse(&json(&waits)?)?)).await.map(drop)
     }
 
     /// Those that are due, from a cursor on, so many at most.
     pub(super) async fn due(&self, count: usize, max_text: usize, cursor: Option<&str>) -> Result<Page> {
         let query = DocumentQuery::builder(collection()?).all().order(Order::OldestFirst).limit(count);
-        let query = query.filter(Field::metadata([RETRY_AT]).le(self.now.as_millis()));
+        let query = query.filter(self.is_due());
         let query = cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor));
         let found = self.provider.documents().query(&query.build()?).await?;
-        let mut page = Page { of: Vec::new(), texts: Vec::new(), next: found.next.map(|cursor| cursor.to_string()) };
+        let mut page = Page { ids: Vec::new(), texts: Vec::new(), next: found.next.map(|cursor| cursor.to_string()) };
         for document in found.documents {
-            let record = serde_json::from_str(document.content.as_str()).ok().map(Name::record);
-            if let Some(record) = &record {
-                page.texts.extend(self.text(record, max_text).await?);
+            if let Ok(name) = serde_json::from_str::<Name>(document.content.as_str()) {
+                page.texts.extend(self.text(&name.record(), max_text).await?);
             }
-            page.of.push((document.id, record));
+            page.ids.push(document.id);
         }
         Ok(page)
     }
 
-    /// Lets these wait no longer.
+    /// Lets these wait no longer, but for those that were refused again meanwhile, by whichever keeper.
     pub(super) async fn remove(&self, ids: Vec<DocumentId>) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
-        let count = ids.len();
-        self.provider.documents().remove(&DocumentSelection::ids(collection()?, ids)?, count).await.map(drop)
+        let (count, query) = (ids.len(), DocumentQuery::builder(collection()?).all().filter(self.is_due()));
+        self.provider.documents().remove(&DocumentSelection::ids_where(ids, query)?, count).await.map(drop)
+    }
+
+    fn is_due(&self) -> Filter {
+        Field::metadata([RETRY_AT]).le(self.now.as_millis())
     }
 
     /// The text of a record as it is now. Of one that can't be read the feed tells again when it can.
@@ -97,6 +121,11 @@ impl Refused<'_> {
             text => text,
         }
     }
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    let unexpected = |error| Error::new(ErrorKind::Unexpected, "a refusal can't be written").with_source(error);
+    serde_json::to_string(value).map_err(unexpected)
 }
 
 impl Name {

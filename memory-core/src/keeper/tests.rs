@@ -1,7 +1,7 @@
 //! Keepers of namespaces in memory, with a model that does what the test says.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -21,6 +21,8 @@ struct Lengths {
     /// How many calls succeed before it is down.
     is_down_after: Option<AtomicUsize>,
     takes_all: AtomicBool,
+    /// How many calls with a text that says so fail.
+    fails: AtomicUsize,
     /// Told whenever it is asked.
     hears: Notify,
     /// Held back until the test lets a call go on.
@@ -68,6 +70,11 @@ impl Embedder for Lengths {
         {
             return Err(Error::new(ErrorKind::Unavailable, "the model is down"));
         }
+        if texts.iter().any(|text| text.contains("fails"))
+            && self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
+            return Err(Error::new(ErrorKind::Unavailable, "the server is busy").retryable());
+        }
         if texts.iter().any(|text| text.contains("poison")) {
             return Err(Error::new(ErrorKind::Unavailable, "the server has failed").retryable());
         }
@@ -76,6 +83,16 @@ impl Embedder for Lengths {
         }
         self.asked.lock().expect("no panic").push(texts.to_vec());
         Ok(texts.iter().map(|text| vec![1.0, text.len() as f32]).collect())
+    }
+}
+
+/// A clock that goes on at each look.
+#[derive(Debug)]
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.fetch_add(1, Ordering::SeqCst)).expect("valid")
     }
 }
 
@@ -199,7 +216,9 @@ async fn what_is_refused_holds_up_no_other_and_is_tried_again() -> Result<()> {
     stage.provider.documents().remove(&DocumentSelection::ids(collection, [id])?, 1).await?;
     model.takes_all.store(true, Ordering::SeqCst);
     assert_eq!(keeper.catch_up().await?, kept(0, 0), "it is not due again");
-    clock.set(Timestamp::from_millis(7_200_000)?);
+    clock.set(Timestamp::from_millis(10_799_999)?);
+    assert_eq!(keeper.catch_up().await?, kept(0, 0), "it waits for twice as long");
+    clock.set(Timestamp::from_millis(10_800_000)?);
     assert_eq!(keeper.catch_up().await?, kept(2, 0));
     assert_eq!(stage.has(&[first, second]).await, [true, true]);
     let left = DocumentQuery::builder(mark::collection()?).all().build()?;
@@ -294,6 +313,84 @@ async fn a_text_by_which_the_model_fails_holds_up_no_other() -> Result<()> {
     assert_eq!(stage.keeper(&model).catch_up().await?, kept(1, 1));
     assert_eq!(stage.has(&records).await, [false, true]);
     assert_eq!(stage.keeper(&model).catch_up().await?, kept(0, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failure_that_passes_refuses_nothing() -> Result<()> {
+    let (stage, model) = (Stage::new().await, Lengths::named("m"));
+    let records = [stage.store("fails").await.into(), stage.store("tea").await.into()];
+    // Together, and the first time alone.
+    model.fails.store(2, Ordering::SeqCst);
+    assert_eq!(stage.keeper(&model).catch_up().await?, kept(2, 0));
+    assert_eq!(stage.has(&records).await, [true, true]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_text_and_another_model_begin_to_wait_anew() -> Result<()> {
+    let (stage, model, other) = (Stage::new().await, Lengths::named("m"), Lengths::named("n"));
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)?));
+    let keeper = |model: &Arc<Lengths>| stage.keeper(model).taking_over().clock(Arc::clone(&clock) as _);
+    stage.put("notes", "1", "refused").await;
+    stage.store("taken").await;
+    assert_eq!(keeper(&model).catch_up().await?, kept(1, 1));
+    clock.set(Timestamp::from_millis(3_600_000)?);
+    assert_eq!(keeper(&model).catch_up().await?, kept(0, 1), "it waits for two hours now");
+    stage.put("notes", "1", "refused, too").await;
+    assert_eq!(keeper(&model).catch_up().await?, kept(0, 1));
+    clock.set(Timestamp::from_millis(7_200_000)?);
+    assert_eq!(keeper(&model).catch_up().await?, kept(0, 1), "an hour behind the put");
+    assert_eq!(keeper(&other).catch_up().await?, kept(1, 1));
+    clock.set(Timestamp::from_millis(10_800_000)?);
+    assert_eq!(keeper(&other).catch_up().await?, kept(0, 1), "an hour behind the other model");
+    Ok(())
+}
+
+/// More than the model takes at once, while time goes on.
+#[tokio::test]
+async fn all_that_is_due_is_tried_again() -> Result<()> {
+    let (stage, model) = (Stage::new().await, Lengths::named("m"));
+    let clock = Arc::new(Ticking(AtomicI64::new(0)));
+    let keeper = stage.keeper(&model).clock(Arc::clone(&clock) as _);
+    for number in 0..10 {
+        stage.store(&format!("refused {number}")).await;
+    }
+    assert_eq!(keeper.catch_up().await?, kept(0, 10));
+    clock.0.fetch_add(3_600_000, Ordering::SeqCst);
+    model.takes_all.store(true, Ordering::SeqCst);
+    stage.store("new").await;
+    assert_eq!(keeper.catch_up().await?, kept(11, 0));
+    Ok(())
+}
+
+/// Of two that share a mark one hears late that it was removed, when the other has put one again.
+#[tokio::test]
+async fn a_mark_that_was_put_again_is_another_one() -> Result<()> {
+    let stage = Stage::new().await;
+    let (documents, model) = (stage.provider.documents(), VectorModel::new("m", 2, Precision::Compact)?);
+    let read = || Mark::read(&*documents, "", &model);
+    let at = |millis| Timestamp::from_millis(millis);
+    let is_reset = |put: Result<()>| put.is_err_and(|error| error.kind() == ErrorKind::FeedReset);
+    // With the revision that the late one knows, and with another one.
+    for puts in 1..=2 {
+        let (mut late, mut early) = (read().await?, read().await?);
+        early.put(&*documents, &model, at(1)?).await?;
+        late.put(&*documents, &model, at(1)?).await?;
+        early.put(&*documents, &model, at(2)?).await?;
+        stage.forget().await;
+        assert!(is_reset(early.put(&*documents, &model, at(3)?).await));
+        early.begin_anew();
+        for put in 0..puts {
+            early.put(&*documents, &model, at(4 + put)?).await?;
+        }
+        late.token = Some("far".to_owned());
+        assert!(is_reset(late.put(&*documents, &model, at(5)?).await), "{puts}");
+        late.begin_anew();
+        late.put(&*documents, &model, at(6)?).await?;
+        assert_eq!(read().await?.token, None);
+        stage.forget().await;
+    }
     Ok(())
 }
 

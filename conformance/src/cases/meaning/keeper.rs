@@ -8,7 +8,7 @@ use memory_core::{
 };
 use tokio::time::timeout;
 
-use super::{PATIENCE, answer, have, note, put, remove, vector_of, written};
+use super::{PATIENCE, answer, embed, have, note, put, remove, vector_of, written};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::cases::recall::{asked, said};
 use crate::embedder::{Manner, WordModel};
@@ -19,8 +19,10 @@ chapter!("meaning":
     a_keeper_goes_on_where_it_was ["M5"] needs VectorsAndFeed,
     a_text_that_changes_meanwhile_is_embedded_anew ["M5", "M2"] needs VectorsAndFeed,
     a_model_that_fails_loses_nothing ["M5"] needs VectorsAndFeed,
+    a_model_that_is_not_what_it_says_refuses_nothing ["M5"] needs VectorsAndFeed,
     what_a_model_refuses_holds_up_no_other ["M5"] needs VectorsAndFeed,
     another_model_is_taken_over ["M5", "M1"] needs VectorsAndFeed,
+    what_another_model_has_replaced_is_embedded_anew ["M5", "M1"] needs VectorsAndFeed,
     a_keeper_begins_anew_where_the_feed_was_cut ["M5", "C6"] needs LostChanges,
 );
 
@@ -163,6 +165,22 @@ async fn a_model_that_fails_loses_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
+/// The failure is of the model, and the texts are embedded as soon as it is the right one.
+async fn a_model_that_is_not_what_it_says_refuses_nothing(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let words = model();
+    let id = provider.store(said("a", 0, "a zebra")).await?;
+    provider.store(said("a", 1, "a horse")).await?;
+    for manner in [Manner::OneTooFew, Manner::OneTooMany, Manner::TooWide, Manner::NotFinite, Manner::Zeros] {
+        words.answers(manner);
+        assert_eq!(kind(keeper(&provider, &words).catch_up().await), Some(ErrorKind::Unexpected), "{manner:?}");
+    }
+    words.answers(Manner::Soundly);
+    let kept = keeper(&provider, &words).catch_up().await?;
+    assert_eq!((kept.embedded, kept.refused), (2, 0));
+    means(&*provider, &words, &id.into(), 1, "a zebra").await
+}
+
 /// It is tried again later, and a recall tells of it until then.
 async fn what_a_model_refuses_holds_up_no_other(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
@@ -217,6 +235,28 @@ async fn another_model_is_taken_over(stage: Stage) -> CaseResult {
     assert_eq!(missing(&*provider, &second).await?, Some(0));
     let expected = (Revision::FIRST, second.vector("zebra 3"));
     assert_eq!(vector_of(&*provider, &ids[3]).await?, Some(expected));
+    Ok(())
+}
+
+/// Who has vectors of his own sets the model, and back, and no watch tells of what he keeps.
+async fn what_another_model_has_replaced_is_embedded_anew(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let (first, second) = (model(), WordModel::new("others"));
+    let id = provider.store(said("a", 0, "a zebra")).await?;
+    put(&*provider, written("n", "a", "a zebra")).await?;
+    provider.store(said("a", 1, "a horse")).await?;
+    keeper(&provider, &first).catch_up().await?;
+    let (own, others) = (first.kept(Precision::Compact), second.kept(Precision::Compact));
+    provider.set_vector_model(&others).await?;
+    for record in [id.into(), note("n")] {
+        embed(&*provider, &others, &record, &second.vector("a zebra")).await?;
+    }
+    provider.set_vector_model(&own).await?;
+    assert_eq!(have(&*provider, &[id.into(), note("n")]).await?, [false; 2]);
+    assert_eq!(keeper(&provider, &first).catch_up().await?.embedded, 2);
+    for record in [id.into(), note("n")] {
+        means(&*provider, &first, &record, 1, "a zebra").await?;
+    }
     Ok(())
 }
 

@@ -42,6 +42,7 @@ use super::settings::{Config, EngineSettings};
 use super::spaces;
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
+use crate::keeper::mark::remove_marks;
 use crate::provider::check_batch;
 use crate::{
     Backfill, Blocks, Changes, DocumentStore, Embedding, ErasedSlice, Erasure, Error, ErrorKind, HashKey, Health,
@@ -393,8 +394,23 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
+        // Vectors of another model may have come in the place of those that a keeper of this one has made before. One that can't be read is
+        // another one. Each is a call by itself: keepers that look at every record again change nothing.
+        let replaces = match self.vector_model().await {
+            Ok(before) => before.is_some_and(|before| !before.is_same(model)),
+            Err(error) if error.kind() == ErrorKind::Corrupt => true,
+            Err(error) => return Err(error),
+        };
+        if replaces {
+            remove_marks(&*self.documents()).await?;
+        }
         let work = async { self.shared.ready().await?.set_vector_model(model).await };
-        self.shared.gate.write("set_vector_model", work).await
+        self.shared.gate.write("set_vector_model", work).await?;
+        match replaces {
+            // A keeper of the other model may have put its own again meanwhile.
+            true => remove_marks(&*self.documents()).await.map_err(|error| error.after(Outcome::Unknown)),
+            false => Ok(()),
+        }
     }
 
     async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>> {
@@ -403,7 +419,17 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             record_rows(kept.iter().filter(|kept| **kept).count());
             Ok(kept)
         };
-        self.shared.gate.write("embed", work).await
+        let done = self.shared.gate.write("embed", work).await;
+        if done.as_ref().is_err_and(|error| error.outcome() == Outcome::NotDone) {
+            return done;
+        }
+        let unknown = |error: Error| error.after(Outcome::Unknown);
+        // One that was set meanwhile may have lost vectors to these, of which no keeper would hear.
+        if self.vector_model().await.map_err(unknown)?.is_some_and(|present| !present.is_same(model)) {
+            remove_marks(&*self.documents()).await.map_err(unknown)?;
+            return Err(model.is_another().with_outcome(Outcome::Unknown));
+        }
+        done
     }
 
     async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {

@@ -147,9 +147,10 @@ async fn only_heavy_calls_wait_for_heavy_calls() {
     provider.shutdown().await.expect("closes");
 }
 
-/// An engine whose writes fail once, each time; what the namespace has as its model is another one then.
+/// An engine whose namespace gets another model during its first write, which may fail, too.
 #[derive(Debug, Clone, Default)]
 struct Overtaken {
+    fails: bool,
     model: Arc<Mutex<Option<String>>>,
     attempts: Arc<AtomicUsize>,
 }
@@ -207,7 +208,10 @@ impl Engine for Overtaken {
     {
         if access == Access::Write && self.attempts.fetch_add(1, Ordering::Relaxed) == 0 {
             self.set_vector_model(&named("other").to_text()).await?;
-            return Err(Error::new(ErrorKind::Unavailable, "the connection has broken").retryable());
+            if self.fails {
+                let error = Error::new(ErrorKind::Unavailable, "the connection has broken").retryable();
+                return Err(error.with_outcome(Outcome::Unknown));
+            }
         }
         work(&mut InMemorySession::default(), &argument).await
     }
@@ -221,15 +225,19 @@ fn named(model: &str) -> VectorModel {
     VectorModel::new(model, 2, Precision::Compact).expect("valid")
 }
 
+/// It may have replaced vectors of the other one, so it is told that it may have been done, and is tried no more.
 #[tokio::test]
-async fn vectors_that_are_tried_again_replace_none_of_another_model() {
-    let engine = Overtaken::default();
-    let provider = Provider::<Overtaken>::open(engine.clone()).expect("valid");
-    provider.init().await.expect("opens");
-    provider.set_vector_model(&named("one")).await.expect("set");
-    let record = RecordId::Memory(MemoryId::generate());
-    let vector = Vector::new(&[1.0, 0.0]).expect("valid");
-    let embedding = Embedding { record, revision: Revision::FIRST, texts: None, vector };
-    let error = provider.embed(&named("one"), vec![embedding]).await.expect_err("another model is set");
-    assert_eq!((error.kind(), engine.attempts.load(Ordering::Relaxed)), (ErrorKind::SchemaMismatch, 1));
+async fn vectors_that_another_model_overtakes_are_told_of() {
+    for fails in [false, true] {
+        let engine = Overtaken { fails, ..Overtaken::default() };
+        let provider = Provider::<Overtaken>::open(engine.clone()).expect("valid");
+        provider.init().await.expect("opens");
+        provider.set_vector_model(&named("one")).await.expect("set");
+        let record = RecordId::Memory(MemoryId::generate());
+        let vector = Vector::new(&[1.0, 0.0]).expect("valid");
+        let embedding = Embedding { record, revision: Revision::FIRST, texts: None, vector };
+        let error = provider.embed(&named("one"), vec![embedding]).await.expect_err("another model is set");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SchemaMismatch, Outcome::Unknown), "{fails}");
+        assert_eq!(engine.attempts.load(Ordering::Relaxed), 1, "{fails}");
+    }
 }
