@@ -1,7 +1,8 @@
-"""Compares AgentMemoryStore over loopback with LangGraph's own SqliteStore, in one run: python bench/store.py [ITEMS]
+"""Compares AgentMemoryStore over loopback with LangGraph's own store, in one run: python bench/store.py [ITEMS [DATABASE]]
 
-Needs ``langgraph-checkpoint-sqlite`` beside the packages of the tests. Each line is a kind of operation: how many each store does in a
-second, and the ratio; the rounds of both alternate, and their medians count.
+With its SqliteStore, or with its PostgresStore where DATABASE is the URL of an empty database of PostgreSQL, which both use. Needs
+``langgraph-checkpoint-sqlite`` or ``langgraph-checkpoint-postgres`` beside the packages of the tests. Each line is a kind of operation: how
+many each store does in a second, and the ratio; the rounds of both alternate, and their medians count.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from langgraph.store.base import BaseStore, Op, PutOp
-from langgraph.store.sqlite import AsyncSqliteStore, SqliteStore
 
 from agent_memory import Memory
 from agent_memory.langgraph import AgentMemoryStore
 
 ITEMS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+DATABASE = sys.argv[2] if len(sys.argv) > 2 else ""
 ROUNDS = 7
 TASKS = 64
 NAMESPACES = 100
@@ -104,10 +105,29 @@ def fill(store: BaseStore) -> None:
         store.batch(puts(range(start, min(start + 1000, ITEMS))))
 
 
-def sequential(folder: Path, memory: Memory) -> None:
-    with ExitStack() as stack:
-        theirs = stack.enter_context(SqliteStore.from_conn_string(str(folder / "theirs.db")))
-        theirs.setup()
+def theirs_alone(database: str) -> AbstractContextManager[BaseStore]:
+    if not database.startswith("postgres"):
+        from langgraph.store.sqlite import SqliteStore
+
+        return SqliteStore.from_conn_string(database)
+    from langgraph.store.postgres import PostgresStore
+
+    return PostgresStore.from_conn_string(database)
+
+
+def theirs_together(database: str) -> AbstractAsyncContextManager[BaseStore]:
+    if not database.startswith("postgres"):
+        from langgraph.store.sqlite import AsyncSqliteStore
+
+        return AsyncSqliteStore.from_conn_string(database)
+    from langgraph.store.postgres import AsyncPostgresStore
+
+    return AsyncPostgresStore.from_conn_string(database)
+
+
+def sequential(database: str, memory: Memory) -> None:
+    with theirs_alone(database) as theirs:
+        theirs.setup()  # type: ignore[attr-defined]
         stores: list[BaseStore] = [AgentMemoryStore(memory), theirs]
         for store in stores:
             fill(store)
@@ -117,16 +137,17 @@ def sequential(folder: Path, memory: Memory) -> None:
         compare("search of all with a filter", search, stores, 50, 0)
 
 
-async def concurrent(folder: Path, memory: Memory) -> None:
-    async with AsyncExitStack() as stack:
-        theirs = await stack.enter_async_context(AsyncSqliteStore.from_conn_string(str(folder / "theirs.db")))
+async def concurrent(database: str, memory: Memory) -> None:
+    async with theirs_together(database) as theirs:
         stores: list[BaseStore] = [AgentMemoryStore(memory), theirs]
         await compare_tasks(f"put, {TASKS} tasks", aput, stores, 10, 20 * ITEMS)
         await compare_tasks(f"search of a namespace, {TASKS} tasks", asearch, stores, 5, 0)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name, Memory.open(Path(name) / "ours.db") as memory:
-        print(f"{ITEMS:,} items {'':22} agent-memory  SqliteStore    ratio")
-        sequential(Path(name), memory)
-        asyncio.run(concurrent(Path(name), memory))
+    with tempfile.TemporaryDirectory() as name:
+        own, database = DATABASE or str(Path(name) / "ours.db"), DATABASE or str(Path(name) / "theirs.db")
+        with Memory.open(own) as memory:
+            print(f"{ITEMS:,} items {'':22} agent-memory   LangGraph's    ratio")
+            sequential(database, memory)
+            asyncio.run(concurrent(database, memory))
