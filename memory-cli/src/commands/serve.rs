@@ -31,6 +31,9 @@ pub(crate) struct ServeArgs {
     /// A TOML file that describes an agent, which is then offered at /v1/chat/completions in OpenAI's format.
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
+    /// Serve no pages for people, which are at / otherwise.
+    #[arg(long)]
+    no_console: bool,
     /// A name under which the server is reached, besides addresses and localhost.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -130,6 +133,7 @@ pub(crate) async fn run(
         stall: Duration::from_millis(args.stall_ms),
         concurrency: args.concurrency,
         max_body: args.max_body,
+        console: !args.no_console,
         agent,
         embedding: embedding.clone(),
     };

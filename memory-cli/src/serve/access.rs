@@ -80,6 +80,19 @@ impl Access {
         }
     }
 
+    /// Nothing: for who asks for what holds no data.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            name: "anybody".to_owned(),
+            readable: Spaces::Any(Vec::new()),
+            writable: Writable::Nowhere,
+            reserved: None,
+            collections: Some(Vec::new()),
+            ledger: LedgerAccess::Read,
+            erases: false,
+        }
+    }
+
     /// The scope of the memory plugin.
     pub(crate) fn scope(&self) -> Scope {
         let scope = Scope::new(self.readable.clone()).with_collections(self.collections.iter().flatten().cloned());
@@ -313,6 +326,11 @@ impl Secret {
         let digest: [u8; 32] = Sha256::digest(token).into();
         digest.ct_eq(&self.0).into()
     }
+
+    /// Whether its digest is the one that is looked for.
+    pub(crate) fn has_digest(&self, is_wanted: impl Fn(&[u8; 32]) -> bool) -> bool {
+        is_wanted(&self.0)
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -361,7 +379,12 @@ impl Tokens {
     /// What a token stands for. Takes the same time for every token that is none.
     pub(crate) fn find(&self, token: &str) -> Option<&Access> {
         let digest: [u8; 32] = Sha256::digest(token).into();
-        let found = self.0.iter().filter(|known| bool::from(known.digest.ct_eq(&digest)));
+        self.find_by_digest(|known| known.ct_eq(&digest).into())
+    }
+
+    /// What the token stands for whose digest is the one that is looked for.
+    pub(crate) fn find_by_digest(&self, is_wanted: impl Fn(&[u8; 32]) -> bool) -> Option<&Access> {
+        let found = self.0.iter().filter(|known| is_wanted(&known.digest));
         // All are compared before one is taken.
         found.collect::<Vec<_>>().first().map(|token| &token.access)
     }

@@ -11,8 +11,9 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::access::Access;
+use super::console::{Entrance, Pass};
 use super::problem::Problem;
-use super::state::{Callers, Door, Server};
+use super::state::{Callers, Door, STRANGER_TIME, Server};
 
 /// The span of a request, in its extensions: for what goes on in other tasks.
 #[derive(Debug, Clone)]
@@ -25,13 +26,17 @@ pub(crate) async fn guard(State(server): State<Server>, mut request: Request, ne
     let method = known(request.method());
     let span = span(&route, method);
     let _in_flight = server.metrics.in_flight();
-    let response = match admit(&server.callers, &request) {
+    let entrance = match request.extensions().get::<MatchedPath>() {
+        Some(route) => Entrance::of(route.as_str()),
+        None => Entrance::Token,
+    };
+    let response = match admit(&server.callers, entrance, &request) {
         Ok(access) => {
             span.record("caller", &access.name);
             let caller = access.name.clone();
             request.extensions_mut().insert(access);
             request.extensions_mut().insert(RequestSpan(span.clone()));
-            bounded(&server, &caller, request, next).instrument(span.clone()).await
+            bounded(&server, entrance, &caller, request, next).instrument(span.clone()).await
         }
         Err(problem) => problem.into_response(),
     };
@@ -59,12 +64,17 @@ fn span(route: &str, method: &str) -> Span {
     )
 }
 
-async fn bounded(server: &Server, caller: &str, request: Request, next: Next) -> Response {
-    let Some(_place) = server.limits.requests.take(caller) else {
+async fn bounded(server: &Server, entrance: Entrance, caller: &str, request: Request, next: Next) -> Response {
+    let limits = &server.limits;
+    let (places, time) = match entrance {
+        Entrance::Everybody => (&limits.strangers, limits.time.min(STRANGER_TIME)),
+        Entrance::Pass | Entrance::Token => (&limits.requests, limits.time),
+    };
+    let Some(_place) = places.take(caller) else {
         let detail = "the server answers as many requests as it takes at once: try again";
         return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
     };
-    match tokio::time::timeout(server.limits.time, next.run(request)).await {
+    match tokio::time::timeout(time, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "the request took longer than the server allows");
@@ -74,10 +84,20 @@ async fn bounded(server: &Server, caller: &str, request: Request, next: Next) ->
 }
 
 /// Who calls, or why nobody may from there.
-fn admit(callers: &Callers, request: &Request) -> Result<Access, Problem> {
+fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Access, Problem> {
     let headers = request.headers();
     let host = check_host(callers, headers)?;
     check_origin(callers, headers, host)?;
+    match entrance {
+        Entrance::Everybody => return Ok(Access::nothing()),
+        // A cookie opens what only reads. A token that is shown counts instead.
+        Entrance::Pass if request.method().is_safe() && !headers.contains_key(header::AUTHORIZATION) => {
+            if let Some(access) = Pass::all_in(headers).find_map(|pass| callers.by_pass(&pass)) {
+                return Ok(access.clone());
+            }
+        }
+        Entrance::Pass | Entrance::Token => {}
+    }
     let unauthorized = || Problem::new(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and a valid token");
     let access = match &callers.door {
         Door::Tokens(tokens) => tokens.find(bearer(headers).ok_or_else(unauthorized)?).ok_or_else(unauthorized)?,
@@ -111,17 +131,19 @@ fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, 
 
 /// Browsers tell which page calls: only the server's own, and those that are allowed by name.
 fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
-    let own = |origin: &str| {
-        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
-    };
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
-        if !own(origin) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
+        if !is_own(origin, host) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
             return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
         }
     }
     Ok(())
+}
+
+/// Whether a page is of the server itself.
+pub(super) fn is_own(origin: &str, host: &str) -> bool {
+    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
 /// A host without its port.
@@ -168,7 +190,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).expect("a request");
-        admit(&callers, &request).err().map(|problem| problem.status)
+        admit(&callers, Entrance::Token, &request).err().map(|problem| problem.status)
     }
 
     #[test]

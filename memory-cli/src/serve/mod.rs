@@ -1,7 +1,8 @@
-//! The server: REST, MCP and an agent over HTTP, or MCP over the standard streams.
+//! The server: REST, MCP, a console and an agent over HTTP, or MCP over the standard streams.
 
 mod access;
 mod configuration;
+mod console;
 mod extract;
 mod guard;
 mod mcp;
@@ -60,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) concurrency: u32,
     /// The largest body, in bytes.
     pub(crate) max_body: usize,
+    /// Whether it has pages for people.
+    pub(crate) console: bool,
     /// The agent that it offers over HTTP.
     pub(crate) agent: Option<AgentBuilder>,
     /// The model that makes vectors, and how many it has made.
@@ -77,6 +80,7 @@ pub(crate) async fn over_http(
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let (max_body, patience, builder) = (settings.max_body, settings.stall, settings.agent.take());
+    let has_console = settings.console;
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
@@ -87,7 +91,7 @@ pub(crate) async fn over_http(
         settings.callers.reserve(&agent.records().agent().space()?)?;
     }
     let server = server(provider, settings)?;
-    let app = app(&server, agent.as_ref(), max_body, &sessions)?;
+    let app = app(&server, agent.as_ref(), has_console, max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
 
@@ -164,6 +168,7 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
 fn app(
     server: &Server,
     agent: Option<&Agent>,
+    has_console: bool,
     max_body: usize,
     sessions: &CancellationToken,
 ) -> anyhow::Result<Router> {
@@ -182,7 +187,9 @@ fn app(
         Arc::new(LocalSessionManager::default()),
         config,
     );
+    let pages = if has_console { console::routes() } else { Router::new() };
     let app = rest
+        .merge(pages)
         .route("/v1/openapi.json", get(api))
         .fallback(async |_: Uri| Problem::new(StatusCode::NOT_FOUND, "nothing is served at this path"))
         .method_not_allowed_fallback(not_allowed)
@@ -198,5 +205,6 @@ fn app(
     let app = app
         .layer(DefaultBodyLimit::max(max_body))
         .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard));
+    let app = if has_console { app.layer(middleware::from_fn(console::in_pages)) } else { app };
     Ok(if agent.is_some() { app.layer(middleware::from_fn(openai::in_openai_form)) } else { app })
 }

@@ -76,6 +76,11 @@ impl Problem {
         Self { error: Some(format!("{:?}", ErrorKind::LimitExceeded)), retryable: true, ..problem }
     }
 
+    /// The status of the response.
+    pub(crate) fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     pub(crate) fn not_found(what: &str) -> Self {
         Self { error: Some("NotFound".into()), ..Self::new(StatusCode::NOT_FOUND, format!("no {what} has this id")) }
     }
@@ -123,7 +128,7 @@ impl IntoResponses for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status_code();
         let mut response = (status, Json(&self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));

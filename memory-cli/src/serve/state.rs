@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::access::{Access, Secret, Tokens, Writable};
+use super::console::Pass;
 use super::metrics::Metrics;
 use super::problem::Problem;
 use super::tools::Tool;
@@ -72,6 +73,25 @@ impl Callers {
         }
         Ok(())
     }
+
+    /// What who shows this token may do over REST; `None` where it is not valid, or where none is needed.
+    pub(crate) fn by_token(&self, token: &str) -> Option<&Access> {
+        match &self.door {
+            Door::Open => None,
+            Door::Secret(secret) => secret.is(token).then_some(&self.rest),
+            Door::Tokens(tokens) => tokens.find(token),
+        }
+    }
+
+    /// The same of who shows the pass that a browser has for a token.
+    pub(crate) fn by_pass(&self, pass: &Pass) -> Option<&Access> {
+        let stands_for = |digest: &[u8; 32]| pass.stands_for(digest);
+        match &self.door {
+            Door::Open => None,
+            Door::Secret(secret) => secret.has_digest(stands_for).then_some(&self.rest),
+            Door::Tokens(tokens) => tokens.find_by_digest(stands_for),
+        }
+    }
 }
 
 impl Door {
@@ -94,6 +114,8 @@ pub(crate) struct Limits {
     pub(crate) stall: Duration,
     /// How many are answered at once.
     pub(crate) requests: Places,
+    /// How many are answered at once of those that show no token, since they need none: so they take no place of the others.
+    pub(crate) strangers: Places,
     /// How many tools run at once; those of MCP go on when their request has been answered.
     pub(crate) tool_calls: Places,
     /// How many questions an agent answers at once; it goes on when the client is gone.
@@ -127,6 +149,10 @@ pub(crate) struct Place {
 /// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
 const SESSIONS: u32 = 16;
 
+/// How many requests without a token are answered at once, and how long one may take: it sends a token, or gets a style sheet.
+const STRANGERS: u32 = 16;
+pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(5);
+
 /// How many watches of a token catch up at once.
 const CATCHING_UP: usize = 16;
 /// How much a watch asks for with one place: more than nearly all do.
@@ -140,12 +166,24 @@ impl Limits {
         let places = |count| Places::new(count, settings.callers.door.tokens());
         let sessions = places(concurrency.saturating_mul(SESSIONS));
         let (requests, tool_calls, answers) = (places(concurrency), places(concurrency), places(concurrency));
-        let watches = places(MAX_WATCHES as u32);
+        let (watches, strangers) = (places(MAX_WATCHES as u32), Places::new(STRANGERS, None));
         let several = settings.callers.door.tokens().filter(|tokens| tokens.names().count() > 1);
         let turns = |name: &str| (name.to_owned(), Arc::new(Semaphore::new(CATCHING_UP)));
         let catching_up = several.into_iter().flat_map(Tokens::names).map(turns).collect();
         let patterns = HeavyWork::default();
-        Self { time, heartbeat, stall, requests, tool_calls, answers, sessions, watches, catching_up, patterns }
+        Self {
+            time,
+            heartbeat,
+            stall,
+            requests,
+            strangers,
+            tool_calls,
+            answers,
+            sessions,
+            watches,
+            catching_up,
+            patterns,
+        }
     }
 
     /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).

@@ -168,7 +168,7 @@ pub(super) async fn update(
 }
 
 /// The memory, if the caller may know of it.
-pub(super) async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
+pub(crate) async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
     let memory = server.provider.get(id).await.map_err(|error| access.told(error, Wanted::Itself))?;
     memory.filter(|memory| access.may_read(memory)).ok_or_else(|| Problem::not_found("memory"))
 }

@@ -27,6 +27,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
+pub(crate) use memories::readable;
 use wire::HealthBody;
 pub(crate) use wire::PutBody;
 

@@ -1,0 +1,90 @@
+//! A record as one of several.
+
+use maud::{Markup, html};
+use memory_core::{Document, Memory, Spaces, Timestamp, Unreadable};
+
+use super::text::{counted, preview};
+use super::{MEMORIES, links};
+use crate::serve::access::Access;
+
+/// A record that a table or a list shows in short.
+pub(super) trait Entry {
+    /// The page of the record.
+    fn href(&self) -> String;
+    /// The beginning of what it says.
+    fn preview(&self) -> Markup;
+    /// The space that it is in.
+    fn space(&self) -> &str;
+    /// When it was created.
+    fn created_at(&self) -> Timestamp;
+}
+
+impl Entry for Memory {
+    fn href(&self) -> String {
+        links::memory(self.id)
+    }
+
+    fn preview(&self) -> Markup {
+        preview(self.trigger.as_str())
+    }
+
+    fn space(&self) -> &str {
+        self.space_id.as_str()
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+}
+
+impl Entry for Document {
+    fn href(&self) -> String {
+        links::document(self)
+    }
+
+    fn preview(&self) -> Markup {
+        preview(self.content.as_str())
+    }
+
+    fn space(&self) -> &str {
+        self.space_id.as_str()
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+}
+
+/// A space as a link to what lies in it alone.
+pub(super) fn space_link(space: &str) -> Markup {
+    html! { a href=(links::link(MEMORIES, &[("space", space)])) { bdi { (space) } } }
+}
+
+/// What can't be read of a page. The ids are for who may read every space, since nobody can vouch for the space of such a row.
+pub(super) fn unreadable(rows: &[Unreadable], access: &Access) -> Markup {
+    let shows_ids = access.readable == Spaces::All;
+    html! {
+        @if !rows.is_empty() {
+            section class="error" {
+                h2 { (counted(rows.len(), "record", "records")) " can't be read" }
+                ul {
+                    @for row in rows {
+                        li { @if shows_ids { (preview(&row.id)) ": " } (preview(&row.reason)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The links to the first and the next page.
+pub(super) fn pages(first: Option<&str>, next: Option<&str>) -> Markup {
+    html! {
+        @if first.is_some() || next.is_some() {
+            nav class="pages" aria-label="Pages" {
+                @if let Some(first) = first { a href=(first) { "First page" } }
+                @if let Some(next) = next { a href=(next) rel="next" { "Next page" } }
+            }
+        }
+    }
+}

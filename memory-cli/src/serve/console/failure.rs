@@ -1,0 +1,61 @@
+//! Failures as pages, and the headers that every page has.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::html;
+
+use super::page::{self, Page};
+use super::{LOGIN, is_console};
+use crate::serve::problem::Problem;
+
+/// Nothing from another host, no inline script or style, and no frame around it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Makes a page of what is wrong with a request on the paths of the console, whoever found it, and sets the headers of all answers there.
+/// Who is not signed in is sent to do that.
+pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
+    if !is_console(request.uri().path()) {
+        return next.run(request).await;
+    }
+    // Who shows a token is told that it is not valid.
+    let is_led = request.method().is_safe() && !request.headers().contains_key(header::AUTHORIZATION);
+    let mut response = next.run(request).await;
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = match response.status() {
+            StatusCode::UNAUTHORIZED if is_led => Redirect::to(LOGIN).into_response(),
+            status => told(response, status, &problem),
+        };
+    }
+    protect(response.headers_mut());
+    response
+}
+
+/// The same answer with a page as its body.
+fn told(mut response: Response, status: StatusCode, problem: &Problem) -> Response {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let page = Page::of_failure(title, html! { h1 { (title) } (page::alert(&problem.detail)) });
+    let headers = response.headers_mut();
+    headers.remove(header::CONTENT_LENGTH);
+    headers.insert(header::CONTENT_TYPE, page::MEDIA_TYPE);
+    *response.body_mut() = page.into_response().into_body();
+    response
+}
+
+fn protect(headers: &mut HeaderMap) {
+    let fixed = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Other hosts get no referrer. With `no-referrer`, browsers would send the forms of these pages with the origin `null`, which
+        // is refused.
+        (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}

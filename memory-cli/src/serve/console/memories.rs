@@ -1,0 +1,148 @@
+//! The ledger as a timeline.
+
+use maud::{Markup, html};
+use memory_core::{Memory, MemoryPage, MemoryQuery, Order, Status, Timestamp};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::MEMORIES;
+use super::entry::{Entry as _, pages, space_link, unreadable};
+use super::fields::{ScopeFields, choice, filled, input, moment, time_input};
+use super::links::link;
+use super::page::{Page, Section, alert};
+use super::text::time;
+use super::visitor::Visitor;
+use crate::serve::extract::Parameters;
+use crate::serve::problem::Problem;
+
+/// Which memories are shown, and in which order.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct TimelineFields {
+    /// The status that they have.
+    status: String,
+    /// A condition that they satisfy.
+    filter: String,
+    /// Words of which they hold one.
+    text: String,
+    /// Created then or later.
+    since: String,
+    /// Created before.
+    until: String,
+    /// `oldest` for the oldest first.
+    order: String,
+    /// Where the timeline goes on.
+    cursor: String,
+}
+
+pub(super) async fn show(
+    visitor: Visitor,
+    Parameters((scope, fields)): Parameters<(ScopeFields, TimelineFields)>,
+) -> Page {
+    let found = find(&visitor, &scope, &fields).await;
+    let main = html! {
+        h1 { "Memories" }
+        (form(&scope, &fields))
+        @match &found {
+            Ok(page) => {
+                (table(&page.memories))
+                (unreadable(&page.unreadable, &visitor.access))
+                (turn(&scope, &fields, page))
+            }
+            Err(problem) => (alert(&problem.detail)),
+        }
+    };
+    visitor.page(Section::Memories, main).with_outcome(&found)
+}
+
+async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -> Result<MemoryPage, Problem> {
+    let mut query = scope.apply(MemoryQuery::builder()).order(order(&fields.order));
+    if let Some(status) = filled(&fields.status) {
+        query = query.status(Status::parse(status)?);
+    }
+    if let Some(filter) = filled(&fields.filter) {
+        query = query.filter_text(filter);
+    }
+    if let Some(text) = filled(&fields.text) {
+        query = query.text(text);
+    }
+    if let Some(since) = moment("from", &fields.since)? {
+        // The query leaves out its limit.
+        query = query.created_after(Timestamp::from_millis(since.as_millis() - 1).unwrap_or(since));
+    }
+    if let Some(until) = moment("before", &fields.until)? {
+        query = query.created_before(until);
+    }
+    if let Some(cursor) = filled(&fields.cursor) {
+        query = query.cursor(cursor);
+    }
+    Ok(visitor.server.provider.query(&visitor.access.confine(query).build()?).await?)
+}
+
+/// The order that a field names.
+pub(super) fn order(name: &str) -> Order {
+    if name == "oldest" { Order::OldestFirst } else { Order::NewestFirst }
+}
+
+/// The choice of an order.
+pub(super) const ORDERS: [(&str, &str); 2] = [("", "Newest first"), ("oldest", "Oldest first")];
+
+fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {
+    let statuses: Vec<_> = [("", "Any")].into_iter().chain(Status::ALL.map(|s| (s.as_str(), s.as_str()))).collect();
+    html! {
+        form method="get" action=(MEMORIES) class="fields" role="search" aria-label="Memories" {
+            (scope.inputs())
+            (input("text", "One of these words", &fields.text))
+            (input("filter", "Condition, as in metadata.topic = 'rust'", &fields.filter))
+            (choice("status", "Status", &statuses, &fields.status))
+            (time_input("since", "From (UTC)", &fields.since))
+            (time_input("until", "Before (UTC)", &fields.until))
+            (choice("order", "Order", &ORDERS, &fields.order))
+            p { button type="submit" { "Show" } }
+        }
+    }
+}
+
+fn table(memories: &[Memory]) -> Markup {
+    html! {
+        @if memories.is_empty() {
+            p { "No memories on this page." }
+        } @else {
+            div class="wide" role="region" aria-label="Memories" tabindex="0" {
+                table {
+                    caption class="hidden" { "Memories" }
+                    thead { tr {
+                        th scope="col" { "Created" }
+                        th scope="col" { "Space" }
+                        th scope="col" { "Status" }
+                        th scope="col" { "Trigger" }
+                    } }
+                    tbody {
+                        @for memory in memories {
+                            tr {
+                                td { (time(memory.created_at())) }
+                                td { (space_link(memory.space())) }
+                                td class="word" { (memory.status.as_str()) }
+                                td { a href=(memory.href()) { (memory.preview()) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn turn(scope: &ScopeFields, fields: &TimelineFields, page: &MemoryPage) -> Markup {
+    let TimelineFields { status, filter, text, since, until, order, .. } = fields;
+    let to = |cursor: &str| {
+        let own = [("status", status), ("filter", filter), ("text", text), ("since", since), ("until", until)];
+        let own = own.map(|(name, value)| (name, value.as_str()));
+        let parameters = [&scope.parameters()[..], &own, &[("order", order), ("cursor", cursor)]].concat();
+        link(MEMORIES, &parameters)
+    };
+    let first = filled(&fields.cursor).map(|_| to(""));
+    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
+    pages(first.as_deref(), next.as_deref())
+}

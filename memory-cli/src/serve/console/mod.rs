@@ -1,0 +1,107 @@
+//! The console: pages for people who look at what is remembered, rendered here, without a script.
+//!
+//! The pages only read, through the same scopes as REST. A browser that has no header for a token signs in and shows a [`Pass`] in a cookie,
+//! which opens these pages and nothing else. They are not in the OpenAPI document.
+
+mod difference;
+mod entry;
+mod failure;
+mod fields;
+mod json;
+mod links;
+mod login;
+mod memories;
+mod memory;
+mod page;
+mod pass;
+mod spaces;
+mod style;
+mod text;
+mod versions;
+mod visitor;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::response::Redirect;
+use axum::routing::{get, post};
+
+use super::problem::Problem;
+use super::state::Server;
+
+pub(crate) use failure::in_pages;
+pub(crate) use pass::Pass;
+
+/// The spaces.
+const HOME: &str = "/";
+const MEMORIES: &str = "/console/memories";
+const MEMORY: &str = "/console/memory";
+const DOCUMENT: &str = "/console/document";
+const LOGIN: &str = "/console/login";
+const LOGOUT: &str = "/console/logout";
+const STYLE: &str = "/console/style.css";
+
+/// The largest form, in bytes: a token has far less.
+const MAX_FORM: usize = 8 << 10;
+
+/// What a request of a route shows to be let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// Nothing: it holds no data.
+    Everybody,
+    /// A token in the header, or a pass in the cookie.
+    Pass,
+    /// A token in the header.
+    Token,
+}
+
+impl Entrance {
+    /// The entrance of a route.
+    pub(crate) fn of(route: &str) -> Self {
+        match route {
+            LOGIN | LOGOUT | STYLE => Self::Everybody,
+            path if is_console(path) => Self::Pass,
+            _ => Self::Token,
+        }
+    }
+}
+
+/// The routes of the console.
+pub(crate) fn routes() -> Router<Server> {
+    Router::new()
+        .route(HOME, get(spaces::show))
+        .route(MEMORIES, get(memories::show))
+        .route(&format!("{MEMORY}/{{id}}"), get(memory::show))
+        .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
+        .route(LOGOUT, post(login::leave).layer(DefaultBodyLimit::max(MAX_FORM)))
+        .route(STYLE, get(style::sheet))
+        .route("/console", get(async || Redirect::to(HOME)))
+        .route("/console/{*rest}", get(async || Problem::new(StatusCode::NOT_FOUND, "there is no such page")))
+}
+
+/// Whether a path belongs to the console.
+fn is_console(path: &str) -> bool {
+    path == HOME || path == "/console" || path.starts_with("/console/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_opens_pages_alone() {
+        for (route, entrance) in [
+            ("/", Entrance::Pass),
+            ("/console/memory/{id}", Entrance::Pass),
+            ("/console/{*rest}", Entrance::Pass),
+            ("/console/login", Entrance::Everybody),
+            ("/console/style.css", Entrance::Everybody),
+            ("/v1/memories", Entrance::Token),
+            ("/consoles", Entrance::Token),
+            ("/mcp", Entrance::Token),
+            ("/metrics", Entrance::Token),
+        ] {
+            assert_eq!(Entrance::of(route), entrance, "{route}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What all pages have around their own part.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::{HOME, LOGOUT, MEMORIES, style};
+use crate::serve::problem::Problem;
+
+pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// A whole page.
+#[derive(Debug)]
+pub(super) struct Page {
+    status: StatusCode,
+    html: Markup,
+}
+
+/// The parts of the console that the navigation names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Spaces,
+    Memories,
+}
+
+/// Who looks at a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Who<'a> {
+    /// Somebody who has signed in, or shows a token, with its name.
+    Named(&'a str),
+    /// Whoever has the machine.
+    Local,
+    /// Nobody knows: something is wrong with the request.
+    Unknown,
+    /// Somebody who has to sign in first.
+    Outside,
+}
+
+impl Section {
+    const ALL: [Self; 2] = [Self::Spaces, Self::Memories];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Spaces => "Spaces",
+            Self::Memories => "Memories",
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Spaces => HOME,
+            Self::Memories => MEMORIES,
+        }
+    }
+}
+
+impl Page {
+    /// A page of a section.
+    pub(super) fn of(who: Who<'_>, section: Section, main: &Markup) -> Self {
+        Self::framed(who, Some(section), section.name(), main)
+    }
+
+    /// A page for who is not signed in.
+    pub(super) fn outside(title: &str, main: Markup) -> Self {
+        Self::framed(Who::Outside, None, title, &main)
+    }
+
+    /// A page that says what is wrong.
+    pub(super) fn of_failure(title: &str, main: Markup) -> Self {
+        Self::framed(Who::Unknown, None, title, &main)
+    }
+
+    /// The same page with another status than 200.
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    /// The same page with the status of what went wrong on it, if something did.
+    pub(super) fn with_outcome<T>(self, outcome: &Result<T, Problem>) -> Self {
+        match outcome {
+            Ok(_) => self,
+            Err(problem) => self.with_status(problem.status_code()),
+        }
+    }
+
+    // The title names no record, since nothing isolates a text there that changes its direction.
+    fn framed(who: Who<'_>, section: Option<Section>, title: &str, main: &Markup) -> Self {
+        let html = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (title) " – agent-memory" }
+                    link rel="icon" href=(ICON);
+                    link rel="stylesheet" href=(style::href());
+                }
+                body {
+                    a class="skip" href="#main" { "Skip to the content" }
+                    header {
+                        a class="brand" href=(HOME) { "agent-memory" }
+                        @if !matches!(who, Who::Outside) { (navigation(section)) }
+                        @if let Who::Named(name) = who { (sign_out(name)) }
+                    }
+                    main id="main" tabindex="-1" { (main) }
+                }
+            }
+        };
+        Self { status: StatusCode::OK, html }
+    }
+}
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        (self.status, [(header::CONTENT_TYPE, MEDIA_TYPE)], self.html.into_string()).into_response()
+    }
+}
+
+/// Says what is wrong, where the reader is.
+pub(super) fn alert(message: &str) -> Markup {
+    html! { p class="error" role="alert" { (message) } }
+}
+
+/// A drawn icon, so that browsers ask for no file.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' \
+                    height='16' rx='3' fill='%23275d8c'/%3E%3Cpath d='M4 5h8M4 8h8M4 11h5' stroke='white' \
+                    stroke-width='1.5'/%3E%3C/svg%3E";
+
+fn navigation(here: Option<Section>) -> Markup {
+    html! {
+        nav aria-label="Console" {
+            ul {
+                @for section in Section::ALL {
+                    li {
+                        a href=(section.path()) aria-current=[(here == Some(section)).then_some("page")] { (section.name()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn sign_out(name: &str) -> Markup {
+    html! {
+        form method="post" action=(LOGOUT) class="who" {
+            span { "Signed in as " bdi { (name) } }
+            button type="submit" { "Sign out" }
+        }
+    }
+}

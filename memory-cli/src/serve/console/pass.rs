@@ -1,0 +1,143 @@
+//! What a browser keeps in the place of a token.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What the name of the cookie begins with. The rest is of the host with its port, as cookies are those of all servers of a host.
+const COOKIE: &str = "agent_memory_console_";
+/// Browsers take a cookie with a name that begins so only over TLS, and from this very host.
+const OF_HOST: &str = "__Host-";
+/// Tell which page a request comes from, and what it is for; scripts can't set them.
+pub(super) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Known to this process alone, so that nobody can guess tokens by passes, and no pass is one of another server.
+static SECRET: LazyLock<[u8; 32]> = LazyLock::new(|| {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).expect("the system has random numbers");
+    secret
+});
+
+/// Stands for a token on the pages of the console. It is made of the token's digest and a secret of this process, so a copy of it is no token:
+/// REST and MCP refuse it. It ends with the process, and with the token.
+pub(crate) struct Pass([u8; 32]);
+
+impl Pass {
+    /// The pass of a token.
+    pub(super) fn of(token: &str) -> Self {
+        Self::of_digest(&Sha256::digest(token).into())
+    }
+
+    /// The passes in the cookies of a request, since other servers of the host may have set some, too. None for what a page of another server
+    /// loads: it could tell from the time that an answer takes what is there.
+    pub(crate) fn all_in(headers: &HeaderMap) -> impl Iterator<Item = Self> {
+        let is_own = headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
+        let is_for_people = headers.get(FETCH_DEST).is_some_and(|dest| dest == "document");
+        let cookies = headers.get_all(header::COOKIE).iter().filter(move |_| is_own || is_for_people);
+        let pairs = cookies.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
+        let pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
+        let name = name(headers);
+        let own = pairs.filter(move |(own, _)| own.strip_prefix(OF_HOST).unwrap_or(own) == name);
+        own.filter_map(|(_, value)| Self::parse(value))
+    }
+
+    /// Whether it stands for the token with this digest. Takes the same time for every pass that does not.
+    pub(crate) fn stands_for(&self, digest: &[u8; 32]) -> bool {
+        self.0.ct_eq(&Self::of_digest(digest).0).into()
+    }
+
+    /// The cookie that keeps it until the browser ends, for who has sent these headers. With `is_secure` the browser sends it over TLS alone.
+    pub(super) fn cookie(&self, headers: &HeaderMap, is_secure: bool) -> String {
+        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        cookie(&name(headers), &hex, "", is_secure)
+    }
+
+    /// The cookie that takes the place of the one with a pass, and ends at once.
+    pub(super) fn no_cookie(headers: &HeaderMap, is_secure: bool) -> String {
+        cookie(&name(headers), "", "; Max-Age=0", is_secure)
+    }
+
+    fn of_digest(digest: &[u8; 32]) -> Self {
+        Self(Sha256::new_with_prefix(*SECRET).chain_update(digest).finalize().into())
+    }
+
+    fn parse(hex: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if hex.len() != 2 * bytes.len() || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&hex[2 * place..2 * place + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+/// Says nothing of the pass, which opens pages.
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pass")
+    }
+}
+
+fn name(headers: &HeaderMap) -> String {
+    let host = headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
+    let digest: [u8; 32] = Sha256::digest(host).into();
+    digest.iter().take(4).fold(COOKIE.to_owned(), |name, byte| format!("{name}{byte:02x}"))
+}
+
+fn cookie(name: &str, value: &str, age: &str, is_secure: bool) -> String {
+    let (of_host, secure) = if is_secure { (OF_HOST, "; Secure") } else { ("", "") };
+    format!("{of_host}{name}={value}; HttpOnly; SameSite=Strict; Path=/{age}{secure}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_stands_for_its_token_alone() {
+        let (token, other) = ("0123456789abcdef", "0123456789abcdeg");
+        let digest = |token: &str| Sha256::digest(token).into();
+        let headers = |host: &str, cookie: &str, more: &[(HeaderName, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in
+                [(header::HOST, host), (header::COOKIE, cookie)].into_iter().chain(more.iter().cloned())
+            {
+                headers.insert(name, value.parse().expect("a value"));
+            }
+            headers
+        };
+        let here = headers("localhost:1", "a=b", &[]);
+        let (set, secure) = (Pass::of(token).cookie(&here, false), Pass::of(token).cookie(&here, true));
+        assert!(!set.contains(token) && !set.contains("Secure") && set.contains("; HttpOnly; SameSite=Strict; Path=/"));
+        assert!(secure.starts_with("__Host-agent_memory_console_") && secure.ends_with("; Secure"), "{secure}");
+        let count = |headers: HeaderMap| {
+            Pass::all_in(&headers)
+                .map(|pass| (pass.stands_for(&digest(token)), pass.stands_for(&digest(other))))
+                .collect::<Vec<_>>()
+        };
+        for set in [set, secure] {
+            let value = set.split(';').next().expect("a first part");
+            let name = value.split_once('=').expect("a name").0;
+            let cookies = format!("a=b; {name}=0; {value}; c=d");
+            let own = [(FETCH_SITE, "same-origin")];
+            assert_eq!(count(headers("LOCALHOST:1", &cookies, &own)), [(true, false)]);
+            assert_eq!(count(headers("localhost:2", &cookies, &own)), []);
+            // A page of another server of the host may lead here, and load nothing from here.
+            assert_eq!(
+                count(headers("localhost:1", &cookies, &[(FETCH_SITE, "same-site"), (FETCH_DEST, "image")])),
+                []
+            );
+            let led = [(FETCH_SITE, "same-site"), (FETCH_DEST, "document")];
+            assert_eq!(count(headers("localhost:1", &cookies, &led)), [(true, false)]);
+            for wrong in ["", &value[..value.len() - 1], &format!("{value}0"), &format!("{name}={}", "g".repeat(64))] {
+                assert_eq!(count(headers("localhost:1", wrong, &[])), [], "{wrong}");
+            }
+        }
+    }
+}

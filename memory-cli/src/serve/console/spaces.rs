@@ -1,0 +1,121 @@
+//! The tree of spaces, a level on a page.
+
+use maud::{Markup, html};
+use memory_core::{Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::entry::pages;
+use super::fields::filled;
+use super::links::{link, place};
+use super::page::{Page, Section, alert};
+use super::text::{number, time};
+use super::visitor::Visitor;
+use super::{HOME, MEMORIES};
+use crate::serve::extract::Parameters;
+use crate::serve::problem::Problem;
+
+/// Which level is shown.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LevelFields {
+    /// The space that the level lies below; the top-level spaces without it.
+    under: String,
+    /// Where the level goes on.
+    cursor: String,
+}
+
+pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(LevelFields,)>) -> Page {
+    let level = level(&visitor, &fields).await;
+    let main = html! {
+        h1 { "Spaces" }
+        (trail(&fields.under))
+        @match &level {
+            Ok(level) => (table(&fields, level)),
+            Err(problem) => (alert(&problem.detail)),
+        }
+    };
+    visitor.page(Section::Spaces, main).with_outcome(&level)
+}
+
+async fn level(visitor: &Visitor, fields: &LevelFields) -> Result<SpaceLevel, Problem> {
+    let query = filled(&fields.under).into_iter().fold(SpaceQuery::builder(), SpaceQueryBuilder::under);
+    let query = filled(&fields.cursor).into_iter().fold(query, SpaceQueryBuilder::cursor);
+    let query = visitor.access.confine_listing(query).build()?;
+    let levels = visitor.server.provider.spaces(&query).await?;
+    let empty = || SpaceLevel { under: query.under().map(str::to_owned), spaces: Vec::new(), next: None };
+    Ok(levels.into_iter().next().unwrap_or_else(empty))
+}
+
+/// The way from the top to a space.
+fn trail(under: &str) -> Markup {
+    let Some(under) = filled(under) else { return html! {} };
+    let space = SpaceId::parse(under).ok();
+    let ancestors: Vec<_> = space.iter().flat_map(SpaceId::ancestors).filter(|path| !path.is_empty()).collect();
+    html! {
+        nav class="trail" aria-label="Way to this space" {
+            ol {
+                li { a href=(HOME) { "All spaces" } }
+                @for path in ancestors {
+                    li { a href=(link(HOME, &[("under", path)])) { bdi { (path) } } }
+                }
+                li { a href=(link(HOME, &[("under", under)])) aria-current="location" { bdi { (under) } } }
+            }
+        }
+        p { a href=(link(MEMORIES, &[("under", under)])) { "Memories of this space and all below it" } }
+    }
+}
+
+fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
+    let to = |cursor: &str| link(HOME, &[("under", &fields.under), ("cursor", cursor)]);
+    let first = filled(&fields.cursor).map(|_| to(""));
+    let next = level.next.as_ref().map(|cursor| to(cursor.as_str()));
+    html! {
+        @if level.spaces.is_empty() {
+            p { @if fields.under.is_empty() { "No space holds a memory." } @else { "No space lies below this one." } }
+        } @else {
+            div class="wide" role="region" aria-label="Spaces" tabindex="0" {
+                table {
+                    caption class="hidden" { "Spaces of this level, each with what it and all below it hold" }
+                    thead { tr {
+                        th scope="col" { "Space" }
+                        th scope="col" class="number" { "Memories" }
+                        th scope="col" { "Newest" }
+                    } }
+                    tbody {
+                        @for space in &level.spaces {
+                            tr {
+                                th scope="row" { (name(&space.id)) }
+                                td class="number" {
+                                    a href=(link(MEMORIES, &[place(&space.id)])) { (count(space.count)) }
+                                }
+                                td { (time(space.newest)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (pages(first.as_deref(), next.as_deref()))
+    }
+}
+
+/// A space as a link to the level below it, if there can be one.
+fn name(space: &SpaceId) -> Markup {
+    let (parameter, id) = place(space);
+    html! {
+        @if parameter == "under" {
+            a href=(link(HOME, &[(parameter, id)])) { bdi { (id) } }
+        } @else {
+            bdi { (id) }
+        }
+    }
+}
+
+fn count(count: Count) -> String {
+    match count {
+        Count::Exactly(count) => number(count),
+        Count::MoreThan(count) => format!("more than {}", number(count)),
+    }
+}

@@ -1,0 +1,39 @@
+//! Who asks for a page, and of which server.
+
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use maud::Markup;
+
+use super::page::{Page, Section, Who};
+use crate::serve::access::Access;
+use crate::serve::problem::Problem;
+use crate::serve::state::{Door, Server};
+
+/// Who asks for a page, with what it may read.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    pub(super) server: Server,
+    pub(super) access: Access,
+}
+
+impl Visitor {
+    /// A page for this visitor.
+    pub(super) fn page(&self, section: Section, main: Markup) -> Page {
+        let who = match self.server.callers.door {
+            Door::Open => Who::Local,
+            Door::Secret(_) | Door::Tokens(_) => Who::Named(&self.access.name),
+        };
+        Page::of(who, section, &main)
+    }
+}
+
+impl FromRequestParts<Server> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let access = parts.extensions.get::<Access>().cloned();
+        let access = access.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "sign in first"))?;
+        Ok(Self { server: Server::clone(server), access })
+    }
+}
