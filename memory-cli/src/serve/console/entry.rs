@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use memory_core::{Document, Memory, Spaces, Timestamp, Unreadable};
 
-use super::text::{counted, preview};
+use super::text::{counted, preview, time};
 use super::{MEMORIES, links};
 use crate::serve::access::Access;
 
@@ -52,6 +52,14 @@ impl Entry for Document {
 
     fn created_at(&self) -> Timestamp {
         self.created_at
+    }
+}
+
+/// A record on one line, with a link to its page.
+pub(super) fn line(entry: &impl Entry) -> Markup {
+    html! {
+        (time(entry.created_at())) " " bdi { (entry.space()) } " "
+        a href=(entry.href()) { (entry.preview()) }
     }
 }
 

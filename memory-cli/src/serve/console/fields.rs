@@ -58,6 +58,13 @@ pub(super) fn moment(name: &str, value: &str) -> Result<Option<Timestamp>> {
     Timestamp::from_millis(millis.ok_or_else(wrong)?).map(Some)
 }
 
+/// The number in a field, from a range.
+pub(super) fn whole(name: &str, value: &str, default: usize, most: usize) -> Result<usize> {
+    let Some(value) = filled(value) else { return Ok(default) };
+    let number = value.trim().parse().ok().filter(|number| *number <= most);
+    number.ok_or_else(|| Error::invalid(format!("{name} is no number from 0 to {most}")))
+}
+
 /// A field for a line of text.
 pub(super) fn input(name: &str, label: &str, value: &str) -> Markup {
     html! {
@@ -74,6 +81,16 @@ pub(super) fn time_input(name: &str, label: &str, value: &str) -> Markup {
         p {
             label for=(name) { (label) }
             input type="text" id=(name) name=(name) value=(value) placeholder="2026-01-31T12:00" autocomplete="off";
+        }
+    }
+}
+
+/// A field for a number from a range.
+pub(super) fn number_input(name: &str, label: &str, value: &str, most: usize) -> Markup {
+    html! {
+        p {
+            label for=(name) { (label) }
+            input type="number" id=(name) name=(name) value=(value) min="0" max=(most) step="1";
         }
     }
 }

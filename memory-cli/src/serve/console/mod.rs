@@ -4,6 +4,9 @@
 //! which opens these pages and nothing else. They are not in the OpenAPI document.
 
 mod difference;
+mod document;
+mod documents;
+mod engine;
 mod entry;
 mod failure;
 mod fields;
@@ -14,6 +17,8 @@ mod memories;
 mod memory;
 mod page;
 mod pass;
+mod recall;
+mod scores;
 mod spaces;
 mod style;
 mod text;
@@ -36,7 +41,10 @@ pub(crate) use pass::Pass;
 const HOME: &str = "/";
 const MEMORIES: &str = "/console/memories";
 const MEMORY: &str = "/console/memory";
+const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
+const RECALL: &str = "/console/recall";
+const ENGINE: &str = "/console/engine";
 const LOGIN: &str = "/console/login";
 const LOGOUT: &str = "/console/logout";
 const STYLE: &str = "/console/style.css";
@@ -72,6 +80,10 @@ pub(crate) fn routes() -> Router<Server> {
         .route(HOME, get(spaces::show))
         .route(MEMORIES, get(memories::show))
         .route(&format!("{MEMORY}/{{id}}"), get(memory::show))
+        .route(DOCUMENTS, get(documents::show))
+        .route(DOCUMENT, get(document::show))
+        .route(RECALL, get(recall::show))
+        .route(ENGINE, get(engine::show))
         .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(LOGOUT, post(login::leave).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(STYLE, get(style::sheet))

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{HOME, LOGOUT, MEMORIES, style};
+use super::{DOCUMENTS, ENGINE, HOME, LOGOUT, MEMORIES, RECALL, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -21,6 +21,9 @@ pub(super) struct Page {
 pub(super) enum Section {
     Spaces,
     Memories,
+    Documents,
+    Recall,
+    Engine,
 }
 
 /// Who looks at a page.
@@ -37,12 +40,15 @@ pub(super) enum Who<'a> {
 }
 
 impl Section {
-    const ALL: [Self; 2] = [Self::Spaces, Self::Memories];
+    const ALL: [Self; 5] = [Self::Spaces, Self::Memories, Self::Documents, Self::Recall, Self::Engine];
 
     fn name(self) -> &'static str {
         match self {
             Self::Spaces => "Spaces",
             Self::Memories => "Memories",
+            Self::Documents => "Documents",
+            Self::Recall => "Recall",
+            Self::Engine => "Engine",
         }
     }
 
@@ -50,6 +56,9 @@ impl Section {
         match self {
             Self::Spaces => HOME,
             Self::Memories => MEMORIES,
+            Self::Documents => DOCUMENTS,
+            Self::Recall => RECALL,
+            Self::Engine => ENGINE,
         }
     }
 }

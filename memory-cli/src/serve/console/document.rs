@@ -1,0 +1,70 @@
+//! One document with its versions.
+
+use maud::{Markup, html};
+use memory_core::{Collection, Document, DocumentId, History};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::documents::trail;
+use super::page::{Page, Section};
+use super::text::{Shown, time};
+use super::versions::{VersionFields, Versions};
+use super::visitor::Visitor;
+use super::{DOCUMENT, DOCUMENTS, json, links};
+use crate::serve::extract::Parameters;
+use crate::serve::problem::Problem;
+
+/// Which document is shown.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DocumentFields {
+    /// Its collection.
+    collection: String,
+    /// Its id there.
+    id: String,
+}
+
+pub(super) async fn show(
+    visitor: Visitor,
+    Parameters((fields, at)): Parameters<(DocumentFields, VersionFields)>,
+) -> Result<Page, Problem> {
+    let document = readable(&visitor, &fields).await?;
+    let history = || History::of((document.collection.clone(), document.id.clone()));
+    let versions = Versions::read(&visitor, &at, history).await;
+    let (collection, id) = (document.collection.as_str(), document.id.as_str());
+    let to = |cursor: &str| links::link(DOCUMENT, &[("collection", collection), ("id", id), ("cursor", cursor)]);
+    let main = html! {
+        h1 { "Document" }
+        (trail(document.collection.as_str()))
+        (facts(&document))
+        h2 { "Content" }
+        (Shown::of(document.content.as_str()).block())
+        h2 { "Metadata" }
+        (json::indented(document.metadata.as_str()).block())
+        (Versions::section(&versions, &at, to))
+    };
+    Ok(visitor.page(Section::Documents, main).with_outcome(&versions))
+}
+
+/// The document, if the visitor may know of it.
+async fn readable(visitor: &Visitor, fields: &DocumentFields) -> Result<Document, Problem> {
+    let (collection, id) = (Collection::parse(&fields.collection)?, DocumentId::parse(&fields.id)?);
+    visitor.access.check_collection(&collection)?;
+    let document = visitor.server.documents.get(&collection, &id).await?;
+    document.filter(|document| visitor.access.may_read_document(document)).ok_or_else(|| Problem::not_found("document"))
+}
+
+fn facts(document: &Document) -> Markup {
+    let place = [("collection", document.collection.as_str()), ("space", document.space_id.as_str())];
+    html! {
+        dl {
+            dt { "Id" } dd { bdi { (document.id.as_str()) } }
+            dt { "Space" } dd { a href=(links::link(DOCUMENTS, &place)) { bdi { (document.space_id.as_str()) } } }
+            dt { "Created" } dd { (time(document.created_at)) }
+            @if let Some(updated) = document.updated_at { dt { "Updated" } dd { (time(updated)) } }
+            @if let Some(expires) = document.expires_at { dt { "Expires" } dd { (time(expires)) } }
+            dt { "Revision" } dd { (document.revision) }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The collections, and the documents of one.
+
+use maud::{Markup, html};
+use memory_core::{Collection, Document, DocumentPage, DocumentQuery};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::DOCUMENTS;
+use super::entry::{Entry as _, pages, unreadable};
+use super::fields::{ScopeFields, choice, filled, input};
+use super::links::link;
+use super::memories::{ORDERS, order};
+use super::page::{Page, Section, alert};
+use super::text::{preview, time};
+use super::visitor::Visitor;
+use crate::serve::extract::Parameters;
+use crate::serve::problem::Problem;
+
+/// Which documents are shown, and in which order.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CollectionFields {
+    /// The collection; the list of all without it.
+    collection: String,
+    /// A condition that they satisfy.
+    filter: String,
+    /// Words of which they hold one.
+    text: String,
+    /// `oldest` for the oldest first.
+    order: String,
+    /// Where the list goes on.
+    cursor: String,
+}
+
+pub(super) async fn show(
+    visitor: Visitor,
+    Parameters((scope, fields)): Parameters<(ScopeFields, CollectionFields)>,
+) -> Page {
+    if filled(&fields.collection).is_none() {
+        return collections(&visitor).await;
+    }
+    let found = find(&visitor, &scope, &fields).await;
+    let main = html! {
+        h1 { "Documents" }
+        (trail(&fields.collection))
+        (form(&scope, &fields))
+        @match &found {
+            Ok(page) => {
+                (table(&page.documents))
+                (unreadable(&page.unreadable, &visitor.access))
+                (turn(&scope, &fields, page))
+            }
+            Err(problem) => (alert(&problem.detail)),
+        }
+    };
+    visitor.page(Section::Documents, main).with_outcome(&found)
+}
+
+/// The way from all collections to one.
+pub(super) fn trail(collection: &str) -> Markup {
+    html! {
+        nav class="trail" aria-label="Way to this collection" {
+            ol {
+                li { a href=(DOCUMENTS) { "All collections" } }
+                li { a href=(link(DOCUMENTS, &[("collection", collection)])) { (preview(collection)) } }
+            }
+        }
+    }
+}
+
+async fn collections(visitor: &Visitor) -> Page {
+    let mut collections = visitor.server.documents.collections().await.map_err(Problem::from);
+    if let Ok(collections) = &mut collections {
+        collections.retain(|collection| visitor.access.check_collection(collection).is_ok());
+    }
+    let main = html! {
+        h1 { "Documents" }
+        @match &collections {
+            Ok(collections) if collections.is_empty() => p { "No collection holds a document." },
+            Ok(collections) => {
+                h2 { "Collections" }
+                ul {
+                    @for collection in collections {
+                        li { a href=(link(DOCUMENTS, &[("collection", collection.as_str())])) { (collection.as_str()) } }
+                    }
+                }
+            }
+            Err(problem) => (alert(&problem.detail)),
+        }
+    };
+    visitor.page(Section::Documents, main).with_outcome(&collections)
+}
+
+async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &CollectionFields) -> Result<DocumentPage, Problem> {
+    let collection = Collection::parse(&fields.collection)?;
+    visitor.access.check_collection(&collection)?;
+    let mut query = scope.apply(DocumentQuery::builder(collection)).order(order(&fields.order));
+    if let Some(filter) = filled(&fields.filter) {
+        query = query.filter_text(filter);
+    }
+    if let Some(text) = filled(&fields.text) {
+        query = query.text(text);
+    }
+    if let Some(cursor) = filled(&fields.cursor) {
+        query = query.cursor(cursor);
+    }
+    Ok(visitor.server.documents.query(&visitor.access.confine(query).build()?).await?)
+}
+
+fn form(scope: &ScopeFields, fields: &CollectionFields) -> Markup {
+    html! {
+        form method="get" action=(DOCUMENTS) class="fields" role="search" aria-label="Documents" {
+            input type="hidden" name="collection" value=(fields.collection);
+            (scope.inputs())
+            (input("text", "One of these words", &fields.text))
+            (input("filter", "Condition, as in metadata.topic = 'rust'", &fields.filter))
+            (choice("order", "Order", &ORDERS, &fields.order))
+            p { button type="submit" { "Show" } }
+        }
+    }
+}
+
+fn table(documents: &[Document]) -> Markup {
+    html! {
+        @if documents.is_empty() {
+            p { "No documents on this page." }
+        } @else {
+            div class="wide" role="region" aria-label="Documents" tabindex="0" {
+                table {
+                    caption class="hidden" { "Documents" }
+                    thead { tr {
+                        th scope="col" { "Id" }
+                        th scope="col" { "Space" }
+                        th scope="col" { "Created" }
+                        th scope="col" { "Updated" }
+                        th scope="col" { "Content" }
+                    } }
+                    tbody {
+                        @for document in documents {
+                            tr {
+                                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
+                                td { bdi { (document.space()) } }
+                                td { (time(document.created_at)) }
+                                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
+                                td { (document.preview()) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn turn(scope: &ScopeFields, fields: &CollectionFields, page: &DocumentPage) -> Markup {
+    let CollectionFields { collection, filter, text, order, .. } = fields;
+    let to = |cursor: &str| {
+        let own = [("collection", collection), ("filter", filter), ("text", text), ("order", order)];
+        let own = own.map(|(name, value)| (name, value.as_str()));
+        link(DOCUMENTS, &[&scope.parameters()[..], &own, &[("cursor", cursor)]].concat())
+    };
+    let first = filled(&fields.cursor).map(|_| to(""));
+    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
+    pages(first.as_deref(), next.as_deref())
+}
