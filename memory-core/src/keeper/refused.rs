@@ -20,7 +20,7 @@ pub(super) struct Refused<'k> {
 
 /// Some that are due.
 pub(super) struct Page {
-    /// Their documents.
+    /// The ids of the documents by which they wait.
     pub(super) ids: Vec<DocumentId>,
     /// The texts of those that are there.
     pub(super) texts: Vec<Text>,

@@ -70,7 +70,7 @@ impl Meanings {
     }
 }
 
-/// Multiplies vectors.
+/// Multiplies vectors by the widest instructions that the processor has.
 struct Multiply<'v> {
     question: &'v Asked,
     /// `None` where a record has none.

@@ -19,9 +19,9 @@ use crate::serve::problem::Problem;
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DocumentFields {
-    /// Its collection.
+    /// The collection that it is in.
     collection: String,
-    /// Its id there.
+    /// Its id within the collection.
     id: String,
 }
 

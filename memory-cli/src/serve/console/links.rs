@@ -1,4 +1,4 @@
-//! Addresses of pages.
+//! The addresses that pages link to, with encoded parameters.
 
 use memory_core::{BOUNDARIES, Document, MemoryId, SpaceId};
 

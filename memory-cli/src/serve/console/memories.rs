@@ -28,7 +28,7 @@ pub(super) struct TimelineFields {
     text: String,
     /// Created then or later.
     since: String,
-    /// Created before.
+    /// Created before this time, which is left out.
     until: String,
     /// `oldest` for the oldest first.
     order: String,

@@ -9,7 +9,7 @@ use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// A whole page.
+/// A page with its header and navigation, and the status of the answer.
 #[derive(Debug)]
 pub(super) struct Page {
     status: StatusCode,

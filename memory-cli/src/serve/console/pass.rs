@@ -18,6 +18,7 @@ const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Known to this process alone, so that nobody can guess tokens by passes, and no pass is one of another server.
 static SECRET: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut secret = [0; 32];
+    // Without random numbers of the system no pass is safe, and TLS and ids would have failed before.
     getrandom::fill(&mut secret).expect("the system has random numbers");
     secret
 });

@@ -31,7 +31,7 @@ const BELOW: usize = 3;
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct QuestionFields {
-    /// The question.
+    /// What is asked, in words.
     text: String,
     /// The collection whose documents are asked; the ledger without it.
     collection: String,

@@ -31,7 +31,7 @@ pub(super) struct VersionFields {
 /// A page of versions.
 #[derive(Debug)]
 pub(super) struct Versions {
-    /// Newest first.
+    /// Those that the visitor may read, the newest first.
     versions: Vec<Version>,
     /// How many of them are shown. One more may be there to compare the last one with.
     shown: usize,
