@@ -44,6 +44,9 @@ const MOST_LOG_PATIENCE: Duration = Duration::from_secs(1);
 const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
 /// What is deleted or replaced is overwritten in the file, also in pages that nobody uses any more: an erasure leaves no earlier version behind.
 const OVERWRITTEN: &str = "PRAGMA secure_delete = TRUE";
+/// What a statement may have to take back stays in memory: a file beside the database would keep what was in the pages, also of what was
+/// erased, and costs a store more than all else but its flush. A statement changes few pages, as all that is done with many rows is in slices.
+pub(crate) const KEPT_IN_MEMORY: &str = "PRAGMA temp_store = MEMORY";
 /// Up to how many bytes a file is written anew behind an erasure, which takes well below a second.
 const REWRITTEN_BYTES: i64 = LOG_BYTES as i64;
 /// After how long that is tried again when it has failed, such as on a full disk.

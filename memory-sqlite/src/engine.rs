@@ -14,7 +14,7 @@ use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Resul
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::config::{Location, SqliteConfig};
-use crate::connection::{Log, Session};
+use crate::connection::{KEPT_IN_MEMORY, Log, Session};
 use crate::error::native;
 use crate::feed::{self, Feed};
 use crate::statements::{self, NO_HISTORY, column, execute, first};
@@ -102,6 +102,8 @@ impl Engine for SqliteEngine {
             let (connection, _) = schema::open(&for_writer)?;
             // From here on `Session::begin` waits, for each call as long as its caller does.
             connection.busy_timeout(Duration::ZERO).map_err(native)?;
+            // Only now, since a migration may sort many rows.
+            connection.execute_batch(KEPT_IN_MEMORY).map_err(native)?;
             Ok(Session::to_write(connection, feed))
         };
         let (location, log_waits) = (config.location.clone(), Arc::new(AtomicBool::new(false)));

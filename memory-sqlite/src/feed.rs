@@ -105,16 +105,6 @@ impl Feed {
         });
     }
 
-    /// How many rows are noted.
-    pub(crate) fn noted(&self) -> usize {
-        self.noted.len()
-    }
-
-    /// Forgets the documents that were noted behind so many rows, as they were rolled back.
-    pub(crate) fn keep(&mut self, noted: usize) {
-        self.noted.truncate(noted);
-    }
-
     /// Appends what was noted, at the end of the transaction.
     pub(crate) fn write(&mut self, connection: &Connection) -> Result<()> {
         if self.noted.is_empty() {

@@ -4,7 +4,7 @@ use memory_core::engine::{
     Append, Appended, Atomicity, Embed, EmbedRecord, Erasing, Found, Put, Removal, VersionEntry, Writer,
 };
 use memory_core::{
-    Collection, Context, Document, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp, Tombstone,
+    Collection, Context, Document, Error, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp, Tombstone,
 };
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Row, params, params_from_iter};
@@ -71,20 +71,13 @@ impl Writer for Session {
     }
 
     async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
-        if let [put] = puts {
-            return self.put_one(put);
-        }
-        execute(&self.connection, "SAVEPOINT puts", [])?;
-        let noted = self.feed.noted();
+        // All are looked at before any is written: to take some back, SQLite would have to keep each page that they change.
         for put in puts {
-            if !self.put_one(put)? {
-                execute(&self.connection, "ROLLBACK TO puts", [])?;
-                execute(&self.connection, "RELEASE puts", [])?;
-                self.feed.keep(noted);
+            if !self.may_put(put)? {
                 return Ok(false);
             }
         }
-        execute(&self.connection, "RELEASE puts", [])?;
+        puts.iter().try_for_each(|put| self.put_one(put))?;
         Ok(true)
     }
 
@@ -118,13 +111,27 @@ impl Writer for Session {
 }
 
 impl Session {
-    fn put_one(&mut self, Put { before, after, entry, is_guarded }: &Put<'_, i64>) -> Result<bool> {
-        let record = (after.collection.clone(), after.id.clone()).into();
-        if *is_guarded && self.keeps_out(&record, after.created_at)? {
+    /// Whether what a put goes by is still so: no tombstone keeps it out, and what it replaces is there as it was read.
+    fn may_put(&self, Put { before, after, is_guarded, .. }: &Put<'_, i64>) -> Result<bool> {
+        let of = (after.collection.clone(), after.id.clone()).into();
+        if *is_guarded && self.keeps_out(&of, after.created_at)? {
             return Ok(false);
         }
+        Ok(match before {
+            None => {
+                let name = [after.collection.as_str(), after.id.as_str()];
+                first(&self.connection, statements::HAS_DOCUMENT, name, |_| Ok(()))?.is_none()
+            }
+            Some(before) => {
+                let found = params_from_iter(found_values(before));
+                first(&self.connection, statements::DOCUMENT_IS_UNCHANGED, found, |_| Ok(()))?.is_some()
+            }
+        })
+    }
+
+    fn put_one(&mut self, Put { before, after, entry, .. }: &Put<'_, i64>) -> Result<()> {
         self.bytes += after.size();
-        let is_put = match before {
+        let put = match before {
             None => execute(&self.connection, statements::INSERT_DOCUMENT, params_from_iter(values_of(after)))?,
             Some(before) => {
                 let [_, _, space, _, content, updated_at, metadata, revision, expires_at] = values_of(after);
@@ -132,15 +139,16 @@ impl Session {
                 let parameters = found_values(before).chain(changed);
                 execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))?
             }
-        } == 1;
-        if is_put {
-            if let Some(before) = before.filter(|before| !after.has_texts_of(&before.record)) {
-                execute(&self.connection, statements::DELETE_DOCUMENT_VECTOR, [before.version])?;
-            }
-            self.feed.note_put(before.map(|before| &before.record), after);
-            self.keep(&record, entry.as_ref())?;
+        };
+        // Nobody else writes meanwhile.
+        if put != 1 {
+            return Err(Error::corrupt("a document was there once, and then not, within a transaction"));
         }
-        Ok(is_put)
+        if let Some(before) = before.filter(|before| !after.has_texts_of(&before.record)) {
+            execute(&self.connection, statements::DELETE_DOCUMENT_VECTOR, [before.version])?;
+        }
+        self.feed.note_put(before.map(|before| &before.record), after);
+        self.keep(&(after.collection.clone(), after.id.clone()).into(), entry.as_ref())
     }
 
     fn embed_one(&mut self, Embed { found, vector }: &Embed<'_, i64>) -> Result<bool> {
