@@ -109,7 +109,7 @@ def passed_on(memory: Memory, look: Callable[[Asked], Reply | None]) -> Iterator
         if reply is not None:
             return reply
         headers = {name: value for name, value in asked.headers.items() if name != "host"}
-        passed = memory._http.request(asked.method, asked.path, content=asked.body, headers=headers, timeout=30)
+        passed = memory._streams.request(asked.method, asked.path, content=asked.body, headers=headers, timeout=30)
         return Reply(passed.status_code, passed.content, {"Content-Type": passed.headers["content-type"]})
 
     with scripted(answer) as (url, _), Memory.connect(url, memory.token) as client:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from scripted import Reply, scripted
 
 from agent_memory import (
     CLEAR,
@@ -24,6 +25,7 @@ from agent_memory import (
     NotFound,
     Outcome,
     TooLarge,
+    Unavailable,
 )
 
 
@@ -402,7 +404,7 @@ async def test_no_log_has_what_is_asked_or_stored(memory: Memory, root: str, cap
         memory.query(under=root, where="metadata.secret = 1")
         async with AsyncMemory.connect(memory.url, memory.token) as client:
             await client.recall("secret cat", under=root)
-    assert "/v1/recall" in caplog.text and "secret" not in caplog.text
+    assert "send_request_headers" in caplog.text and "secret" not in caplog.text
     assert memory.token is not None and memory.token not in caplog.text
 
 
@@ -421,3 +423,21 @@ async def test_the_async_client_does_the_same(memory: Memory, root: str, collect
         assert [each.id async for each in client.walk_documents(collection, under=root)] == [document.id]
         assert await client.remove_document(collection, document.id)
         assert (await client.health()).engine
+
+
+async def test_the_proxy_of_the_environment_is_used_unless_the_server_is_here_or_excepted(
+    memory: Memory, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = memory.health().model_dump(by_alias=True)
+    with scripted(lambda _: Reply(200, health)) as (proxy, asked):
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        monkeypatch.setenv("no_proxy", "excepted.test")
+        Memory.connect("http://memory.test:7700").health()
+        async with AsyncMemory.connect("http://memory.test:7700") as client:
+            await client.health()
+        assert [each.path for each in asked] == ["http://memory.test:7700/v1/health"] * 2
+        memory.health()
+        with pytest.raises(Unavailable):
+            Memory.connect("http://excepted.test:7700", timeout=1).health()
+        assert len(asked) == 2

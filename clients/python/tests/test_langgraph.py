@@ -337,14 +337,14 @@ def test_a_deletion_beside_a_checkpoint_leaves_all_of_it_or_none(
 
 def killed(client: Memory, after: int) -> Memory:
     """The client, of which the process is killed after some requests."""
-    send, left = client._http.send, iter(range(after))
+    send, left = client._calls.handle_request, iter(range(after))
 
     def killed_send(*arguments: Any, **options: Any) -> Any:
         if next(left, None) is None:
             raise KeyboardInterrupt
         return send(*arguments, **options)
 
-    client._http.send = killed_send  # type: ignore[method-assign]
+    client._calls.handle_request = killed_send  # type: ignore[method-assign]
     return client
 
 

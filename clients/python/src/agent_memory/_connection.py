@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -43,16 +44,29 @@ def options(url: str, token: str | None) -> dict[str, Any]:
             raise InvalidInput("the token has characters that no token has")
         headers["Authorization"] = f"Bearer {token}"
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-    # Loaded once for both clients of a memory.
+    # Loaded once for calls and streams.
     verify = NO_AUTHORITIES if is_local and parsed.scheme == "http" else httpx.create_ssl_context(trust_env=not is_local)
-    return {"base_url": url, "headers": headers, "limits": limits, "trust_env": not is_local, "timeout": None, "verify": verify}
+    proxy = None if is_local else _proxy(parsed)
+    return {"base_url": url, "headers": headers, "limits": limits, "trust_env": False, "timeout": None, "verify": verify, "proxy": proxy}
 
 
-def request_of(http: httpx.Client | httpx.AsyncClient, call: Call[Any], seconds: float | None = None) -> httpx.Request:
+def transport(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options among these that a transport of httpx takes. Calls go by one: a client looks for cookies, redirects and logins, which no
+    answer has, and takes as long for it as for the rest."""
+    return {name: settings[name] for name in ("limits", "trust_env", "verify", "proxy")}
+
+
+def _proxy(url: httpx.URL) -> str | None:
+    """The proxy that the environment names for a server."""
+    proxies = getproxies()
+    return None if proxy_bypass(url.host) else proxies.get(url.scheme, proxies.get("all"))
+
+
+def request_of(streams: httpx.Client | httpx.AsyncClient, call: Call[Any], seconds: float | None = None) -> httpx.Request:
     """The request of a call, which httpx logs without its parameters."""
     query = f"?{urlencode(call.params)}" if call.params else ""
-    url = _Unquoted(str(http.base_url).removesuffix("/") + call.path + query)
-    headers = http.headers
+    url = _Unquoted(str(streams.base_url).removesuffix("/") + call.path + query)
+    headers = streams.headers
     if call.headers:
         headers = httpx.Headers(headers)
         headers.update(call.headers)

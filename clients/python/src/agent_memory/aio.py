@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +34,7 @@ from ._calls import (
     Vector,
     Watched,
 )
-from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
+from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of, transport
 from ._server import Embedder, Server
 from .errors import AgentMemoryError, Closed, NotFound
 from .watch import AsyncWatch
@@ -64,7 +64,7 @@ class AsyncMemory:
         self.token = token
         self._timeout = timeout
         settings = options(url, token)
-        self._http = httpx.AsyncClient(**settings)
+        self._calls = httpx.AsyncHTTPTransport(**transport(settings))
         self._streams = httpx.AsyncClient(**{**settings, **STREAMS})
 
     @classmethod
@@ -100,8 +100,8 @@ class AsyncMemory:
 
     async def close(self) -> None:
         """Closes the connections, and ends the watches. Does nothing the second time."""
-        await self._http.aclose()
         await self._streams.aclose()
+        await self._calls.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -327,7 +327,7 @@ class AsyncMemory:
         ...     async for change in changes:
         ...         ...
         """
-        if self._http.is_closed:
+        if self._streams.is_closed:
             raise Closed("this client was closed")
         return AsyncWatch(self._streams, calls.watch(of, collection, start, conditions), self.url, self._timeout)
 
@@ -351,12 +351,13 @@ class AsyncMemory:
             await asyncio.sleep(pause)
 
     async def _attempt(self, attempts: Attempts[T]) -> T:
-        if self._http.is_closed:
+        if self._streams.is_closed:
             raise Closed("this client was closed")
 
         async def answered() -> tuple[int, httpx.Headers, bytes]:
-            answer = await self._http.send(request_of(self._http, attempts.call))
-            return answer.status_code, answer.headers, answer.content
+            answer = await self._calls.handle_async_request(request_of(self._streams, attempts.call))
+            async with aclosing(answer):
+                return answer.status_code, answer.headers, await answer.aread()
 
         try:
             status, headers, body = await asyncio.wait_for(answered(), attempts.remaining())

@@ -36,7 +36,7 @@ from ._calls import (
     Vector,
     Watched,
 )
-from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
+from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of, transport
 from ._server import Embedder, Server
 from .errors import AgentMemoryError, Closed, NotFound
 from .watch import Watch
@@ -62,10 +62,11 @@ class Memory:
         self._timeout = timeout
         self._server = server
         settings = options(url, token)
-        self._http = httpx.Client(**settings)
+        self._calls = httpx.HTTPTransport(**transport(settings))
         self._streams = httpx.Client(**{**settings, **STREAMS})
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._watching = threading.Lock()
+        self._is_closed = False
 
     @classmethod
     def open(
@@ -103,8 +104,9 @@ class Memory:
 
     def close(self) -> None:
         """Closes the connections, ends the watches, and the server of :meth:`open`. Does nothing the second time."""
-        self._http.close()
+        self._calls.close()
         with self._watching:
+            self._is_closed = True
             watches = list(self._watches)
         for watch in watches:
             watch.close()
@@ -407,7 +409,7 @@ class Memory:
         """
         call = calls.watch(of, collection, start, conditions)
         with self._watching:
-            if self._http.is_closed:
+            if self._is_closed:
                 raise Closed("this client was closed")
             watch = Watch(self._streams, call, self.url, self._timeout)
             self._watches.add(watch)
@@ -433,17 +435,17 @@ class Memory:
             time.sleep(pause)
 
     def _attempt(self, attempts: Attempts[T]) -> T:
-        if self._http.is_closed:
+        if self._is_closed:
             raise Closed("this client was closed")
         left = attempts.remaining()
         try:
-            answer = self._http.send(request_of(self._http, attempts.call, left), stream=True)
+            answer = self._calls.handle_request(request_of(self._streams, attempts.call, left))
             with closing(answer):
                 chunks = []
                 for chunk in answer.iter_bytes():
                     chunks.append(chunk)
                     if attempts.is_late:
-                        raise httpx.ReadTimeout("the answer is still under way", request=answer.request)
+                        raise httpx.ReadTimeout("the answer is still under way")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise attempts.broken(error) from error
         return attempts.read(answer.status_code, answer.headers, b"".join(chunks).decode(errors="replace"))
