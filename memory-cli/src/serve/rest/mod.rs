@@ -1,11 +1,11 @@
 //! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
 
 pub(crate) mod changes;
-mod documents;
-mod erase;
+pub(crate) mod documents;
+pub(crate) mod erase;
 pub(crate) mod history;
 pub(crate) mod hits;
-mod memories;
+pub(crate) mod memories;
 mod params;
 mod recall;
 mod retention;
