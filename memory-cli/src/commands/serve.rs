@@ -34,6 +34,9 @@ pub(crate) struct ServeArgs {
     /// Serve no pages for people, which are at / otherwise.
     #[arg(long)]
     no_console: bool,
+    /// Let these pages change, remove and erase what their visitor may write, after a confirmation. They only read otherwise.
+    #[arg(long, conflicts_with_all = ["no_console", "stdio"])]
+    console_write: bool,
     /// A name under which the server is reached, besides addresses and localhost.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -134,6 +137,7 @@ pub(crate) async fn run(
         concurrency: args.concurrency,
         max_body: args.max_body,
         console: !args.no_console,
+        console_write: args.console_write,
         agent,
         embedding: embedding.clone(),
     };

@@ -63,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) max_body: usize,
     /// Whether it has pages for people.
     pub(crate) console: bool,
+    /// Whether these pages change records, too.
+    pub(crate) console_write: bool,
     /// The agent that it offers over HTTP.
     pub(crate) agent: Option<AgentBuilder>,
     /// The model that makes vectors, and how many it has made.
@@ -160,6 +162,7 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
         embedder,
         metrics: Metrics::new(made.as_ref())?,
         callers: settings.callers,
+        console_write: settings.console_write,
         limits,
         stopping: CancellationToken::new(),
     }))
@@ -187,7 +190,7 @@ fn app(
         Arc::new(LocalSessionManager::default()),
         config,
     );
-    let pages = if has_console { console::routes() } else { Router::new() };
+    let pages = if has_console { console::routes(server.console_write) } else { Router::new() };
     let app = rest
         .merge(pages)
         .route("/v1/openapi.json", get(api))

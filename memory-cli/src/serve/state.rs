@@ -30,6 +30,8 @@ pub(crate) struct ServerState {
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) metrics: Metrics,
     pub(crate) callers: Callers,
+    /// Whether the pages of the console change records.
+    pub(crate) console_write: bool,
     pub(crate) limits: Limits,
     /// Cancelled when the server is asked to end: streams that have no end of their own end then.
     pub(crate) stopping: CancellationToken,

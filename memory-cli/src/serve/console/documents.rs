@@ -1,11 +1,10 @@
 //! The collections, and the documents of one.
 
 use maud::{Markup, html};
-use memory_core::{Collection, Document, DocumentPage, DocumentQuery};
+use memory_core::{Collection, Document, DocumentPage, DocumentQuery, Documents, Filter, QueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::DOCUMENTS;
 use super::entry::{Entry as _, pages, unreadable};
 use super::fields::{ScopeFields, choice, filled, input};
 use super::links::link;
@@ -13,6 +12,7 @@ use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
 use super::text::{preview, time};
 use super::visitor::Visitor;
+use super::{DOCUMENTS, PROMPT, prompt, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -49,6 +49,7 @@ pub(super) async fn show(
             Ok(page) => {
                 (table(&page.documents))
                 (unreadable(&page.unreadable, &visitor.access))
+                (write::of_documents(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
             }
             Err(problem) => (alert(&problem.detail)),
@@ -76,6 +77,7 @@ async fn collections(visitor: &Visitor) -> Page {
     }
     let main = html! {
         h1 { "Documents" }
+        @if prompt::collection(visitor).is_ok() { p { a href=(PROMPT) { "Prompt memory of agents" } } }
         @match &collections {
             Ok(collections) if collections.is_empty() => p { "No collection holds a document." },
             Ok(collections) => {
@@ -93,19 +95,38 @@ async fn collections(visitor: &Visitor) -> Page {
 }
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &CollectionFields) -> Result<DocumentPage, Problem> {
-    let collection = Collection::parse(&fields.collection)?;
-    visitor.access.check_collection(&collection)?;
-    let mut query = scope.apply(DocumentQuery::builder(collection)).order(order(&fields.order));
-    if let Some(filter) = filled(&fields.filter) {
-        query = query.filter_text(filter);
-    }
-    if let Some(text) = filled(&fields.text) {
-        query = query.text(text);
+    visitor.access.check_collection(&fields.collection()?)?;
+    let mut query = fields.select(scope)?.order(order(&fields.order));
+    if let Some(condition) = fields.condition()? {
+        query = query.filter(condition);
     }
     if let Some(cursor) = filled(&fields.cursor) {
         query = query.cursor(cursor);
     }
     Ok(visitor.server.documents.query(&visitor.access.confine(query).build()?).await?)
+}
+
+impl CollectionFields {
+    pub(super) fn collection(&self) -> memory_core::Result<Collection> {
+        Collection::parse(&self.collection)
+    }
+
+    /// What is selected but for the condition, in no order.
+    pub(super) fn select(&self, scope: &ScopeFields) -> memory_core::Result<QueryBuilder<Documents>> {
+        let query = scope.apply(DocumentQuery::builder(self.collection()?));
+        Ok(filled(&self.text).into_iter().fold(query, QueryBuilder::text))
+    }
+
+    /// The condition that the documents satisfy.
+    pub(super) fn condition(&self) -> memory_core::Result<Option<Filter>> {
+        filled(&self.filter).map(Filter::parse).transpose()
+    }
+
+    /// The parameters of a link to the same selection.
+    pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
+        let own = [("collection", &self.collection), ("filter", &self.filter), ("text", &self.text)];
+        scope.parameters().into_iter().chain(own.map(|(name, value)| (name, value.as_str()))).collect()
+    }
 }
 
 fn form(scope: &ScopeFields, fields: &CollectionFields) -> Markup {
@@ -154,11 +175,10 @@ fn table(documents: &[Document]) -> Markup {
 }
 
 fn turn(scope: &ScopeFields, fields: &CollectionFields, page: &DocumentPage) -> Markup {
-    let CollectionFields { collection, filter, text, order, .. } = fields;
     let to = |cursor: &str| {
-        let own = [("collection", collection), ("filter", filter), ("text", text), ("order", order)];
-        let own = own.map(|(name, value)| (name, value.as_str()));
-        link(DOCUMENTS, &[&scope.parameters()[..], &own, &[("cursor", cursor)]].concat())
+        let mut parameters = fields.parameters(scope);
+        parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
+        link(DOCUMENTS, &parameters)
     };
     let first = filled(&fields.cursor).map(|_| to(""));
     let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));

@@ -8,9 +8,9 @@ use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 
 use super::page::{self, Page};
-use super::pass::{FETCH_SITE, Pass};
+use super::pass::Pass;
+use super::sender::check_own;
 use super::{HOME, LOGIN};
-use crate::serve::guard::is_own;
 use crate::serve::problem::Problem;
 use crate::serve::state::{Door, Server};
 
@@ -64,18 +64,6 @@ fn form(mistake: Option<&str>) -> Markup {
         }
         p class="note" { "Tokens are those of the server's configuration. The console shows what a token may read." }
     }
-}
-
-/// Refuses a form that another page sends, also one that may call REST, so that nobody is signed in or out without knowing.
-fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let is_own_origin =
-        headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
-    let is_own_site = headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
-    if is_own_origin && is_own_site {
-        return Ok(());
-    }
-    Err(Problem::new(StatusCode::FORBIDDEN, "this form was sent by another page"))
 }
 
 /// Whether the browser has reached the server over TLS, as its origin or a proxy tells.

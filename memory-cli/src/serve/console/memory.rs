@@ -8,6 +8,7 @@ use super::page::{Page, Section};
 use super::text::{Shown, time};
 use super::versions::{VersionFields, Versions};
 use super::visitor::Visitor;
+use super::write::{self, PutBack};
 use super::{json, links};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;
@@ -20,9 +21,11 @@ pub(super) async fn show(
 ) -> Result<Page, Problem> {
     let memory = readable(&visitor.server, &visitor.access, id).await?;
     let versions = Versions::read(&visitor, &fields, || History::of(id)).await;
+    let put_back = PutBack::of_memory(&visitor, &memory);
     let main = html! {
         h1 { "Memory" }
         (facts(&memory))
+        (write::of_memory(&visitor, &memory))
         h2 { "Trigger" }
         (json::indented(memory.trigger.as_str()).block())
         @if let Some(context) = &memory.context {
@@ -31,7 +34,7 @@ pub(super) async fn show(
         }
         h2 { "Metadata" }
         (json::indented(memory.metadata.as_str()).block())
-        (Versions::section(&versions, &fields, |cursor| links::link(&links::memory(id), &[("cursor", cursor)])))
+        (Versions::section(&versions, &fields, put_back.as_ref(), |cursor| links::link(&links::memory(id), &[("cursor", cursor)])))
     };
     Ok(visitor.page(Section::Memories, main).with_outcome(&versions))
 }

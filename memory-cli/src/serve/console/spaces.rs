@@ -11,7 +11,7 @@ use super::links::{link, place};
 use super::page::{Page, Section, alert};
 use super::text::{number, time};
 use super::visitor::Visitor;
-use super::{HOME, MEMORIES};
+use super::{HOME, MEMORIES, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -30,7 +30,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Le
     let level = level(&visitor, &fields).await;
     let main = html! {
         h1 { "Spaces" }
-        (trail(&fields.under))
+        (trail(&visitor, &fields.under))
         @match &level {
             Ok(level) => (table(&fields, level)),
             Err(problem) => (alert(&problem.detail)),
@@ -49,7 +49,7 @@ async fn level(visitor: &Visitor, fields: &LevelFields) -> Result<SpaceLevel, Pr
 }
 
 /// The way from the top to a space.
-fn trail(under: &str) -> Markup {
+fn trail(visitor: &Visitor, under: &str) -> Markup {
     let Some(under) = filled(under) else { return html! {} };
     let space = SpaceId::parse(under).ok();
     let ancestors: Vec<_> = space.iter().flat_map(SpaceId::ancestors).filter(|path| !path.is_empty()).collect();
@@ -64,6 +64,7 @@ fn trail(under: &str) -> Markup {
             }
         }
         p { a href=(link(MEMORIES, &[("under", under)])) { "Memories of this space and all below it" } }
+        (write::of_memories(visitor, &[("under", under)]))
     }
 }
 
