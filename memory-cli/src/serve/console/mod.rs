@@ -3,7 +3,9 @@
 //! The pages only read, through the same scopes as REST. A browser that has no header for a token signs in and shows a [`Pass`] in a cookie,
 //! which opens these pages and nothing else. They are not in the OpenAPI document.
 
+mod chart;
 mod difference;
+mod doctor;
 mod document;
 mod documents;
 mod engine;
@@ -45,6 +47,7 @@ const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
 const RECALL: &str = "/console/recall";
 const ENGINE: &str = "/console/engine";
+const DOCTOR: &str = "/console/doctor";
 const LOGIN: &str = "/console/login";
 const LOGOUT: &str = "/console/logout";
 const STYLE: &str = "/console/style.css";
@@ -84,6 +87,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route(DOCUMENT, get(document::show))
         .route(RECALL, get(recall::show))
         .route(ENGINE, get(engine::show))
+        .route(DOCTOR, get(doctor::show))
         .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(LOGOUT, post(login::leave).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(STYLE, get(style::sheet))
