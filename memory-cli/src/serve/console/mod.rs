@@ -1,8 +1,9 @@
-//! The console: pages for people who look at what is remembered, rendered here, without a script.
+//! The console: pages for people who look at what is remembered, rendered here. None needs a script; one uses one where there is one.
 //!
 //! The pages only read, through the same scopes as REST. A browser that has no header for a token signs in and shows a [`Pass`] in a cookie,
 //! which opens these pages and nothing else. They are not in the OpenAPI document.
 
+mod asset;
 mod chart;
 mod difference;
 mod doctor;
@@ -21,6 +22,7 @@ mod page;
 mod pass;
 mod recall;
 mod scores;
+mod script;
 mod spaces;
 mod style;
 mod text;
@@ -51,6 +53,7 @@ const DOCTOR: &str = "/console/doctor";
 const LOGIN: &str = "/console/login";
 const LOGOUT: &str = "/console/logout";
 const STYLE: &str = "/console/style.css";
+const SCRIPT: &str = "/console/htmx.js";
 
 /// The largest form, in bytes: a token has far less.
 const MAX_FORM: usize = 8 << 10;
@@ -70,7 +73,7 @@ impl Entrance {
     /// The entrance of a route.
     pub(crate) fn of(route: &str) -> Self {
         match route {
-            LOGIN | LOGOUT | STYLE => Self::Everybody,
+            LOGIN | LOGOUT | STYLE | SCRIPT => Self::Everybody,
             path if is_console(path) => Self::Pass,
             _ => Self::Token,
         }
@@ -91,6 +94,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(LOGOUT, post(login::leave).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(STYLE, get(style::sheet))
+        .route(SCRIPT, get(script::file))
         .route("/console", get(async || Redirect::to(HOME)))
         .route("/console/{*rest}", get(async || Problem::new(StatusCode::NOT_FOUND, "there is no such page")))
 }
@@ -112,6 +116,7 @@ mod tests {
             ("/console/{*rest}", Entrance::Pass),
             ("/console/login", Entrance::Everybody),
             ("/console/style.css", Entrance::Everybody),
+            ("/console/htmx.js", Entrance::Everybody),
             ("/v1/memories", Entrance::Token),
             ("/consoles", Entrance::Token),
             ("/mcp", Entrance::Token),

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{DOCUMENTS, ENGINE, HOME, LOGOUT, MEMORIES, RECALL, style};
+use super::{DOCUMENTS, ENGINE, HOME, LOGOUT, MEMORIES, RECALL, script, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -61,6 +61,11 @@ impl Section {
             Self::Engine => ENGINE,
         }
     }
+
+    /// Whether its pages change in place.
+    fn has_script(self) -> bool {
+        self == Self::Spaces
+    }
 }
 
 impl Page {
@@ -104,6 +109,7 @@ impl Page {
                     title { (title) " – agent-memory" }
                     link rel="icon" href=(ICON);
                     link rel="stylesheet" href=(style::href());
+                    @if section.is_some_and(Section::has_script) { (script::head()) }
                 }
                 body {
                     a class="skip" href="#main" { "Skip to the content" }
