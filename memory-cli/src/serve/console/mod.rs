@@ -1,4 +1,4 @@
-//! The console: pages for people who look at what is remembered, rendered here. None needs a script; one uses one where there is one.
+//! The console: pages for people who look at what is remembered, rendered here. None needs a script; two use one where there is one.
 //!
 //! The pages only read, through the same scopes as REST. A browser that has no header for a token signs in and shows a [`Pass`] in a cookie,
 //! which opens these pages and nothing else. They are not in the OpenAPI document.
@@ -15,6 +15,7 @@ mod failure;
 mod fields;
 mod json;
 mod links;
+mod live;
 mod login;
 mod memories;
 mod memory;
@@ -48,6 +49,7 @@ const MEMORY: &str = "/console/memory";
 const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
 const RECALL: &str = "/console/recall";
+const LIVE: &str = "/console/live";
 const ENGINE: &str = "/console/engine";
 const DOCTOR: &str = "/console/doctor";
 const LOGIN: &str = "/console/login";
@@ -89,6 +91,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route(DOCUMENTS, get(documents::show))
         .route(DOCUMENT, get(document::show))
         .route(RECALL, get(recall::show))
+        .route(LIVE, get(live::show))
         .route(ENGINE, get(engine::show))
         .route(DOCTOR, get(doctor::show))
         .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
