@@ -28,14 +28,17 @@ fn page_of(server: &Server, cookie: &str, path: &str) -> Response {
     server.request("GET", path, &[("cookie", cookie)], "")
 }
 
-/// The body of a page with this status, which runs and loads nothing of its own or of others.
+/// The body of a page with this status, which runs and loads nothing but our files.
 fn checked(response: Response, status: u16) -> String {
     assert_eq!(response.status, status, "{response:?}");
     assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
     assert_eq!(response.header("cache-control"), Some("no-store"));
     protected(&response);
     let body = response.body;
-    for never in ["<script", "<style", " style=", " onerror=alert(1)>", "javascript:", "https://"] {
+    for (place, _) in body.match_indices("<script") {
+        assert!(body[place..].starts_with("<script src=\"/console/htmx.js?v="), "a script of others: {body}");
+    }
+    for never in ["<style", " style=", " onerror=alert(1)>", "javascript:", "https://"] {
         assert!(!body.contains(never), "{never}: {body}");
     }
     for always in ["<!DOCTYPE html>", "<html lang=\"en\">", "href=\"#main\"", "<main id=\"main\"", "<h1>"] {
@@ -496,7 +499,9 @@ fn who_is_not_signed_in_is_asked_to() {
         "/console/documents",
         "/console/document?collection=notes&id=x",
         "/console/recall",
+        "/console/live",
         "/console/engine",
+        "/console/doctor",
         "/console/nothing",
     ] {
         for headers in [&[][..], &[("cookie", &forged[..])], &[("cookie", &token[..])]] {
@@ -582,7 +587,8 @@ fn the_secret_of_a_program_signs_in_too() {
 fn the_console_can_be_left_out() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--no-console"]);
-    for path in ["/", "/console/login", "/console/memories", "/console/style.css"] {
+    for path in ["/", "/console/login", "/console/memories", "/console/live", "/console/style.css", "/console/htmx.js"]
+    {
         server.get(path).problem(404);
     }
     drop(server);

@@ -13,8 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::Settings;
 use super::access::{Access, Secret, Tokens, Writable};
 use super::console::Pass;
+use super::doctor::Doctor;
 use super::metrics::Metrics;
 use super::problem::Problem;
+use super::samples::Samples;
 use super::tools::Tool;
 
 /// The server, shared by all its requests.
@@ -29,6 +31,9 @@ pub(crate) struct ServerState {
     /// The model by which questions are asked for what they mean.
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) metrics: Metrics,
+    /// What the pages for people draw.
+    pub(crate) samples: Samples,
+    pub(crate) doctor: Doctor,
     pub(crate) callers: Callers,
     /// Whether the pages of the console change records.
     pub(crate) console_write: bool,

@@ -14,6 +14,11 @@ use crate::serve::problem::Problem;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// Says that a part of a page is asked for, by the script.
+const BY_SCRIPT: HeaderName = HeaderName::from_static("hx-request");
+/// Has the script go to another page.
+const LEAD: HeaderName = HeaderName::from_static("hx-redirect");
+
 /// Makes a page of what is wrong with a request on the paths of the console, whoever found it, and sets the headers of all answers there.
 /// Who is not signed in is sent to do that.
 pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
@@ -22,9 +27,14 @@ pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
     }
     // Who shows a token is told that it is not valid.
     let is_led = request.method().is_safe() && !request.headers().contains_key(header::AUTHORIZATION);
+    let is_of_script = request.headers().contains_key(BY_SCRIPT);
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         response = match response.status() {
+            // A script would take the form for what it has asked for.
+            StatusCode::UNAUTHORIZED if is_led && is_of_script => {
+                (StatusCode::UNAUTHORIZED, [(LEAD, LOGIN)]).into_response()
+            }
             StatusCode::UNAUTHORIZED if is_led => Redirect::to(LOGIN).into_response(),
             status => told(response, status, &problem),
         };

@@ -1,10 +1,13 @@
-//! The console: pages for people who look at what is remembered, rendered here, without a script.
+//! The console: pages for people who look at what is remembered, rendered here. None needs a script; two use one where there is one.
 //!
 //! The pages read through the same scopes as REST. What they change is in [`write`], which is there where the server is told so. A browser
 //! that has no header for a token signs in and shows a [`Pass`] in a cookie, which opens these pages and nothing else. They are not in the
 //! OpenAPI document.
 
+mod asset;
+mod chart;
 mod difference;
+mod doctor;
 mod document;
 mod documents;
 mod engine;
@@ -13,6 +16,7 @@ mod failure;
 mod fields;
 mod json;
 mod links;
+mod live;
 mod login;
 mod memories;
 mod memory;
@@ -21,6 +25,7 @@ mod pass;
 mod prompt;
 mod recall;
 mod scores;
+mod script;
 mod sender;
 mod spaces;
 mod style;
@@ -50,10 +55,13 @@ const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
 const PROMPT: &str = "/console/prompt";
 const RECALL: &str = "/console/recall";
+const LIVE: &str = "/console/live";
 const ENGINE: &str = "/console/engine";
+const DOCTOR: &str = "/console/doctor";
 const LOGIN: &str = "/console/login";
 const LOGOUT: &str = "/console/logout";
 const STYLE: &str = "/console/style.css";
+const SCRIPT: &str = "/console/htmx.js";
 
 /// The largest form, in bytes: a token has far less.
 const MAX_FORM: usize = 8 << 10;
@@ -75,7 +83,7 @@ impl Entrance {
     /// The entrance of a route.
     pub(crate) fn of(route: &str) -> Self {
         match route {
-            LOGIN | LOGOUT | STYLE => Self::Everybody,
+            LOGIN | LOGOUT | STYLE | SCRIPT => Self::Everybody,
             path if path.starts_with(write::CHANGE) => Self::Form,
             path if is_console(path) => Self::Pass,
             _ => Self::Token,
@@ -94,10 +102,13 @@ pub(crate) fn routes(writes: bool) -> Router<Server> {
         .route(DOCUMENT, get(document::show))
         .route(PROMPT, get(prompt::show))
         .route(RECALL, get(recall::show))
+        .route(LIVE, get(live::show))
         .route(ENGINE, get(engine::show))
+        .route(DOCTOR, get(doctor::show))
         .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(LOGOUT, post(login::leave).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(STYLE, get(style::sheet))
+        .route(SCRIPT, get(script::file))
         .route("/console", get(async || Redirect::to(HOME)))
         .route("/console/{*rest}", any(async || Problem::new(StatusCode::NOT_FOUND, "there is no such page")))
 }
@@ -120,6 +131,7 @@ mod tests {
             ("/console/change/memory/{id}", Entrance::Form),
             ("/console/login", Entrance::Everybody),
             ("/console/style.css", Entrance::Everybody),
+            ("/console/htmx.js", Entrance::Everybody),
             ("/v1/memories", Entrance::Token),
             ("/consoles", Entrance::Token),
             ("/mcp", Entrance::Token),

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{DOCUMENTS, ENGINE, HOME, LOGOUT, MEMORIES, RECALL, style};
+use super::{DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, script, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -23,6 +23,7 @@ pub(super) enum Section {
     Memories,
     Documents,
     Recall,
+    Live,
     Engine,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum Who<'a> {
 }
 
 impl Section {
-    const ALL: [Self; 5] = [Self::Spaces, Self::Memories, Self::Documents, Self::Recall, Self::Engine];
+    const ALL: [Self; 6] = [Self::Spaces, Self::Memories, Self::Documents, Self::Recall, Self::Live, Self::Engine];
 
     fn name(self) -> &'static str {
         match self {
@@ -48,6 +49,7 @@ impl Section {
             Self::Memories => "Memories",
             Self::Documents => "Documents",
             Self::Recall => "Recall",
+            Self::Live => "Live",
             Self::Engine => "Engine",
         }
     }
@@ -58,8 +60,14 @@ impl Section {
             Self::Memories => MEMORIES,
             Self::Documents => DOCUMENTS,
             Self::Recall => RECALL,
+            Self::Live => LIVE,
             Self::Engine => ENGINE,
         }
+    }
+
+    /// Whether its pages change in place.
+    fn has_script(self) -> bool {
+        matches!(self, Self::Spaces | Self::Live)
     }
 }
 
@@ -104,6 +112,7 @@ impl Page {
                     title { (title) " – agent-memory" }
                     link rel="icon" href=(ICON);
                     link rel="stylesheet" href=(style::href());
+                    @if section.is_some_and(Section::has_script) { (script::head()) }
                 }
                 body {
                     a class="skip" href="#main" { "Skip to the content" }

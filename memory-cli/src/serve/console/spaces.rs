@@ -31,9 +31,11 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Le
     let main = html! {
         h1 { "Spaces" }
         (trail(&visitor, &fields.under))
-        @match &level {
-            Ok(level) => (table(&fields, level)),
-            Err(problem) => (alert(&problem.detail)),
+        div class="level" {
+            @match &level {
+                Ok(level) => (table(&fields, level)),
+                Err(problem) => (alert(&problem.detail)),
+            }
         }
     };
     visitor.page(Section::Spaces, main).with_outcome(&level)
@@ -76,7 +78,8 @@ fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
         @if level.spaces.is_empty() {
             p { @if fields.under.is_empty() { "No space holds a memory." } @else { "No space lies below this one." } }
         } @else {
-            div class="wide" role="region" aria-label="Spaces" tabindex="0" {
+            // No landmark, since a page may have several levels.
+            div class="wide" role="group" aria-label="Spaces" tabindex="0" {
                 table {
                     caption class="hidden" { "Spaces of this level, each with what it and all below it hold" }
                     thead { tr {
@@ -84,7 +87,7 @@ fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
                         th scope="col" class="number" { "Memories" }
                         th scope="col" { "Newest" }
                     } }
-                    tbody {
+                    tbody hx-target="next .below > td" hx-select=".level, main > .error" {
                         @for space in &level.spaces {
                             tr {
                                 th scope="row" { (name(&space.id)) }
@@ -93,6 +96,7 @@ fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
                                 }
                                 td { (time(space.newest)) }
                             }
+                            @if may_have_level(&space.id) { tr class="below" { td colspan="3" {} } }
                         }
                     }
                 }
@@ -102,16 +106,24 @@ fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
     }
 }
 
-/// A space as a link to the level below it, if there can be one.
+/// A space as a link to the level below it, if there can be one. With a script the level also opens in the row below.
 fn name(space: &SpaceId) -> Markup {
-    let (parameter, id) = place(space);
+    let id = space.as_str();
+    let level = link(HOME, &[("under", id)]);
     html! {
-        @if parameter == "under" {
-            a href=(link(HOME, &[(parameter, id)])) { bdi { (id) } }
+        @if may_have_level(space) {
+            details class="opens" hx-get=(level) hx-trigger="toggle once" {
+                summary { span class="hidden" { "Open below: " bdi { (id) } } }
+            }
+            a href=(level) { bdi { (id) } }
         } @else {
             bdi { (id) }
         }
     }
+}
+
+fn may_have_level(space: &SpaceId) -> bool {
+    place(space).0 == "under"
 }
 
 fn count(count: Count) -> String {

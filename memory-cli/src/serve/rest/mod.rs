@@ -11,7 +11,7 @@ mod recall;
 mod retention;
 pub(crate) mod spaces;
 mod vectors;
-mod watch;
+pub(crate) mod watch;
 mod wire;
 
 use axum::body::to_bytes;
