@@ -23,8 +23,8 @@ const FLOWS: usize = 30;
 
 fn main() -> ExitCode {
     let trials = vec![
-        trial("the_console_in_a_browser_on_sqlite", || on_sqlite()),
-        trial("the_console_in_a_browser_on_postgres", || on_postgres()),
+        trial("the_console_in_a_browser_on_sqlite", on_sqlite),
+        trial("the_console_in_a_browser_on_postgres", on_postgres),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -103,7 +103,7 @@ fn views(id: &str) -> Vec<View> {
             &["/v1/documents/notes/note7", "/v1/documents/notes/note7/history?limit=10"],
         ),
         recall("text=rust+rain&under=plugin-discord-medium"),
-        view("/console/engine", &["/v1/health", "/v1/vector-model", "/metrics"]),
+        view("/console/engine", &["/v1/health", "/metrics"]),
     ]
 }
 

@@ -26,6 +26,10 @@ if (folder) {
         await visitor.page.emulateMedia({ colorScheme });
         await visitor.page.screenshot({ path: join(folder, `${page.name}-${colorScheme}.png`), fullPage: true });
       }
+      if (page.isInReadme) {
+        await visitor.page.emulateMedia({ colorScheme: "light" });
+        await visitor.page.screenshot({ path: join(folder, `${page.name}-readme.png`) });
+      }
       await visitor.page.setViewportSize({ width: 320, height: 640 });
       await visitor.page.screenshot({ path: join(folder, `${page.name}-narrow.png`), fullPage: true });
     });
