@@ -111,7 +111,10 @@ class Visitor {
   }
 
   async #leave(action) {
-    await Promise.all([this.page.waitForEvent("load"), action()]);
+    // The event `load` may still be that of the page which is left.
+    const isLeft = this.page.waitForEvent("framenavigated", (frame) => frame === this.page.mainFrame());
+    await Promise.all([isLeft, action()]);
+    await this.page.waitForLoadState();
   }
 
   async heading(text) {

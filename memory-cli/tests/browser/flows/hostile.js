@@ -92,3 +92,18 @@ flow("a text that turns its direction turns no other", reading, async (visitor, 
   }, BIDI.replace(/[ a-z]/g, ""));
   assert.deepEqual(open, []);
 });
+
+flow("the policy refuses what would have come in, and a flow hears of it", {}, async (visitor) => {
+  await visitor.open("/");
+  await visitor.page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "document.title = 'run'";
+    document.body.append(script);
+    document.body.insertAdjacentHTML("beforeend", "<img src='http://other.example/x.png'><style>main { display: none }</style>");
+  });
+  const refused = () => visitor.problems.filter((problem) => problem.includes("Content Security Policy"));
+  while (refused().length < 3) await visitor.page.waitForEvent("console");
+  assert.notEqual(await visitor.page.title(), "run");
+  assert.ok(await visitor.page.locator("main").isVisible());
+  visitor.problems.length = 0;
+});
