@@ -32,6 +32,7 @@ mod style;
 mod text;
 mod versions;
 mod visitor;
+mod work;
 mod write;
 
 use axum::Router;
@@ -55,6 +56,7 @@ const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
 const PROMPT: &str = "/console/prompt";
 const RECALL: &str = "/console/recall";
+const WORK: &str = "/console/work";
 const LIVE: &str = "/console/live";
 const ENGINE: &str = "/console/engine";
 const DOCTOR: &str = "/console/doctor";
@@ -102,6 +104,7 @@ pub(crate) fn routes(writes: bool) -> Router<Server> {
         .route(DOCUMENT, get(document::show))
         .route(PROMPT, get(prompt::show))
         .route(RECALL, get(recall::show))
+        .route(WORK, get(work::show))
         .route(LIVE, get(live::show))
         .route(ENGINE, get(engine::show))
         .route(DOCTOR, get(doctor::show))

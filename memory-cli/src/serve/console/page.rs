@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, script, style};
+use super::{DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, WORK, script, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -23,6 +23,7 @@ pub(super) enum Section {
     Memories,
     Documents,
     Recall,
+    Work,
     Live,
     Engine,
 }
@@ -41,7 +42,15 @@ pub(super) enum Who<'a> {
 }
 
 impl Section {
-    const ALL: [Self; 6] = [Self::Spaces, Self::Memories, Self::Documents, Self::Recall, Self::Live, Self::Engine];
+    const ALL: [Self; 7] = [
+        Self::Spaces,
+        Self::Memories,
+        Self::Documents,
+        Self::Recall,
+        Self::Work,
+        Self::Live,
+        Self::Engine,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -49,6 +58,7 @@ impl Section {
             Self::Memories => "Memories",
             Self::Documents => "Documents",
             Self::Recall => "Recall",
+            Self::Work => "Work",
             Self::Live => "Live",
             Self::Engine => "Engine",
         }
@@ -60,6 +70,7 @@ impl Section {
             Self::Memories => MEMORIES,
             Self::Documents => DOCUMENTS,
             Self::Recall => RECALL,
+            Self::Work => WORK,
             Self::Live => LIVE,
             Self::Engine => ENGINE,
         }
