@@ -1,4 +1,7 @@
-//! The pages for who runs agents: what is open.
+//! The pages for who runs agents: what is open, and what a model would see.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
 
 use common::server::{Response, Server};
 use common::{Cli, TOKENS};
@@ -160,4 +163,103 @@ fn a_token_sees_the_work_of_its_spaces() {
         assert!(!shown.contains(">guild1-b<"), "{asked}: {shown}");
     }
     assert_eq!(server.get("/console/work").status, 303, "to the login");
+}
+
+/// A server with the agent `ada`, whose model listens here and is asked nothing.
+fn with_agent(cli: &Cli, lines: &str, args: &[&str]) -> (Server, TcpListener) {
+    let model = TcpListener::bind("127.0.0.1:0").expect("a port");
+    model.set_nonblocking(true).expect("a listener that does not wait");
+    let url = format!("http://{}/v1", model.local_addr().expect("an address"));
+    let file = format!("{lines}\nname = \"ada\"\nmodel = {{ url = \"{url}\", model = \"m\" }}\n");
+    let agent = cli.write("agent.toml", file);
+    (Server::start(cli, &[&["--agent", &agent], args].concat()), model)
+}
+
+/// What somebody said to `ada`, as the agent keeps it.
+fn said(room: &str, space: &str, text: &str, created_at: i64) -> Value {
+    let trigger = json!({"room": room, "author": "ana", "channelType": "DM", "text": text});
+    json!({"spaceId": format!("agent/ada/room/{space}/messages"), "trigger": trigger, "createdAt": created_at,
+           "status": "observed"})
+}
+
+/// All that is stored.
+fn stored(cli: &Cli) -> String {
+    cli.ok(&["export", "--documents", "--history"])
+}
+
+fn encoded(value: &str) -> String {
+    form_urlencoded::byte_serialize(value.as_bytes()).collect()
+}
+
+#[test]
+fn a_composition_shows_what_a_model_would_see() {
+    let cli = Cli::new();
+    let (server, model) = with_agent(&cli, "system = \"You are terse.\"", &[]);
+    let messages = [
+        said("dm:ana", "dm%3Aana", HOSTILE, 1_700_000_000_000),
+        said("kitchen", "kitchen", "Tea is up", 1_700_000_060_000),
+    ];
+    store_all(&server, &messages);
+    let before = stored(&cli);
+    let form = page(&server, "/console/compose");
+    assert!(form.contains("<bdi>ada</bdi>") && !form.contains("<h2>Providers</h2>"), "nothing is asked yet: {form}");
+    let asked = format!("/console/compose?user=ana&text={}", encoded(&format!("Where is my cup? {HOSTILE}")));
+    let body = page(&server, &asked);
+    assert!(row(&body, "<bdi>TIME</bdi>").contains(">ok<"), "{body}");
+    assert!(row(&body, "<bdi>CHOICE</bdi>").contains(">empty<"), "{body}");
+    let (_, text) = body.split_once("<h2>Text</h2>").expect("the text");
+    for shown in
+        ["<h3><bdi>RECENT_MESSAGES</bdi></h3>", "# Received Message", "ana: Where is my cup?", " characters in all."]
+    {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    assert!(text.matches(ESCAPED).count() >= 2, "what was said before and what is asked: {text}");
+    assert!(!text.contains("Tea is up"), "what was said elsewhere: {text}");
+    let kitchen = page(&server, "/console/compose?user=ana&room=kitchen&text=And+now");
+    assert!(kitchen.contains("Tea is up") && kitchen.contains("value=\"kitchen\""), "{kitchen}");
+    for wrong in ["user=ada&text=x", &format!("user={}&text=x", "u".repeat(81)), "user=ana&room=dm:eva&text=x"] {
+        let response = server.get(&format!("/console/compose?{wrong}"));
+        let status = response.status;
+        assert!((400..500).contains(&status), "{wrong}: {response:?}");
+        let told = checked(response, status);
+        assert!(told.contains("role=\"alert\"") && told.contains("value=\"x\""), "{wrong}: {told}");
+    }
+    assert_eq!(stored(&cli), before, "nothing is kept");
+    let asked = model.accept().expect_err("no model is asked").kind();
+    assert_eq!(asked, ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_composition_shows_what_was_cut_and_stays_small() {
+    let cli = Cli::new();
+    let (server, _model) = with_agent(&cli, "budget = 400\noptions = { only = [\"RECENT_MESSAGES\"] }", &[]);
+    let line = "many words ".repeat(20);
+    let messages: Vec<_> = (0..20).map(|minute| said("dm:ana", "dm%3Aana", &line, minute * 60_000)).collect();
+    store_all(&server, &messages);
+    let body = page(&server, "/console/compose?user=ana&text=x");
+    let row = row(&body, "<bdi>RECENT_MESSAGES</bdi>");
+    assert!(row.contains(" lines, ") && row.contains(" bytes<"), "{row}");
+    assert!(body.contains("[...truncated]") && body.contains("; left out: "), "{body}");
+    drop(server);
+    let (server, _model) = with_agent(&cli, "", &[]);
+    let long: Vec<_> =
+        (20..30).map(|minute| said("dm:ana", "dm%3Aana", &"x".repeat(20_000), minute * 60_000)).collect();
+    store_all(&server, &long);
+    let body = page(&server, "/console/compose?user=ana&text=x");
+    assert!(body.len() < 80_000 && body.contains("Cut: the first 10,000 bytes"), "{} bytes", body.len());
+}
+
+#[test]
+fn a_composition_is_for_who_may_read_everything() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    assert!(page(&server, "/console/compose?text=x").contains("serve --agent FILE"), "no agent");
+    drop(server);
+    let tokens = cli.write("tokens.toml", TOKENS);
+    let (server, _model) = with_agent(&cli, "", &["--tokens", &tokens]);
+    for token in [RUNTIME, MODEL] {
+        let refused = checked(page_of(&server, token, "/console/compose?user=ana&text=x"), 403);
+        assert!(refused.contains("role=\"alert\"") && !refused.contains("RECENT_MESSAGES"), "{refused}");
+    }
+    assert_eq!(server.get("/console/compose").status, 303, "to the login");
 }

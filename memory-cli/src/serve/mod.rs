@@ -101,7 +101,7 @@ pub(crate) async fn over_http(
     if let Some(agent) = &agent {
         settings.callers.reserve(&agent.records().agent().space()?)?;
     }
-    let server = server(provider, settings)?;
+    let server = server(provider, settings, agent.clone())?;
     let app = app(&server, agent.as_ref(), has_console, max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
     let _sampling =
@@ -145,7 +145,7 @@ fn refused(error: memory_core::Error) -> anyhow::Error {
 
 /// Serves MCP over the standard streams until the client closes them.
 pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<()> {
-    let server = server(provider, settings)?;
+    let server = server(provider, settings, None)?;
     let signal = signal::asked_to_end()?;
     let serving = async {
         let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await;
@@ -163,13 +163,14 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
     Ok(())
 }
 
-fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
+fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings, agent: Option<Agent>) -> anyhow::Result<Server> {
     let limits = Limits::new(&settings);
     let (embedder, made) = settings.embedding.unzip();
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
         tools: tools::tools(provider, embedder.as_ref()),
+        agent,
         embedder,
         metrics: Metrics::new(made.as_ref())?,
         samples: Samples::default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use memory_context::agent::Agent;
 use memory_core::engine::{HeavyWork, Permit};
 use memory_core::{DocumentStore, Embedder, MAX_WATCHES, MemoryProvider, Result, SpaceId, SpaceSelector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +29,8 @@ pub(crate) struct ServerState {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) tools: Vec<Tool>,
+    /// The agent that it offers.
+    pub(crate) agent: Option<Agent>,
     /// The model by which questions are asked for what they mean.
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) metrics: Metrics,

@@ -6,6 +6,7 @@
 
 mod asset;
 mod chart;
+mod compose;
 mod difference;
 mod doctor;
 mod document;
@@ -56,6 +57,7 @@ const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
 const PROMPT: &str = "/console/prompt";
 const RECALL: &str = "/console/recall";
+const COMPOSE: &str = "/console/compose";
 const WORK: &str = "/console/work";
 const LIVE: &str = "/console/live";
 const ENGINE: &str = "/console/engine";
@@ -104,6 +106,7 @@ pub(crate) fn routes(writes: bool) -> Router<Server> {
         .route(DOCUMENT, get(document::show))
         .route(PROMPT, get(prompt::show))
         .route(RECALL, get(recall::show))
+        .route(COMPOSE, get(compose::show))
         .route(WORK, get(work::show))
         .route(LIVE, get(live::show))
         .route(ENGINE, get(engine::show))

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, WORK, script, style};
+use super::{COMPOSE, DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, WORK, script, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -23,6 +23,7 @@ pub(super) enum Section {
     Memories,
     Documents,
     Recall,
+    Compose,
     Work,
     Live,
     Engine,
@@ -42,11 +43,12 @@ pub(super) enum Who<'a> {
 }
 
 impl Section {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Spaces,
         Self::Memories,
         Self::Documents,
         Self::Recall,
+        Self::Compose,
         Self::Work,
         Self::Live,
         Self::Engine,
@@ -58,6 +60,7 @@ impl Section {
             Self::Memories => "Memories",
             Self::Documents => "Documents",
             Self::Recall => "Recall",
+            Self::Compose => "Compose",
             Self::Work => "Work",
             Self::Live => "Live",
             Self::Engine => "Engine",
@@ -70,6 +73,7 @@ impl Section {
             Self::Memories => MEMORIES,
             Self::Documents => DOCUMENTS,
             Self::Recall => RECALL,
+            Self::Compose => COMPOSE,
             Self::Work => WORK,
             Self::Live => LIVE,
             Self::Engine => ENGINE,
