@@ -60,10 +60,13 @@ fn flows(cli: &Cli, chromium: &Path, engine: &str, url: &str, empty: &str) -> Ca
     let open = start(url, &embedder);
     let closed = start(url, &["--tokens", &tokens]);
     let without = start(url, &["--no-console"]);
+    let writable = start(url, &["--console-write"]);
     let empty = start(empty, &[]);
     let mut node = Command::new("node");
     node.args(["--test-reporter=tap", "main.js"]).current_dir(folder).env("MEMORY_CONSOLE_BROWSER", chromium);
-    for (name, server) in [("OPEN", &open), ("CLOSED", &closed), ("WITHOUT", &without), ("EMPTY", &empty)] {
+    let servers =
+        [("OPEN", &open), ("CLOSED", &closed), ("WITHOUT", &without), ("WRITABLE", &writable), ("EMPTY", &empty)];
+    for (name, server) in servers {
         node.env(format!("MEMORY_CONSOLE_{name}"), format!("http://{}", server.address));
     }
     if let Some(folder) = std::env::var_os("MEMORY_SCREENSHOTS") {

@@ -2,7 +2,7 @@
 // screen and by the keyboard, and a picture is made of it.
 
 import { HOSTILE } from "./seed.js";
-import { closed, empty } from "./servers.js";
+import { closed, empty, writable } from "./servers.js";
 
 /** `path` is that of the page, or makes it from the seed. `isInReadme`: the README shows its top. */
 export const pages = [
@@ -17,7 +17,12 @@ export const pages = [
   { name: "recall", path: "/console/recall" },
   { name: "recall-hits", path: "/console/recall?text=Where+is+our+canoe%3F&under=discord-greenhouse&limit=3", isInReadme: true },
   { name: "recall-documents", path: "/console/recall?text=Who+has+a+cat%3F&collection=notes&limit=2" },
+  { name: "live", path: "/console/live?under=discord-greenhouse" },
   { name: "engine", path: "/console/engine" },
+  { name: "doctor", path: "/console/doctor" },
+  { name: "edit", path: ({ changed }) => `/console/change/memory/${changed}`, server: writable },
+  { name: "erase", path: ({ changed }) => `/console/change/memory/${changed}/erase`, server: writable },
+  { name: "erase-many", path: "/console/change/memories?under=rooms", server: writable },
   { name: "login", path: "/console/login", server: closed },
   { name: "empty", path: "/", server: empty },
   { name: "hostile", path: ({ hostile }) => `/console/memory/${hostile}` },

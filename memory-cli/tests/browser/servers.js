@@ -12,6 +12,8 @@ export const open = address("MEMORY_CONSOLE_OPEN");
 export const closed = address("MEMORY_CONSOLE_CLOSED");
 /** The same ledger, with --no-console. */
 export const without = address("MEMORY_CONSOLE_WITHOUT");
+/** The same ledger, with --console-write. */
+export const writable = address("MEMORY_CONSOLE_WRITABLE");
 /** A ledger with nothing in it. */
 export const empty = address("MEMORY_CONSOLE_EMPTY");
 
