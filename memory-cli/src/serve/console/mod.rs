@@ -6,6 +6,7 @@
 
 mod asset;
 mod chart;
+mod destination;
 mod difference;
 mod doctor;
 mod document;
