@@ -1,6 +1,7 @@
 //! The collections, and the documents of one.
 
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{Collection, Document, DocumentPage, DocumentQuery, Documents, Filter, QueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -96,7 +97,8 @@ async fn collections(visitor: &Visitor) -> Page {
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &CollectionFields) -> Result<DocumentPage, Problem> {
     visitor.access.check_collection(&fields.collection()?)?;
-    let mut query = fields.select(scope)?.order(order(&fields.order));
+    let (query, _patterns) = fields.select(visitor, scope).await?;
+    let mut query = query.order(order(&fields.order));
     if let Some(condition) = fields.condition()? {
         query = query.filter(condition);
     }
@@ -112,9 +114,14 @@ impl CollectionFields {
     }
 
     /// What is selected but for the condition, in no order.
-    pub(super) fn select(&self, scope: &ScopeFields) -> memory_core::Result<QueryBuilder<Documents>> {
-        let query = scope.apply(DocumentQuery::builder(self.collection()?));
-        Ok(filled(&self.text).into_iter().fold(query, QueryBuilder::text))
+    pub(super) async fn select(
+        &self,
+        visitor: &Visitor,
+        scope: &ScopeFields,
+    ) -> Result<(QueryBuilder<Documents>, Option<Permit>), Problem> {
+        let query = DocumentQuery::builder(self.collection()?);
+        let (query, patterns) = scope.apply(query, &visitor.server.limits).await?;
+        Ok((filled(&self.text).into_iter().fold(query, QueryBuilder::text), patterns))
     }
 
     /// The condition that the documents satisfy.

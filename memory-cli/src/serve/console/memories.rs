@@ -1,6 +1,7 @@
 //! The ledger as a timeline.
 
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{Filter, Ledger, Memory, MemoryPage, MemoryQuery, Order, QueryBuilder, Status, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -58,7 +59,8 @@ pub(super) async fn show(
 }
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -> Result<MemoryPage, Problem> {
-    let mut query = fields.select(scope)?.order(order(&fields.order));
+    let (query, _patterns) = fields.select(visitor, scope).await?;
+    let mut query = query.order(order(&fields.order));
     if let Some(condition) = fields.condition()? {
         query = query.filter(condition);
     }
@@ -70,8 +72,12 @@ async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -
 
 impl TimelineFields {
     /// What is selected but for the condition, in no order.
-    pub(super) fn select(&self, scope: &ScopeFields) -> memory_core::Result<QueryBuilder<Ledger>> {
-        let mut query = scope.apply(MemoryQuery::builder());
+    pub(super) async fn select(
+        &self,
+        visitor: &Visitor,
+        scope: &ScopeFields,
+    ) -> Result<(QueryBuilder<Ledger>, Option<Permit>), Problem> {
+        let (mut query, patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
         if let Some(status) = filled(&self.status) {
             query = query.status(Status::parse(status)?);
         }
@@ -85,7 +91,7 @@ impl TimelineFields {
         if let Some(until) = moment("before", &self.until)? {
             query = query.created_before(until);
         }
-        Ok(query)
+        Ok((query, patterns))
     }
 
     /// The condition that the memories satisfy.
