@@ -13,7 +13,7 @@ use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
 use super::text::{preview, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, PROMPT, prompt, write};
+use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -45,6 +45,7 @@ pub(super) async fn show(
     let main = html! {
         h1 { "Documents" }
         (trail(&fields.collection))
+        p { a href=(link(HOME, &[("collection", &fields.collection)])) { "Spaces of this collection" } }
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
