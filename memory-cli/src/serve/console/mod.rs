@@ -5,6 +5,7 @@
 //! OpenAPI document.
 
 mod asset;
+mod chain;
 mod chart;
 mod destination;
 mod difference;
@@ -21,6 +22,7 @@ mod live;
 mod login;
 mod memories;
 mod memory;
+mod origin;
 mod page;
 mod pass;
 mod prompt;
