@@ -11,6 +11,7 @@ use super::fields::{ScopeFields, choice, filled, input};
 use super::links::link;
 use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{preview, time};
 use super::visitor::Visitor;
 use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
@@ -49,7 +50,7 @@ pub(super) async fn show(
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
-                (table(&page.documents))
+                (list(&page.documents))
                 (unreadable(&page.unreadable, &visitor.access))
                 (write::of_documents(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
@@ -150,36 +151,22 @@ fn form(scope: &ScopeFields, fields: &CollectionFields) -> Markup {
     }
 }
 
-fn table(documents: &[Document]) -> Markup {
-    html! {
-        @if documents.is_empty() {
-            p { "No documents on this page." }
-        } @else {
-            div class="wide" role="region" aria-label="Documents" tabindex="0" {
-                table {
-                    caption class="hidden" { "Documents" }
-                    thead { tr {
-                        th scope="col" { "Id" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Created" }
-                        th scope="col" { "Updated" }
-                        th scope="col" { "Content" }
-                    } }
-                    tbody {
-                        @for document in documents {
-                            tr {
-                                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
-                                td { bdi { (document.space()) } }
-                                td { (time(document.created_at)) }
-                                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
-                                td { (document.preview()) }
-                            }
-                        }
-                    }
-                }
+fn list(documents: &[Document]) -> Markup {
+    if documents.is_empty() {
+        return html! { p { "No documents on this page." } };
+    }
+    let rows = html! {
+        @for document in documents {
+            tr {
+                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
+                td { bdi { (document.space()) } }
+                td { (time(document.created_at)) }
+                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
+                td { (document.preview()) }
             }
         }
-    }
+    };
+    table("Documents", &["Id", "Space", "Created", "Updated", "Content"].map(Head::Text), &rows)
 }
 
 fn turn(scope: &ScopeFields, fields: &CollectionFields, page: &DocumentPage) -> Markup {

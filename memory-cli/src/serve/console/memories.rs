@@ -10,6 +10,7 @@ use super::entry::{Entry as _, pages, space_link, unreadable};
 use super::fields::{ScopeFields, choice, filled, input, moment, time_input};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::time;
 use super::visitor::Visitor;
 use super::{MEMORIES, write};
@@ -47,7 +48,7 @@ pub(super) async fn show(
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
-                (table(&page.memories))
+                (list(&page.memories))
                 (unreadable(&page.unreadable, &visitor.access))
                 (write::of_memories(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
@@ -131,34 +132,21 @@ fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {
     }
 }
 
-fn table(memories: &[Memory]) -> Markup {
-    html! {
-        @if memories.is_empty() {
-            p { "No memories on this page." }
-        } @else {
-            div class="wide" role="region" aria-label="Memories" tabindex="0" {
-                table {
-                    caption class="hidden" { "Memories" }
-                    thead { tr {
-                        th scope="col" { "Created" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "Trigger" }
-                    } }
-                    tbody {
-                        @for memory in memories {
-                            tr {
-                                td { (time(memory.created_at())) }
-                                td { (space_link(memory.space())) }
-                                td class="word" { (memory.status.as_str()) }
-                                td { a href=(memory.href()) { (memory.preview()) } }
-                            }
-                        }
-                    }
-                }
+fn list(memories: &[Memory]) -> Markup {
+    if memories.is_empty() {
+        return html! { p { "No memories on this page." } };
+    }
+    let rows = html! {
+        @for memory in memories {
+            tr {
+                td { (time(memory.created_at())) }
+                td { (space_link(memory.space())) }
+                td class="word" { (memory.status.as_str()) }
+                td { a href=(memory.href()) { (memory.preview()) } }
             }
         }
-    }
+    };
+    table("Memories", &["Created", "Space", "Status", "Trigger"].map(Head::Text), &rows)
 }
 
 fn turn(scope: &ScopeFields, fields: &TimelineFields, page: &MemoryPage) -> Markup {

@@ -32,6 +32,7 @@ mod script;
 mod sender;
 mod spaces;
 mod style;
+mod table;
 mod text;
 mod versions;
 mod visitor;

@@ -9,6 +9,7 @@ use super::entry::pages;
 use super::fields::filled;
 use super::links::{link, place};
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{number, time};
 use super::visitor::Visitor;
 use super::{DOCUMENTS, HOME, MEMORIES, documents, write};
@@ -34,9 +35,10 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Le
         h1 { "Spaces" }
         @if let Some(collection) = filled(&fields.collection) { (documents::trail(collection)) }
         (trail(&visitor, &fields))
-        div class="level" {
+        // Its rows open below themselves.
+        div class="level" hx-target="next .below > td" hx-select=".level, main > .error" {
             @match &level {
-                Ok(level) => (table(&fields, level)),
+                Ok(level) => (list(&fields, level)),
                 Err(problem) => (alert(&problem.detail)),
             }
         }
@@ -110,48 +112,40 @@ fn trail(visitor: &Visitor, fields: &LevelFields) -> Markup {
     }
 }
 
-fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
+fn list(fields: &LevelFields, level: &SpaceLevel) -> Markup {
     let to = |cursor: &str| fields.level(&fields.under, cursor);
     let first = filled(&fields.cursor).map(|_| to(""));
     let next = level.next.as_ref().map(|cursor| to(cursor.as_str()));
     html! {
-        @if level.spaces.is_empty() {
-            p {
-                @if !fields.under.is_empty() {
-                    "No space lies below this one."
-                } @else if fields.of_documents() {
-                    "No space holds a document of this collection."
-                } @else {
-                    "No space holds a memory."
-                }
-            }
-        } @else {
-            // No landmark, since a page may have several levels.
-            div class="wide" role="group" aria-label="Spaces" tabindex="0" {
-                table {
-                    caption class="hidden" { "Spaces of this level, each with what it and all below it hold" }
-                    thead { tr {
-                        th scope="col" { "Space" }
-                        th scope="col" class="number" { @if fields.of_documents() { "Documents" } @else { "Memories" } }
-                        th scope="col" { "Newest" }
-                    } }
-                    tbody hx-target="next .below > td" hx-select=".level, main > .error" {
-                        @for space in &level.spaces {
-                            tr {
-                                th scope="row" { (name(fields, &space.id)) }
-                                td class="number" {
-                                    a href=(fields.records(place(&space.id))) { (count(space.count)) }
-                                }
-                                td { (time(space.newest)) }
-                            }
-                            @if may_have_level(&space.id) { tr class="below" { td colspan="3" {} } }
-                        }
-                    }
-                }
-            }
-        }
+        @if level.spaces.is_empty() { p { (nothing(fields)) } } @else { (rows(fields, level)) }
         (pages(first.as_deref(), next.as_deref()))
     }
+}
+
+fn nothing(fields: &LevelFields) -> &'static str {
+    if !fields.under.is_empty() {
+        "No space lies below this one."
+    } else if fields.of_documents() {
+        "No space holds a document of this collection."
+    } else {
+        "No space holds a memory."
+    }
+}
+
+fn rows(fields: &LevelFields, level: &SpaceLevel) -> Markup {
+    let records = if fields.of_documents() { "Documents" } else { "Memories" };
+    let rows = html! {
+        @for space in &level.spaces {
+            tr {
+                th scope="row" { (name(fields, &space.id)) }
+                td class="number" { a href=(fields.records(place(&space.id))) { (count(space.count)) } }
+                td { (time(space.newest)) }
+            }
+            @if may_have_level(&space.id) { tr class="below" { td colspan="3" {} } }
+        }
+    };
+    let caption = "Spaces of this level, each with what it and all below it hold";
+    table(caption, &[Head::Text("Space"), Head::Number(records), Head::Text("Newest")], &rows)
 }
 
 /// A space as a link to the level below it, if there can be one. With a script the level also opens in the row below.
