@@ -1,6 +1,7 @@
 //! The collections, and the documents of one.
 
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{Collection, Document, DocumentPage, DocumentQuery, Documents, Filter, QueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -10,9 +11,10 @@ use super::fields::{ScopeFields, choice, filled, input};
 use super::links::link;
 use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{preview, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, PROMPT, prompt, write};
+use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -44,10 +46,11 @@ pub(super) async fn show(
     let main = html! {
         h1 { "Documents" }
         (trail(&fields.collection))
+        p { a href=(link(HOME, &[("collection", &fields.collection)])) { "Spaces of this collection" } }
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
-                (table(&page.documents))
+                (list(&page.documents))
                 (unreadable(&page.unreadable, &visitor.access))
                 (write::of_documents(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
@@ -96,7 +99,8 @@ async fn collections(visitor: &Visitor) -> Page {
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &CollectionFields) -> Result<DocumentPage, Problem> {
     visitor.access.check_collection(&fields.collection()?)?;
-    let mut query = fields.select(scope)?.order(order(&fields.order));
+    let (query, _patterns) = fields.select(visitor, scope).await?;
+    let mut query = query.order(order(&fields.order));
     if let Some(condition) = fields.condition()? {
         query = query.filter(condition);
     }
@@ -112,9 +116,14 @@ impl CollectionFields {
     }
 
     /// What is selected but for the condition, in no order.
-    pub(super) fn select(&self, scope: &ScopeFields) -> memory_core::Result<QueryBuilder<Documents>> {
-        let query = scope.apply(DocumentQuery::builder(self.collection()?));
-        Ok(filled(&self.text).into_iter().fold(query, QueryBuilder::text))
+    pub(super) async fn select(
+        &self,
+        visitor: &Visitor,
+        scope: &ScopeFields,
+    ) -> Result<(QueryBuilder<Documents>, Option<Permit>), Problem> {
+        let query = DocumentQuery::builder(self.collection()?);
+        let (query, patterns) = scope.apply(query, &visitor.server.limits).await?;
+        Ok((filled(&self.text).into_iter().fold(query, QueryBuilder::text), patterns))
     }
 
     /// The condition that the documents satisfy.
@@ -142,36 +151,22 @@ fn form(scope: &ScopeFields, fields: &CollectionFields) -> Markup {
     }
 }
 
-fn table(documents: &[Document]) -> Markup {
-    html! {
-        @if documents.is_empty() {
-            p { "No documents on this page." }
-        } @else {
-            div class="wide" role="region" aria-label="Documents" tabindex="0" {
-                table {
-                    caption class="hidden" { "Documents" }
-                    thead { tr {
-                        th scope="col" { "Id" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Created" }
-                        th scope="col" { "Updated" }
-                        th scope="col" { "Content" }
-                    } }
-                    tbody {
-                        @for document in documents {
-                            tr {
-                                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
-                                td { bdi { (document.space()) } }
-                                td { (time(document.created_at)) }
-                                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
-                                td { (document.preview()) }
-                            }
-                        }
-                    }
-                }
+fn list(documents: &[Document]) -> Markup {
+    if documents.is_empty() {
+        return html! { p { "No documents on this page." } };
+    }
+    let rows = html! {
+        @for document in documents {
+            tr {
+                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
+                td { bdi { (document.space()) } }
+                td { (time(document.created_at)) }
+                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
+                td { (document.preview()) }
             }
         }
-    }
+    };
+    table("Documents", &["Id", "Space", "Created", "Updated", "Content"].map(Head::Text), &rows)
 }
 
 fn turn(scope: &ScopeFields, fields: &CollectionFields, page: &DocumentPage) -> Markup {

@@ -8,6 +8,7 @@ use memory_core::{Health, Result as CoreResult, VectorModel};
 use super::DOCTOR;
 use super::chart::Chart;
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::preview;
 use super::visitor::Visitor;
 use crate::serve::problem::Problem;
@@ -96,28 +97,19 @@ fn counters(visitor: &Visitor) -> Markup {
     let text = visitor.server.metrics.text().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let counters: Vec<_> = lines.filter_map(Line::parse).filter(|line| !line.name.ends_with("_bucket")).collect();
+    let rows = html! {
+        @for Line { name, labels, value } in counters {
+            tr {
+                th scope="row" { (name) }
+                td { (labels) }
+                td class="number" { (value) }
+            }
+        }
+    };
     html! {
         h2 { "Counters" }
         p class="note" { "Of this server alone, since it began, whoever called." }
-        div class="wide" role="region" aria-label="Counters" tabindex="0" {
-            table {
-                caption class="hidden" { "Counters" }
-                thead { tr {
-                    th scope="col" { "Name" }
-                    th scope="col" { "Of" }
-                    th scope="col" class="number" { "Value" }
-                } }
-                tbody {
-                    @for Line { name, labels, value } in counters {
-                        tr {
-                            th scope="row" { (name) }
-                            td { (labels) }
-                            td class="number" { (value) }
-                        }
-                    }
-                }
-            }
-        }
+        (table("Counters", &[Head::Text("Name"), Head::Text("Of"), Head::Number("Value")], &rows))
     }
 }
 

@@ -7,6 +7,7 @@ use axum::http::{HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _};
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{Change, ChangeKind, Collection, MemoryQuery, Record, RecordId, Spaces, Status, Watch, WatchFrom};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
@@ -106,18 +107,25 @@ async fn news(visitor: &Visitor, scope: &ScopeFields, fields: &LiveFields, asked
     if fields.mode == "pause" {
         return Ok(News { changes: Vec::new(), token: fields.from.clone(), is_over: false });
     }
-    let watch = watch(visitor, scope, fields)?;
+    let (watch, patterns) = watch(visitor, scope, fields).await?;
     let (limits, shows_ids) = (&visitor.server.limits, visitor.access.readable == Spaces::All);
-    let changes = changes(&visitor.server, &visitor.access, &watch, limits.places_of_watch(asked, 0)).await?;
+    let changes =
+        changes(&visitor.server, &visitor.access, &watch, limits.places_of_watch(asked, scope.patterns())).await?;
+    // It has its places as a watch by now, and may wait for long.
+    drop(patterns);
     // Long before the request has to end.
     let patience = limits.heartbeat.min(limits.time / 2);
     come(changes, &fields.from, fields.mode == "poll", shows_ids, patience).await
 }
 
-fn watch(visitor: &Visitor, scope: &ScopeFields, fields: &LiveFields) -> Result<Watch, Problem> {
+async fn watch(
+    visitor: &Visitor,
+    scope: &ScopeFields,
+    fields: &LiveFields,
+) -> Result<(Watch, Option<Permit>), Problem> {
     let named = filled(&fields.collection).map(Collection::parse).transpose()?;
     let of = watched(of(&fields.of), named.into_iter().collect::<BTreeSet<_>>(), &visitor.access)?;
-    let mut query = scope.apply(MemoryQuery::builder());
+    let (mut query, patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
     if let Some(status) = filled(&fields.status) {
         query = query.status(Status::parse(status)?);
     }
@@ -131,7 +139,7 @@ fn watch(visitor: &Visitor, scope: &ScopeFields, fields: &LiveFields) -> Result<
         Some(token) => WatchFrom::Token(token.to_owned()),
         None => WatchFrom::Now,
     };
-    Ok(Watch::new(of, visitor.access.confine(query))?.from(from))
+    Ok((Watch::new(of, visitor.access.confine(query))?.from(from), patterns))
 }
 
 /// The records that a choice names.

@@ -1,6 +1,7 @@
 //! The ledger as a timeline.
 
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{Filter, Ledger, Memory, MemoryPage, MemoryQuery, Order, QueryBuilder, Status, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -9,6 +10,7 @@ use super::entry::{Entry as _, pages, space_link, unreadable};
 use super::fields::{ScopeFields, choice, filled, input, moment, time_input};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::time;
 use super::visitor::Visitor;
 use super::{MEMORIES, write};
@@ -46,7 +48,7 @@ pub(super) async fn show(
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
-                (table(&page.memories))
+                (list(&page.memories))
                 (unreadable(&page.unreadable, &visitor.access))
                 (write::of_memories(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
@@ -58,7 +60,8 @@ pub(super) async fn show(
 }
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -> Result<MemoryPage, Problem> {
-    let mut query = fields.select(scope)?.order(order(&fields.order));
+    let (query, _patterns) = fields.select(visitor, scope).await?;
+    let mut query = query.order(order(&fields.order));
     if let Some(condition) = fields.condition()? {
         query = query.filter(condition);
     }
@@ -70,8 +73,12 @@ async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -
 
 impl TimelineFields {
     /// What is selected but for the condition, in no order.
-    pub(super) fn select(&self, scope: &ScopeFields) -> memory_core::Result<QueryBuilder<Ledger>> {
-        let mut query = scope.apply(MemoryQuery::builder());
+    pub(super) async fn select(
+        &self,
+        visitor: &Visitor,
+        scope: &ScopeFields,
+    ) -> Result<(QueryBuilder<Ledger>, Option<Permit>), Problem> {
+        let (mut query, patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
         if let Some(status) = filled(&self.status) {
             query = query.status(Status::parse(status)?);
         }
@@ -85,7 +92,7 @@ impl TimelineFields {
         if let Some(until) = moment("before", &self.until)? {
             query = query.created_before(until);
         }
-        Ok(query)
+        Ok((query, patterns))
     }
 
     /// The condition that the memories satisfy.
@@ -125,34 +132,21 @@ fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {
     }
 }
 
-fn table(memories: &[Memory]) -> Markup {
-    html! {
-        @if memories.is_empty() {
-            p { "No memories on this page." }
-        } @else {
-            div class="wide" role="region" aria-label="Memories" tabindex="0" {
-                table {
-                    caption class="hidden" { "Memories" }
-                    thead { tr {
-                        th scope="col" { "Created" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "Trigger" }
-                    } }
-                    tbody {
-                        @for memory in memories {
-                            tr {
-                                td { (time(memory.created_at())) }
-                                td { (space_link(memory.space())) }
-                                td class="word" { (memory.status.as_str()) }
-                                td { a href=(memory.href()) { (memory.preview()) } }
-                            }
-                        }
-                    }
-                }
+fn list(memories: &[Memory]) -> Markup {
+    if memories.is_empty() {
+        return html! { p { "No memories on this page." } };
+    }
+    let rows = html! {
+        @for memory in memories {
+            tr {
+                td { (time(memory.created_at())) }
+                td { (space_link(memory.space())) }
+                td class="word" { (memory.status.as_str()) }
+                td { a href=(memory.href()) { (memory.preview()) } }
             }
         }
-    }
+    };
+    table("Memories", &["Created", "Space", "Status", "Trigger"].map(Head::Text), &rows)
 }
 
 fn turn(scope: &ScopeFields, fields: &TimelineFields, page: &MemoryPage) -> Markup {

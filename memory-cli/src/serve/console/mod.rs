@@ -5,8 +5,10 @@
 //! OpenAPI document.
 
 mod asset;
+mod chain;
 mod chart;
 mod compose;
+mod destination;
 mod difference;
 mod doctor;
 mod document;
@@ -21,6 +23,7 @@ mod live;
 mod login;
 mod memories;
 mod memory;
+mod origin;
 mod page;
 mod pass;
 mod prompt;
@@ -30,6 +33,7 @@ mod script;
 mod sender;
 mod spaces;
 mod style;
+mod table;
 mod text;
 mod versions;
 mod visitor;

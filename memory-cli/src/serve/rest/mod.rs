@@ -28,6 +28,7 @@ use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
 pub(crate) use memories::readable;
+pub(crate) use params::SpaceParams;
 use wire::HealthBody;
 pub(crate) use wire::PutBody;
 

@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{DocumentId, DocumentSelection, Documents, Erasure, Ledger, MemoryId, QueryBuilder, RecordId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -44,7 +45,8 @@ pub(super) async fn ask_memories(
     visitor: Visitor,
     Parameters((scope, fields, done)): Parameters<(ScopeFields, TimelineFields, DoneFields)>,
 ) -> Result<Page, Problem> {
-    let slice = Slice::of_memories(&visitor, selected_memories(&visitor, &scope, &fields)?).await?;
+    let (query, _patterns) = selected_memories(&visitor, &scope, &fields).await?;
+    let slice = Slice::of_memories(&visitor, query).await?;
     Ok(about_memories(&visitor, &slice, &fields.parameters(&scope), "", done.count()?, None))
 }
 
@@ -53,7 +55,7 @@ pub(super) async fn erase_memories(
     Parameters((scope, fields, _)): Parameters<(ScopeFields, TimelineFields, DoneFields)>,
     Form(step): Form<StepFields>,
 ) -> Result<Response, Problem> {
-    let query = selected_memories(&visitor, &scope, &fields)?;
+    let (query, _patterns) = selected_memories(&visitor, &scope, &fields).await?;
     let slice = Slice::of_memories(&visitor, query.clone()).await?;
     if let Some(mistake) = step.mistake(&slice).or_else(|| Mistake::in_reason(&step.reason)) {
         let parameters = fields.parameters(&scope);
@@ -71,7 +73,8 @@ pub(super) async fn ask_documents(
     visitor: Visitor,
     Parameters((scope, fields, done)): Parameters<(ScopeFields, CollectionFields, DoneFields)>,
 ) -> Result<Page, Problem> {
-    let slice = Slice::of_documents(&visitor, selected_documents(&visitor, &scope, &fields)?).await?;
+    let (query, _patterns) = selected_documents(&visitor, &scope, &fields).await?;
+    let slice = Slice::of_documents(&visitor, query).await?;
     Ok(about_documents(&visitor, &slice, &fields.parameters(&scope), done.count()?, None))
 }
 
@@ -80,7 +83,7 @@ pub(super) async fn remove_documents(
     Parameters((scope, fields, _)): Parameters<(ScopeFields, CollectionFields, DoneFields)>,
     Form(step): Form<StepFields>,
 ) -> Result<Response, Problem> {
-    let query = selected_documents(&visitor, &scope, &fields)?;
+    let (query, _patterns) = selected_documents(&visitor, &scope, &fields).await?;
     let slice = Slice::of_documents(&visitor, query.clone()).await?;
     if let Some(mistake) = step.mistake(&slice) {
         let page = about_documents(&visitor, &slice, &fields.parameters(&scope), None, Some(mistake));
@@ -94,31 +97,33 @@ pub(super) async fn remove_documents(
 }
 
 /// The memories of a timeline that the visitor may erase.
-fn selected_memories(
+async fn selected_memories(
     visitor: &Visitor,
     scope: &ScopeFields,
     fields: &TimelineFields,
-) -> Result<QueryBuilder<Ledger>, Problem> {
+) -> Result<(QueryBuilder<Ledger>, Option<Permit>), Problem> {
     let access = &visitor.access;
     access.check_erasure()?;
     access.check_ledger_write()?;
-    let (query, condition) = (access.confine(fields.select(scope)?), fields.condition()?);
+    let ((query, patterns), condition) = (fields.select(visitor, scope).await?, fields.condition()?);
+    let query = access.confine(query);
     // Asked before the visitor is confined, whose filter would make an erasure of everything look like one of something.
     Erasure::memories(condition.iter().cloned().fold(query.clone(), QueryBuilder::filter), "is asked")?;
-    Ok(access.confine_to_writable(query, condition)?)
+    Ok((access.confine_to_writable(query, condition)?, patterns))
 }
 
 /// The documents of a list that the visitor may remove.
-fn selected_documents(
+async fn selected_documents(
     visitor: &Visitor,
     scope: &ScopeFields,
     fields: &CollectionFields,
-) -> Result<QueryBuilder<Documents>, Problem> {
+) -> Result<(QueryBuilder<Documents>, Option<Permit>), Problem> {
     let access = &visitor.access;
     check_named(access, &fields.collection()?)?;
-    let (query, condition) = (access.confine(fields.select(scope)?), fields.condition()?);
+    let ((query, patterns), condition) = (fields.select(visitor, scope).await?, fields.condition()?);
+    let query = access.confine(query);
     DocumentSelection::matching(condition.iter().cloned().fold(query.clone(), QueryBuilder::filter))?;
-    Ok(access.confine_to_writable(query, condition)?)
+    Ok((access.confine_to_writable(query, condition)?, patterns))
 }
 
 impl DoneFields {
@@ -229,6 +234,9 @@ fn label(name: &str) -> &str {
     match name {
         "space" => "Space",
         "under" => "Space with all below it",
+        "prefix" => "Space that begins with",
+        "glob" => "Space as a pattern",
+        "regex" => "Space by a regular expression",
         "collection" => "Collection",
         "text" => "One of these words",
         "filter" => "Condition",
