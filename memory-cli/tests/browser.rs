@@ -57,7 +57,9 @@ fn flows(cli: &Cli, chromium: &Path, engine: &str, url: &str, empty: &str) -> Ca
     let embedder = embeddings.options("test");
     let tokens = cli.write("tokens.toml", TOKENS);
     let start = |url: &str, args: &[&str]| Server::start(cli, &[&["--url", url], args].concat());
-    let open = start(url, &embedder);
+    // Nobody listens there: no page asks a model of language.
+    let agent = cli.write("agent.toml", "name = \"ada\"\nmodel = { url = \"http://127.0.0.1:9/v1\", model = \"m\" }\n");
+    let open = start(url, &[&embedder[..], &["--agent", &agent]].concat());
     let closed = start(url, &["--tokens", &tokens]);
     let without = start(url, &["--no-console"]);
     let writable = start(url, &["--console-write"]);

@@ -8,6 +8,7 @@ import "./flows/documents.js";
 import "./flows/recall.js";
 import "./flows/engine.js";
 import "./flows/live.js";
+import "./flows/agents.js";
 import "./flows/login.js";
 import "./flows/failures.js";
 import "./flows/keyboard.js";
