@@ -359,15 +359,26 @@ fn the_doctor_looks_when_it_is_asked() {
 #[test]
 fn what_tells_of_all_tenants_is_for_who_reads_all() {
     let cli = Cli::new();
-    let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS), "--sample-ms", "20"]);
+    // Reads all, and erases.
+    let operator =
+        "\n[[token]]\nname = \"operator\"\ntoken = \"operator-0123456789abcdef\"\nread = [\"all\"]\nerase = true\n";
+    let tokens = cli.write("tokens.toml", format!("{TOKENS}{operator}"));
+    let server = Server::start(&cli, &["--tokens", &tokens, "--sample-ms", "20"]);
+    let operator = ("authorization", "Bearer operator-0123456789abcdef");
     let engine = |who| page_as(&server, &[who], "/console/engine");
     eventually("samples", || engine(AS_RUNTIME).contains("<polyline"));
     let body = engine(AS_MODEL);
     for never in ["<svg class=\"chart\"", "<polyline", "/console/doctor", "Requests that store"] {
         assert!(!body.contains(never), "{never}: {body}");
     }
-    assert!(page_as(&server, &[AS_RUNTIME], "/console/doctor").contains("all tables and indexes"));
-    let refused = server.request("GET", "/console/doctor", &[AS_MODEL], "");
-    assert!(refused.status == 403 && !refused.body.contains("connection"), "{refused:?}");
+    assert!(page_as(&server, &[operator], "/console/doctor").contains("all tables and indexes"));
+    assert!(
+        engine(operator).contains("href=\"/console/doctor\"")
+            && !engine(AS_RUNTIME).contains("href=\"/console/doctor\"")
+    );
+    for who in [AS_MODEL, AS_RUNTIME] {
+        let refused = server.request("GET", "/console/doctor", &[who], "");
+        assert!(refused.status == 403 && !refused.body.contains("connection"), "{refused:?}");
+    }
     assert_eq!(server.get("/console/doctor").status, 303);
 }

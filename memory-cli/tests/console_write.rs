@@ -211,7 +211,7 @@ fn nothing_is_changed_unless_the_server_is_told_so() {
     }
     for action in changes(&id) {
         checked(browser.get(&action), 404);
-        checked(browser.send(&Form { action, fields: vec![("revision".into(), "1".into())] }), 404);
+        checked(browser.send(&Form { action, fields: vec![("seen".into(), "1".into())] }), 404);
     }
     assert_eq!(
         (memory(&server, &id)["revision"].as_u64(), document(&server, "x")["revision"].as_u64()),
@@ -337,7 +337,7 @@ fn an_erased_memory_leaves_no_version() {
     }
     assert_eq!(server.request("PATCH", &path, &[], r#"{"status":"running"}"#).status, 200);
     let told = checked(browser.send(&form), 409);
-    assert!(told.contains("nothing was done") && told.contains("<strong>3 versions</strong>"), "{told}");
+    assert!(told.contains("This form has done nothing") && told.contains("<strong>3 versions</strong>"), "{told}");
     assert_eq!(memory(&server, &id)["revision"], 3);
 
     let form = Form::on(&told, "Erase 1 memory");
@@ -497,7 +497,7 @@ fn many_memories_are_erased_step_by_step() {
     let first = Form::on(&page, "Erase 1,000 memories").with("reason", "test");
     assert!(first.value("confirmed").starts_with("1000-more-"), "{first:?}");
     let next = browser.done(&first);
-    assert_eq!(next, "/console/change/memories?under=g&done=1000");
+    assert!(next.starts_with("/console/change/memories?under=g&done=1000-"), "{next}");
     let page = browser.page(&next);
     assert!(page.contains("1,000 memories were erased.") && page.contains("<strong>3 memories</strong>"), "{page}");
     let second = Form::on(&page, "Erase 3 memories").with("reason", "test");
@@ -505,7 +505,7 @@ fn many_memories_are_erased_step_by_step() {
     // What was confirmed is not what is there: it asks anew, with what is there.
     store(&server, &json!({"spaceId": "g-1", "trigger": "late"}));
     let told = checked(browser.send(&second), 409);
-    assert!(told.contains("nothing was done") && told.contains("<strong>4 memories</strong>"), "{told}");
+    assert!(told.contains("This form has done nothing") && told.contains("<strong>4 memories</strong>"), "{told}");
     // A form that comes twice takes nothing more.
     checked(browser.send(&first), 409);
     // As many, but others.
@@ -513,8 +513,12 @@ fn many_memories_are_erased_step_by_step() {
     assert_eq!(erased.status, 200, "{erased:?}");
     let third = Form::on(&browser.page("/console/change/memories?under=g"), "Erase 3 memories");
     checked(browser.send(&third), 422);
-    assert_eq!(browser.done(&third.with("reason", "test")), "/console/change/memories?under=g&done=3");
-    let page = browser.page("/console/change/memories?under=g&done=3");
+    let next = browser.done(&third.with("reason", "test"));
+    // No link says what was not done.
+    for claimed in [next.replace("done=3-", "done=4-"), next.replace("under=g", "under=h"), next.replace("=3-", "=")] {
+        assert!(!browser.page(&claimed).contains("were erased"), "{claimed}");
+    }
+    let page = browser.page(&next);
     assert!(
         page.contains("3 memories were erased.")
             && page.contains("Nothing is left")
@@ -551,7 +555,7 @@ fn many_documents_are_removed_step_by_step() {
     assert_eq!(emptied.status, 200, "{emptied:?}");
     let told = checked(browser.send(&form), 409);
     let next = browser.done(&Form::on(&told, "Remove 500 documents"));
-    assert!(next.ends_with("&done=500"), "{next}");
+    assert!(next.contains("&done=500-"), "{next}");
     assert!(browser.page(&next).contains("500 documents were removed."));
 
     put(&server, "more", &json!({"spaceId": "a", "content": "more"}));
@@ -562,7 +566,7 @@ fn many_documents_are_removed_step_by_step() {
     assert!(browser.page("/console/documents?collection=notes").contains("No documents on this page"));
     let told = checked(browser.get("/console/change/documents?collection=notes"), 422);
     assert!(told.contains("everything"), "{told}");
-    checked(browser.get("/console/change/documents?collection=notes&under=a&done=many"), 422);
+    assert!(!browser.page("/console/change/documents?collection=notes&under=a&done=500").contains("were removed"));
 }
 
 /// More bytes than one removal takes.
@@ -674,7 +678,7 @@ fn a_token_changes_what_it_may_alone() {
         status
     };
     let change = "revision=1&status=failed&metadata=%7B%7D";
-    let erase = "revision=1&reason=test";
+    let erase = "seen=1&reason=test";
     let write = "revision=1&space=guild1-model&content=other&metadata=%7B%7D";
 
     // It may only recall from the ledger, and writes documents.
@@ -701,7 +705,8 @@ fn a_token_changes_what_it_may_alone() {
         assert_eq!(send(&model, action.clone(), body), status, "{action}");
     }
     checked(model.get("/console/prompt"), 403);
-    assert_eq!(send(&model, of("own", ""), write), 303);
+    assert_eq!(send(&model, of("own", ""), write), 412, "it does not say what was seen");
+    model.done(&Form::on(&model.page(&of("own", "")), "Save").with("content", "other"));
 
     // It sees all, writes below guild1, and does not erase.
     let page = runtime.page(&format!("/console/memory/{own}"));
@@ -766,4 +771,106 @@ fn what_is_too_long_for_a_page_stays() {
     put(&server, "grown", &json!({"spaceId": "a", "content": long}));
     assert!(checked(browser.send(&form.with("content", "mine")), 412).contains("mine"));
     assert_eq!(document(&server, "grown")["content"], json!(long));
+}
+
+#[test]
+fn a_space_with_a_name_of_blanks_is_one() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    for space in [" ", "\u{3000}", "guild1", "guild2"] {
+        store(&server, &json!({"spaceId": space, "trigger": format!("in {space}"), "status": "failed"}));
+    }
+    for space in ["%20", "%E3%80%80"] {
+        let page = browser.page(&format!("/console/change/memories?space={space}&status=failed&text=%20&filter=+"));
+        assert!(page.contains("<strong>1 memory</strong>") && !page.contains("in guild"), "{page}");
+        assert!(!page.contains("One of these words") && !page.contains("<dt>Condition"), "{page}");
+        browser.done(&Form::on(&page, "Erase 1 memory").with("reason", "test"));
+    }
+    assert!(browser.page("/console/memories").contains("in guild2"));
+}
+
+/// A document that is removed and put again begins with the first revision, as the one that was seen.
+#[test]
+fn another_document_in_the_place_of_the_seen_one_stays() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    let seen = json!({"spaceId": "a", "content": "seen"});
+    let path = |end: &str| format!("/console/change/document{end}?collection=notes&id=d");
+    put(&server, "d", &json!({"spaceId": "a", "content": "before"}));
+    put(&server, "d", &seen);
+    let put_back = Form::on(&browser.page("/console/document?collection=notes&id=d"), "Put revision 1 back");
+    let edit = Form::on(&browser.page(&path("")), "Save").with("content", "edited");
+    let remove = Form::on(&browser.page(&path("/remove")), "Remove 1 document");
+    let erase = Form::on(&browser.page(&path("/erase")), "Erase 1 document").with("reason", "test");
+    let step = Form::on(&browser.page("/console/change/documents?collection=notes&under=a"), "Remove 1 document");
+    assert_eq!(server.request("DELETE", "/v1/documents/notes?id=d", &[], "").status, 200);
+    put(&server, "d", &json!({"spaceId": "a", "content": "before another"}));
+    put(&server, "d", &json!({"spaceId": "a", "content": "another"}));
+    for (form, status) in [(edit, 412), (put_back, 412), (remove, 409), (erase, 409), (step, 409)] {
+        checked(browser.send(&form), status);
+        assert_eq!(document(&server, "d")["content"], "another", "{form:?}");
+    }
+}
+
+#[test]
+fn a_step_takes_nothing_that_has_changed() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    let id = store(&server, &json!({"spaceId": "a", "trigger": 1}));
+    put(&server, "d", &json!({"spaceId": "a", "content": "one"}));
+    let memories = Form::on(&browser.page("/console/change/memories?under=a"), "Erase 1 memory").with("reason", "test");
+    let documents = "/console/change/documents?collection=notes&under=a";
+    let documents = Form::on(&browser.page(documents), "Remove 1 document");
+    let patched = server.request("PATCH", &format!("/v1/memories/{id}"), &[], r#"{"status":"running"}"#);
+    assert_eq!(patched.status, 200, "{patched:?}");
+    put(&server, "d", &json!({"spaceId": "a", "content": "two"}));
+    for form in [memories, documents] {
+        checked(browser.send(&form), 409);
+    }
+    assert_eq!((&memory(&server, &id)["revision"], &document(&server, "d")["content"]), (&json!(2), &json!("two")));
+}
+
+#[test]
+fn what_was_written_stays_where_it_is_not_saved() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    let id = store(&server, &json!({"spaceId": "a", "trigger": 1}));
+    let edit = format!("/console/change/memory/{id}");
+    let long = format!("\"{}\"", "x".repeat(20_000));
+    let form = Form::on(&browser.page(&edit), "Save").with("context", &long);
+    // The engine refuses a time that is over.
+    let again = checked(browser.send(&form.clone().with("expires", "1970-01-02")), 422);
+    assert_eq!(Form::on(&again, "Save").value("context"), long);
+    let patched = server.request("PATCH", &format!("/v1/memories/{id}"), &[], r#"{"status":"running"}"#);
+    assert_eq!(patched.status, 200, "{patched:?}");
+    let told = checked(browser.send(&form), 412);
+    assert!(told.contains(&plain_text(&long)), "all of it is there");
+    // What a form does not send stays.
+    let sent = Form { action: edit, fields: vec![("revision".into(), "2".into()), ("status".into(), "failed".into())] };
+    let patched = server.request("PATCH", &format!("/v1/memories/{id}"), &[], r#"{"context":{"set":7}}"#);
+    assert_eq!(patched.status, 200, "{patched:?}");
+    checked(browser.send(&sent), 412);
+    browser.done(&Form { fields: vec![("revision".into(), "3".into()), ("status".into(), "failed".into())], ..sent });
+    let now = memory(&server, &id);
+    assert_eq!((&now["status"], &now["context"]), (&json!("failed"), &json!(7)));
+}
+
+/// A text as a page has it.
+fn plain_text(text: &str) -> String {
+    text.replace('"', "&quot;")
+}
+
+#[test]
+fn what_a_browser_sends_by_itself_is_no_token() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let id = store(&server, &json!({"spaceId": "a", "trigger": 1}));
+    let path = format!("/console/change/memory/{id}");
+    let basic = [("authorization", "Basic eDp5")];
+    checked(server.request("POST", &path, &basic, "revision=1&status=failed"), 403);
+    assert_eq!(memory(&server, &id)["revision"], 1);
 }

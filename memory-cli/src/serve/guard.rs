@@ -116,7 +116,7 @@ fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Acc
 }
 
 /// The token that a request shows.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }

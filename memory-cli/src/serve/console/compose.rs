@@ -10,6 +10,7 @@ use utoipa::IntoParams;
 use super::COMPOSE;
 use super::fields::{filled, input};
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{Shown, number, preview};
 use super::visitor::Visitor;
 use crate::commands::compose::left_out;
@@ -99,37 +100,31 @@ fn form(fields: &ComposeFields) -> Markup {
 fn result(state: &State) -> Markup {
     html! {
         h2 { "Providers" }
-        (table(state))
+        (providers(state))
         h2 { "Text" }
         p { (size(&state.text)) " in all." }
         (sections(state))
     }
 }
 
-fn table(state: &State) -> Markup {
-    html! {
-        div class="wide" role="region" aria-label="Providers" tabindex="0" {
-            table {
-                caption class="hidden" { "Providers" }
-                thead { tr {
-                    th scope="col" { "Provider" }
-                    th scope="col" { "Outcome" }
-                    th scope="col" { "Bytes of text" }
-                    th scope="col" { "Left out for the budget" }
-                } }
-                tbody {
-                    @for outcome in &state.outcomes {
-                        tr {
-                            th scope="row" { (preview(&outcome.provider)) }
-                            td class="word" { (outcome.status.as_str()) }
-                            td { (number(outcome.text_bytes)) }
-                            td { (left_out(outcome)) }
-                        }
-                    }
-                }
+fn providers(state: &State) -> Markup {
+    let rows = html! {
+        @for outcome in &state.outcomes {
+            tr {
+                th scope="row" { (preview(&outcome.provider)) }
+                td class="word" { (outcome.status.as_str()) }
+                td class="number" { (number(outcome.text_bytes)) }
+                td { (left_out(outcome)) }
             }
         }
-    }
+    };
+    let heads = [
+        Head::Text("Provider"),
+        Head::Text("Outcome"),
+        Head::Number("Bytes of text"),
+        Head::Text("Left out for the budget"),
+    ];
+    table("Providers", &heads, &rows)
 }
 
 /// The text by its parts, as the model gets them.

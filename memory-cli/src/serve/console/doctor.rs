@@ -10,7 +10,8 @@ use crate::diagnosis::Finding;
 use crate::serve::problem::Problem;
 
 pub(super) async fn show(visitor: Visitor) -> Result<Page, Problem> {
-    visitor.check_sees_engine()?;
+    // It tells where the engine is, and who else uses it.
+    visitor.access.check_retention()?;
     let found = visitor.server.doctor.examine(&*visitor.server.provider).await;
     let main = html! {
         h1 { "Doctor" }

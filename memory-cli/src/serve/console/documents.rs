@@ -134,7 +134,8 @@ impl CollectionFields {
     /// The parameters of a link to the same selection.
     pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
         let own = [("collection", &self.collection), ("filter", &self.filter), ("text", &self.text)];
-        scope.parameters().into_iter().chain(own.map(|(name, value)| (name, value.as_str()))).collect()
+        let own = own.map(|(name, value)| (name, filled(value).unwrap_or_default()));
+        scope.parameters().into_iter().chain(own).collect()
     }
 }
 

@@ -26,7 +26,9 @@ pub(super) async fn show(visitor: Visitor) -> Page {
             Err(problem) => (alert(&problem.detail)),
         }
         @if visitor.sees_engine() {
-            p { a href=(DOCTOR) { "Ask the doctor" } ", who looks at the database, its schema and its clock" }
+            @if visitor.access.check_retention().is_ok() {
+                p { a href=(DOCTOR) { "Ask the doctor" } ", who looks at the database, its schema and its clock" }
+            }
             (charts(&visitor.server.samples.all()))
         }
         (counters(&visitor))

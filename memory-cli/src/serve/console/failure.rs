@@ -57,7 +57,7 @@ fn current(headers: &HeaderMap) -> Option<Destination> {
 /// The same answer with a page as its body.
 fn told(mut response: Response, status: StatusCode, problem: &Problem) -> Response {
     let title = status.canonical_reason().unwrap_or("Error");
-    let page = Page::of_failure(title, html! { h1 { (title) } (page::alert(&problem.detail)) });
+    let page = Page::of_failure(title, html! { h1 { (title) } (page::failed(problem)) });
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, page::MEDIA_TYPE);

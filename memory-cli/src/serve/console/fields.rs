@@ -54,7 +54,7 @@ impl ScopeFields {
 
     /// The fields of a form. The rarer ones stay closed until they are wanted.
     pub(super) fn inputs(&self) -> Markup {
-        let has_rarer = [&self.prefix, &self.glob, &self.regex].into_iter().any(|value| filled(value).is_some());
+        let has_rarer = [&self.prefix, &self.glob, &self.regex].into_iter().any(|value| !value.is_empty());
         html! {
             (input("space", "Space", &self.space))
             (input("under", "Space with all below it", &self.under))
@@ -70,7 +70,8 @@ impl ScopeFields {
     }
 
     fn spaces(&self) -> SpaceParams {
-        let named = |value: &str| filled(value).map(str::to_owned).into_iter().collect();
+        // A space may have a name of blanks, so all that is there counts.
+        let named = |value: &str| Some(value.to_owned()).into_iter().filter(|value| !value.is_empty()).collect();
         let Self { space, under, prefix, glob, regex } = self;
         let (space, under, prefix) = (named(space), named(under), named(prefix));
         SpaceParams { space, under, prefix, glob: named(glob), regex: named(regex), all: false }

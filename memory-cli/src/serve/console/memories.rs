@@ -104,7 +104,8 @@ impl TimelineFields {
     pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
         let Self { status, filter, text, since, until, .. } = self;
         let own = [("status", status), ("filter", filter), ("text", text), ("since", since), ("until", until)];
-        scope.parameters().into_iter().chain(own.map(|(name, value)| (name, value.as_str()))).collect()
+        let own = own.map(|(name, value)| (name, filled(value).unwrap_or_default()));
+        scope.parameters().into_iter().chain(own).collect()
     }
 }
 

@@ -155,6 +155,14 @@ pub(super) fn alert(message: &str) -> Markup {
     html! { p class="error" role="alert" { (message) } }
 }
 
+/// Says why something failed, and that it may have been done all the same where nobody knows.
+pub(super) fn failed(problem: &Problem) -> Markup {
+    html! {
+        (alert(&problem.detail))
+        @if problem.outcome.is_some() { p { "This may have been done all the same: look before you try again." } }
+    }
+}
+
 /// A drawn icon, so that browsers ask for no file.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' \
                     height='16' rx='3' fill='%23275d8c'/%3E%3Cpath d='M4 5h8M4 8h8M4 11h5' stroke='white' \

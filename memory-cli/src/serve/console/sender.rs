@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::pass::FETCH_SITE;
-use crate::serve::guard::is_own;
+use crate::serve::guard::{bearer, is_own};
 use crate::serve::problem::Problem;
 
 /// Refuses a form that another page sends, also one that may call REST, so that nobody signs in, signs out or changes something without
@@ -20,10 +20,10 @@ pub(super) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The same of a form that changes something. It has to say where it comes from, as those of browsers do, unless it shows a token, which no
-/// browser sends by itself.
+/// browser sends by itself: other things in the same header they do.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     check_own(headers)?;
-    if [header::ORIGIN, FETCH_SITE, header::AUTHORIZATION].iter().any(|name| headers.contains_key(name)) {
+    if [header::ORIGIN, FETCH_SITE].iter().any(|name| headers.contains_key(name)) || bearer(headers).is_some() {
         return Ok(());
     }
     Err(Problem::new(StatusCode::FORBIDDEN, "this form does not say which page has sent it"))

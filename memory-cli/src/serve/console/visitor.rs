@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use maud::Markup;
-use memory_core::{Error, ErrorKind, Spaces};
+use memory_core::Spaces;
 
 use super::page::{Page, Section, Who};
 use crate::serve::access::Access;
@@ -31,15 +31,6 @@ impl Visitor {
     /// Whether it may know what the engine does for all tenants: who may read every space.
     pub(super) fn sees_engine(&self) -> bool {
         self.access.readable == Spaces::All
-    }
-
-    /// `Unauthorized` unless it may know that.
-    pub(super) fn check_sees_engine(&self) -> Result<(), Problem> {
-        if self.sees_engine() {
-            return Ok(());
-        }
-        let detail = "what is found of the engine is for those who may read every space";
-        Err(Error::new(ErrorKind::Unauthorized, detail).into())
     }
 }
 

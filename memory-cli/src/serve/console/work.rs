@@ -12,6 +12,7 @@ use super::entry::{Entry as _, pages, space_link, unreadable};
 use super::fields::{ScopeFields, filled};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{number, preview, time};
 use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
@@ -40,7 +41,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((scope, fields)): Paramete
         }
         @match &found {
             Ok(page) => {
-                (table(&page.memories, SystemClock.now()))
+                (list(&page.memories, SystemClock.now()))
                 (unreadable(&page.unreadable, &visitor.access))
                 (turn(&scope, &fields, page))
             }
@@ -53,33 +54,20 @@ pub(super) async fn show(visitor: Visitor, Parameters((scope, fields)): Paramete
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &WorkFields) -> Result<MemoryPage, Problem> {
     // A memory is pending by default, also where nobody is to work on it: a claim is what makes it work.
     let is_claimed = Field::metadata([TASK, "holder"]).is_not_null();
-    let query = scope.apply(MemoryQuery::builder()).status(Status::Pending).status(Status::Running).filter(is_claimed);
+    let (query, _patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
+    let query = query.status(Status::Pending).status(Status::Running).filter(is_claimed);
     let query = filled(&fields.cursor).into_iter().fold(query, |query, cursor| query.cursor(cursor));
     let query = visitor.access.confine(query.order(Order::OldestFirst));
     Ok(visitor.server.provider.query(&query.build()?).await?)
 }
 
-fn table(memories: &[Memory], now: Timestamp) -> Markup {
+fn list(memories: &[Memory], now: Timestamp) -> Markup {
     html! {
         @if memories.is_empty() {
             p { "No open work on this page." }
         } @else {
-            div class="wide" role="region" aria-label="Open work" tabindex="0" {
-                table {
-                    caption class="hidden" { "Open work" }
-                    thead { tr {
-                        th scope="col" { "Created" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "Lease" }
-                        th scope="col" { "Begun" }
-                        th scope="col" { "Trigger" }
-                    } }
-                    tbody {
-                        @for memory in memories { (row(memory, now)) }
-                    }
-                }
-            }
+            @let heads = ["Created", "Space", "Status", "Lease", "Begun", "Trigger"].map(Head::Text);
+            (table("Open work", &heads, &html! { @for memory in memories { (row(memory, now)) } }))
         }
     }
 }

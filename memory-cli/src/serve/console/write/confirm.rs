@@ -63,8 +63,8 @@ pub(super) struct Mistake {
 impl Mistake {
     /// What was confirmed is not what is there.
     pub(super) fn changed() -> Self {
-        let message = "This has changed since you saw it, and nothing was done. Look at it again.".to_owned();
-        Self { status: StatusCode::CONFLICT, message }
+        let message = "This form has done nothing, since something else is there than it showed; it may have been sent twice. Look again.";
+        Self { status: StatusCode::CONFLICT, message: message.to_owned() }
     }
 
     /// A reason that is none.

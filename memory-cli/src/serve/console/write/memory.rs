@@ -1,6 +1,5 @@
 //! A memory in a form.
 
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use memory_core::{Context, Memory, MemoryId, MemoryPatch, Metadata, Status};
@@ -12,7 +11,7 @@ use super::text::Editable;
 use crate::output::date;
 use crate::serve::console::fields::{choice, filled, moment, time_input};
 use crate::serve::console::links;
-use crate::serve::console::page::{Page, Section, alert};
+use crate::serve::console::page::{Page, Section, failed};
 use crate::serve::console::visitor::Visitor;
 use crate::serve::extract::{Form, InPath};
 use crate::serve::problem::Problem;
@@ -24,12 +23,13 @@ use crate::serve::rest::memories::{apply_patch, readable};
 pub(super) struct MemoryFields {
     /// The revision that its sender has seen.
     revision: String,
-    status: String,
+    // What is not sent stays as it is, such as a text that is too long for a field.
+    status: Option<String>,
     /// Empty for none.
-    context: String,
-    metadata: String,
+    context: Option<String>,
+    metadata: Option<String>,
     /// Empty for never.
-    expires: String,
+    expires: Option<String>,
 }
 
 pub(super) async fn show(visitor: Visitor, InPath(id): InPath<MemoryId>) -> Result<Page, Problem> {
@@ -44,26 +44,22 @@ pub(super) async fn save(
 ) -> Result<Response, Problem> {
     let seen = revision(&fields.revision)?;
     let memory = changeable(&visitor, id).await?;
-    let patch = match fields.patch(&memory) {
-        Ok(patch) => patch,
-        Err(error) => {
-            let page = visitor.page(Section::Memories, form(&memory, &fields, Some(error.message())));
-            return Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY).into_response());
-        }
-    };
     let record = links::memory(id);
-    // Also when the same form comes twice.
-    if patch.is_empty() {
-        return Ok(Redirect::to(&record).into_response());
+    let done = match fields.patch(&memory) {
+        // Also when the same form comes twice.
+        Ok(patch) if patch.is_empty() => Ok(()),
+        Ok(patch) => apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await.map(drop),
+        Err(error) => Err(error.into()),
+    };
+    let Err(problem) = done else { return Ok(Redirect::to(&record).into_response()) };
+    if is_stale(&problem) {
+        let texts = [("Context", &fields.context), ("Metadata", &fields.metadata)];
+        let written = texts.map(|(name, text)| (name, text.as_deref().unwrap_or_default()));
+        return Ok(stale(&visitor, Section::Memories, &record, &written).into_response());
     }
-    match apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await {
-        Ok(_) => Ok(Redirect::to(&record).into_response()),
-        Err(problem) if is_stale(&problem) => {
-            let written = [("Context", fields.context.as_str()), ("Metadata", &fields.metadata)];
-            Ok(stale(&visitor, Section::Memories, &record, &written).into_response())
-        }
-        Err(problem) => Err(problem),
-    }
+    // What was written stays in the form.
+    let page = visitor.page(Section::Memories, form(&memory, &fields, Some(&problem)));
+    Ok(page.with_status(problem.status_code()).into_response())
 }
 
 /// The memory, if the visitor may change it.
@@ -79,33 +75,34 @@ impl MemoryFields {
     fn of(memory: &Memory) -> Self {
         Self {
             revision: memory.revision.to_string(),
-            status: memory.status.as_str().to_owned(),
+            status: Some(memory.status.as_str().to_owned()),
             context: context(memory).shown(),
             metadata: Editable::of_metadata(&memory.metadata).shown(),
-            expires: memory.expires_at.map(date).unwrap_or_default(),
+            expires: Some(memory.expires_at.map(date).unwrap_or_default()),
         }
     }
 
     /// What it changes of a memory.
     fn patch(&self, memory: &Memory) -> memory_core::Result<MemoryPatch> {
         let mut patch = MemoryPatch::new();
-        if self.status != memory.status.as_str() {
-            patch = patch.with_status(Status::parse(&self.status)?);
+        if let Some(status) = self.status.as_deref().filter(|status| *status != memory.status.as_str()) {
+            patch = patch.with_status(Status::parse(status)?);
         }
-        if let Some(text) = context(memory).changed(&self.context) {
+        if let Some(text) = context(memory).changed(self.context.as_deref()) {
             patch = match filled(&text) {
                 Some(text) => patch.set_context(Context::parse(text)?),
                 None => patch.clear_context(),
             };
         }
-        if let Some(text) = Editable::of_metadata(&memory.metadata).changed(&self.metadata) {
+        if let Some(text) = Editable::of_metadata(&memory.metadata).changed(self.metadata.as_deref()) {
             let metadata = Metadata::parse(&text)?;
             if metadata != memory.metadata {
                 patch = patch.replace_metadata(metadata);
             }
         }
-        if self.expires != memory.expires_at.map(date).unwrap_or_default() {
-            patch = match moment("the expiry", &self.expires)? {
+        let present = memory.expires_at.map(date).unwrap_or_default();
+        if let Some(expires) = self.expires.as_ref().filter(|expires| **expires != present) {
+            patch = match moment("the expiry", expires)? {
                 Some(time) => patch.set_expiry(time),
                 None => patch.clear_expiry(),
             };
@@ -118,18 +115,18 @@ fn context(memory: &Memory) -> Editable {
     Editable::of(memory.context.as_ref().map_or("", |context| context.as_str()))
 }
 
-fn form(memory: &Memory, fields: &MemoryFields, mistake: Option<&str>) -> Markup {
+fn form(memory: &Memory, fields: &MemoryFields, problem: Option<&Problem>) -> Markup {
     let statuses = Status::ALL.map(|status| (status.as_str(), status.as_str()));
     html! {
         h1 { "Edit a memory" }
         p { a href=(links::memory(memory.id)) { "Back to the memory" } }
-        @if let Some(mistake) = mistake { (alert(mistake)) }
+        @if let Some(problem) = problem { (failed(problem)) }
         form method="post" action=(format!("{MEMORY}/{}", memory.id)) class="fields" {
             input type="hidden" name="revision" value=(fields.revision);
-            (choice("status", "Status", &statuses, &fields.status))
-            (time_input("expires", "Expires (UTC; empty for never)", &fields.expires))
-            (context(memory).field("context", "Context, as JSON (empty for none)", &fields.context))
-            (Editable::of_metadata(&memory.metadata).field("metadata", "Metadata, as a JSON object", &fields.metadata))
+            (choice("status", "Status", &statuses, fields.status.as_deref().unwrap_or_default()))
+            (time_input("expires", "Expires (UTC; empty for never)", fields.expires.as_deref().unwrap_or_default()))
+            (Editable::field("context", "Context, as JSON (empty for none)", fields.context.as_deref()))
+            (Editable::field("metadata", "Metadata, as a JSON object", fields.metadata.as_deref()))
             p { button type="submit" { "Save" } }
         }
     }

@@ -97,7 +97,7 @@ pub(super) fn of_documents(visitor: &Visitor, parameters: &[(&str, &str)]) -> Ma
 /// Whether parameters select less than everything, which nobody takes away at once.
 fn narrows(parameters: &[(&str, &str)]) -> bool {
     let is_narrow = |name: &str| !["collection", "since", "until"].contains(&name);
-    parameters.iter().any(|(name, value)| is_narrow(name) && !value.trim().is_empty())
+    parameters.iter().any(|(name, value)| is_narrow(name) && !value.is_empty())
 }
 
 /// The link of each that may be done.

@@ -3,11 +3,11 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use memory_core::{Document, DocumentQuery, Erasure, History, Memory, MemoryId, RecordId, Revision};
+use memory_core::{Document, DocumentQuery, Erasure, History, Memory, MemoryId, RecordId};
 use serde::Deserialize;
 
 use super::confirm::{Confirmation, Mistake, versions};
-use super::seen::revision;
+use super::seen::digest;
 use super::{DOCUMENT, MEMORY};
 use crate::serve::console::document::DocumentFields;
 use crate::serve::console::entry::{Entry as _, line};
@@ -25,8 +25,8 @@ use crate::serve::rest::memories::readable;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GoingFields {
-    /// The revision that its sender has seen.
-    revision: String,
+    /// As what its sender has seen it: the revision of a memory, and the digest of a document.
+    seen: String,
     /// Why, where it is erased.
     reason: String,
 }
@@ -51,13 +51,15 @@ pub(super) async fn erase_memory(
     Form(fields): Form<GoingFields>,
 ) -> Result<Response, Problem> {
     let memory = erasable(&visitor, id).await?;
-    if let Some(mistake) = fields.mistake(memory.revision, Going::Erased)? {
+    if let Some(mistake) = fields.mistake(&memory.revision.to_string(), Going::Erased) {
         return Ok(ask_about_memory(&visitor, &memory, &fields.reason, Some(mistake)).await?.into_response());
     }
     for erasure in of_ids(&visitor.server, &visitor.access, vec![id], &fields.reason).await? {
-        erase_slice(&visitor.server, &visitor.access, erasure).await?;
+        if !erase_slice(&visitor.server, &visitor.access, erasure).await?.records.is_empty() {
+            return Ok(Redirect::to(&link(MEMORIES, &[("space", memory.space())])).into_response());
+        }
     }
-    Ok(Redirect::to(&link(MEMORIES, &[("space", memory.space())])).into_response())
+    Err(Problem::new(StatusCode::CONFLICT, "the memory is not there any more, and nothing was erased"))
 }
 
 pub(super) async fn ask_removal(
@@ -74,7 +76,7 @@ pub(super) async fn remove_document(
     Form(fields): Form<GoingFields>,
 ) -> Result<Response, Problem> {
     let document = removable(&visitor, &name).await?;
-    if let Some(mistake) = fields.mistake(document.revision, Going::Removed)? {
+    if let Some(mistake) = fields.mistake(&digest(&document), Going::Removed) {
         return Ok(ask_about_document(&visitor, &document, Going::Removed, "", Some(mistake)).await?.into_response());
     }
     let collection = around(&document);
@@ -101,7 +103,7 @@ pub(super) async fn erase_document(
     let Visitor { server, access } = &visitor;
     access.check_erasure()?;
     access.check_ledger_write()?;
-    if let Some(mistake) = fields.mistake(document.revision, Going::Erased)? {
+    if let Some(mistake) = fields.mistake(&digest(&document), Going::Erased) {
         let page = ask_about_document(&visitor, &document, Going::Erased, &fields.reason, Some(mistake)).await?;
         return Ok(page.into_response());
     }
@@ -117,11 +119,11 @@ pub(super) async fn erase_document(
 
 impl GoingFields {
     /// Why it does not go yet.
-    fn mistake(&self, present: Revision, going: Going) -> Result<Option<Mistake>, Problem> {
-        if revision(&self.revision)? != present {
-            return Ok(Some(Mistake::changed()));
+    fn mistake(&self, present: &str, going: Going) -> Option<Mistake> {
+        if self.seen != present {
+            return Some(Mistake::changed());
         }
-        Ok(if going == Going::Erased { Mistake::in_reason(&self.reason) } else { None })
+        if going == Going::Erased { Mistake::in_reason(&self.reason) } else { None }
     }
 }
 
@@ -157,7 +159,7 @@ async fn ask_about_memory(
         title: "Erase a memory",
         what,
         action: format!("{MEMORY}/{}/erase", memory.id),
-        seen: ("revision", memory.revision.to_string()),
+        seen: ("seen", memory.revision.to_string()),
         reason: Some(reason),
         button: Some("Erase 1 memory".to_owned()),
         away: links::memory(memory.id),
@@ -185,7 +187,7 @@ async fn ask_about_document(
             (versions(visitor, history).await?)
         },
         action: document_at(&format!("{DOCUMENT}/{path}"), document),
-        seen: ("revision", document.revision.to_string()),
+        seen: ("seen", digest(document)),
         reason: (going == Going::Erased).then_some(reason),
         button: Some(button.to_owned()),
         away: links::document(document),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::document::{changeable as changeable_document, put, write_of};
 use super::memory::changeable;
 use super::rights::{may_change_document, may_change_memory};
-use super::seen::{is_stale, revision, stale};
+use super::seen::{digest, is_stale, revision, stale};
 use super::{DOCUMENT, MEMORY};
 use crate::serve::console::document::DocumentFields;
 use crate::serve::console::links::{self, document_at};
@@ -25,6 +25,8 @@ use crate::serve::rest::memories::apply_patch;
 pub(super) struct PutBackFields {
     /// The revision that the record had for its sender.
     revision: String,
+    /// The digest that a document had for its sender.
+    seen: String,
     /// The version's.
     version: String,
     /// The page of the history that it is on.
@@ -36,19 +38,21 @@ pub(super) struct PutBackFields {
 pub(in crate::serve::console) struct PutBack {
     action: String,
     present: Revision,
+    seen: Option<String>,
 }
 
 impl PutBack {
     /// Of a memory, if the visitor may change it.
     pub(in crate::serve::console) fn of_memory(visitor: &Visitor, memory: &Memory) -> Option<Self> {
         let action = format!("{MEMORY}/{}/put-back", memory.id);
-        may_change_memory(visitor, memory).then_some(Self { action, present: memory.revision })
+        may_change_memory(visitor, memory).then_some(Self { action, present: memory.revision, seen: None })
     }
 
     /// Of a document, if the visitor may change it.
     pub(in crate::serve::console) fn of_document(visitor: &Visitor, document: &Document) -> Option<Self> {
         let action = document_at(&format!("{DOCUMENT}/put-back"), document);
-        may_change_document(visitor, document).then_some(Self { action, present: document.revision })
+        let seen = Some(digest(document));
+        may_change_document(visitor, document).then_some(Self { action, present: document.revision, seen })
     }
 
     /// The form of one version, but of the present one.
@@ -57,6 +61,7 @@ impl PutBack {
             @if version != self.present {
                 form method="post" action=(self.action) {
                     input type="hidden" name="revision" value=(self.present);
+                    @if let Some(seen) = &self.seen { input type="hidden" name="seen" value=(seen); }
                     input type="hidden" name="version" value=(version);
                     input type="hidden" name="cursor" value=(at.cursor);
                     button type="submit" { "Put revision " (version) " back" }
@@ -95,11 +100,16 @@ pub(super) async fn document(
     let seen = revision(&fields.revision)?;
     let document = changeable_document(&visitor, &name).await?;
     let history = History::of((document.collection.clone(), document.id.clone()));
+    let (record, digest_seen) = (links::document(&document), fields.seen.clone());
     let Record::Document(then) = fields.find(&visitor, history).await? else {
         return Err(Problem::not_found("document"));
     };
     let write = write_of(&document, then.space_id, then.content, then.metadata);
-    put(&visitor, &document, write, seen, &[]).await
+    match put(&visitor, &document, write, seen, &digest_seen).await {
+        Ok(()) => Ok(Redirect::to(&record).into_response()),
+        Err(problem) if is_stale(&problem) => Ok(stale(&visitor, Section::Documents, &record, &[]).into_response()),
+        Err(problem) => Err(problem),
+    }
 }
 
 impl PutBackFields {

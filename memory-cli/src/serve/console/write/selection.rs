@@ -1,9 +1,13 @@
 //! All that a selection finds, a slice at a time.
 
+use std::time::Instant;
+
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use memory_core::engine::Permit;
-use memory_core::{DocumentId, DocumentSelection, Documents, Erasure, Ledger, MemoryId, QueryBuilder, RecordId};
+use memory_core::{
+    DocumentId, DocumentSelection, Documents, Erasure, Error, ErrorKind, Ledger, MemoryId, QueryBuilder, RecordId,
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -11,10 +15,11 @@ use super::confirm::{Confirmation, Mistake};
 use super::slice::{STEP, Slice};
 use super::{DOCUMENTS, MEMORIES};
 use crate::serve::console::documents::CollectionFields;
-use crate::serve::console::fields::{ScopeFields, filled, whole};
+use crate::serve::console::fields::ScopeFields;
 use crate::serve::console::links::link;
 use crate::serve::console::memories::TimelineFields;
 use crate::serve::console::page::{Page, Section};
+use crate::serve::console::pass::signed;
 use crate::serve::console::text::{counted, number};
 use crate::serve::console::visitor::Visitor;
 use crate::serve::console::{DOCUMENTS as COLLECTION, MEMORIES as TIMELINE};
@@ -27,7 +32,7 @@ use crate::serve::rest::erase::{check_named, erase_slice};
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DoneFields {
-    /// How many records it has taken.
+    /// How many records it has taken, signed by this server.
     done: String,
 }
 
@@ -47,7 +52,7 @@ pub(super) async fn ask_memories(
 ) -> Result<Page, Problem> {
     let (query, _patterns) = selected_memories(&visitor, &scope, &fields).await?;
     let slice = Slice::of_memories(&visitor, query).await?;
-    Ok(about_memories(&visitor, &slice, &fields.parameters(&scope), "", done.count()?, None))
+    Ok(about_memories(&visitor, &slice, &fields.parameters(&scope), "", done.count(&fields.parameters(&scope)), None))
 }
 
 pub(super) async fn erase_memories(
@@ -55,6 +60,7 @@ pub(super) async fn erase_memories(
     Parameters((scope, fields, _)): Parameters<(ScopeFields, TimelineFields, DoneFields)>,
     Form(step): Form<StepFields>,
 ) -> Result<Response, Problem> {
+    let begun = Instant::now();
     let (query, _patterns) = selected_memories(&visitor, &scope, &fields).await?;
     let slice = Slice::of_memories(&visitor, query.clone()).await?;
     if let Some(mistake) = step.mistake(&slice).or_else(|| Mistake::in_reason(&step.reason)) {
@@ -64,8 +70,10 @@ pub(super) async fn erase_memories(
     }
     let erasure = Erasure::memories(query, &step.reason)?.limit(STEP)?;
     let erasure = erasure.among(slice.ids.into_iter().map(RecordId::from))?;
-    let erased = erase_slice(&visitor.server, &visitor.access, erasure).await?.records.len().to_string();
-    let parameters = [fields.parameters(&scope), vec![("done", erased.as_str())]].concat();
+    check_time(&visitor, begun)?;
+    let erased = erase_slice(&visitor.server, &visitor.access, erasure).await?.records.len();
+    let done = DoneFields::of(erased, &fields.parameters(&scope));
+    let parameters = [fields.parameters(&scope), vec![("done", done.as_str())]].concat();
     Ok(Redirect::to(&link(MEMORIES, &parameters)).into_response())
 }
 
@@ -75,7 +83,7 @@ pub(super) async fn ask_documents(
 ) -> Result<Page, Problem> {
     let (query, _patterns) = selected_documents(&visitor, &scope, &fields).await?;
     let slice = Slice::of_documents(&visitor, query).await?;
-    Ok(about_documents(&visitor, &slice, &fields.parameters(&scope), done.count()?, None))
+    Ok(about_documents(&visitor, &slice, &fields.parameters(&scope), done.count(&fields.parameters(&scope)), None))
 }
 
 pub(super) async fn remove_documents(
@@ -83,6 +91,7 @@ pub(super) async fn remove_documents(
     Parameters((scope, fields, _)): Parameters<(ScopeFields, CollectionFields, DoneFields)>,
     Form(step): Form<StepFields>,
 ) -> Result<Response, Problem> {
+    let begun = Instant::now();
     let (query, _patterns) = selected_documents(&visitor, &scope, &fields).await?;
     let slice = Slice::of_documents(&visitor, query.clone()).await?;
     if let Some(mistake) = step.mistake(&slice) {
@@ -91,9 +100,20 @@ pub(super) async fn remove_documents(
     }
     let most = slice.ids.len();
     let selection = visitor.access.sign(DocumentSelection::ids_where(slice.ids, query)?);
-    let removed = visitor.server.documents.remove(&selection, most).await?.len().to_string();
-    let parameters = [fields.parameters(&scope), vec![("done", removed.as_str())]].concat();
+    check_time(&visitor, begun)?;
+    let removed = visitor.server.documents.remove(&selection, most).await?.len();
+    let done = DoneFields::of(removed, &fields.parameters(&scope));
+    let parameters = [fields.parameters(&scope), vec![("done", done.as_str())]].concat();
     Ok(Redirect::to(&link(DOCUMENTS, &parameters)).into_response())
+}
+
+/// Whether a step may still begin: one that begins late could be done when the request has ended, of which nobody would hear.
+fn check_time(visitor: &Visitor, begun: Instant) -> Result<(), Problem> {
+    if begun.elapsed() <= visitor.server.limits.time / 2 {
+        return Ok(());
+    }
+    let detail = "to look for it took too long, and nothing was done: narrow the selection";
+    Err(Error::new(ErrorKind::Timeout, detail).retryable().into())
 }
 
 /// The memories of a timeline that the visitor may erase.
@@ -127,15 +147,20 @@ async fn selected_documents(
 }
 
 impl DoneFields {
-    fn count(&self) -> Result<Option<usize>, Problem> {
-        let count = filled(&self.done).map(|done| whole("done", done, 0, STEP)).transpose();
-        Ok(count?)
+    /// What tells the page of a selection how many of its records went. Nobody else can make one, so that no link claims what was not done.
+    fn of(count: usize, parameters: &[(&str, &str)]) -> String {
+        format!("{count}-{}", signed(&format!("{count} {parameters:?}")))
+    }
+
+    fn count(&self, parameters: &[(&str, &str)]) -> Option<usize> {
+        let count = self.done.split_once('-')?.0.parse().ok()?;
+        (self.done == Self::of(count, parameters)).then_some(count)
     }
 }
 
 impl StepFields {
     /// Whether something else is there than what was confirmed.
-    fn mistake<I: ToString>(&self, slice: &Slice<I>) -> Option<Mistake> {
+    fn mistake<I>(&self, slice: &Slice<I>) -> Option<Mistake> {
         (slice.ids.is_empty() || self.confirmed != slice.name()).then(Mistake::changed)
     }
 }

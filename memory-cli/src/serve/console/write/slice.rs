@@ -4,8 +4,9 @@ use maud::Markup;
 use memory_core::{
     Cursor, DocumentId, Documents, Ledger, MAX_ERASED, MAX_REMOVED_BYTES, MemoryId, Order, QueryBuilder,
 };
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
+use super::seen::{digest, hex};
 use crate::serve::console::entry::{Entry, line};
 use crate::serve::console::visitor::Visitor;
 use crate::serve::problem::Problem;
@@ -27,6 +28,8 @@ pub(super) struct Slice<I> {
     pub(super) goes_on: bool,
     /// How many bytes the records have, with the first that it does not take.
     bytes: usize,
+    /// What tells these records, as they are, from all others.
+    hash: Sha256,
     /// How many records were met that can't be read.
     pub(super) unreadable: usize,
 }
@@ -37,7 +40,11 @@ impl Slice<MemoryId> {
         let mut query = query.order(Order::OldestFirst).limit(STEP);
         for _ in 0..MAX_PAGES {
             let page = visitor.server.provider.query(&query.clone().build()?).await?;
-            slice.add(page.memories.iter().map(|memory| (memory.id, memory.size(), memory)), page.unreadable.len());
+            let seen = page.memories.iter().map(|memory| {
+                let named = format!("{} {}", memory.id, memory.revision);
+                (memory.id, memory.size(), named, memory)
+            });
+            slice.add(seen, page.unreadable.len());
             match slice.next(page.next) {
                 Some(next) => query = query.cursor(next.as_str()),
                 None => return Ok(slice),
@@ -53,10 +60,11 @@ impl Slice<DocumentId> {
         let mut query = query.order(Order::OldestFirst).limit(STEP);
         for _ in 0..MAX_PAGES {
             let page = visitor.server.documents.query(&query.clone().build()?).await?;
-            slice.add(
-                page.documents.iter().map(|document| (document.id.clone(), document.size(), document)),
-                page.unreadable.len(),
-            );
+            let seen = page.documents.iter().map(|document| {
+                let named = format!("{} {} {}", document.id, document.revision, digest(document));
+                (document.id.clone(), document.size(), named, document)
+            });
+            slice.add(seen, page.unreadable.len());
             match slice.next(page.next) {
                 Some(next) => query = query.cursor(next.as_str()),
                 None => return Ok(slice),
@@ -66,29 +74,21 @@ impl Slice<DocumentId> {
     }
 }
 
-impl<I: ToString> Slice<I> {
-    /// How many records it has and which: what a form confirms.
-    pub(super) fn name(&self) -> String {
-        let mut hash = Sha256::new();
-        for id in &self.ids {
-            // No id has a line break.
-            hash.update(id.to_string() + "\n");
-        }
-        let digest: [u8; 32] = hash.finalize().into();
-        let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{}-{digest}", self.ids.len(), if self.goes_on { "more" } else { "all" })
-    }
-}
-
 impl<I> Slice<I> {
     fn empty() -> Self {
-        Self { ids: Vec::new(), shown: Vec::new(), goes_on: false, bytes: 0, unreadable: 0 }
+        Self { ids: Vec::new(), shown: Vec::new(), goes_on: false, bytes: 0, hash: Sha256::new(), unreadable: 0 }
     }
 
-    /// Adds what a page has found, each with its bytes, as far as one step takes it.
-    fn add<'r, T: Entry + 'r>(&mut self, records: impl Iterator<Item = (I, usize, &'r T)>, unreadable: usize) {
+    /// How many records it has, which, and as what: what a form confirms.
+    pub(super) fn name(&self) -> String {
+        let rest = if self.goes_on { "more" } else { "all" };
+        format!("{}-{rest}-{}", self.ids.len(), hex(self.hash.clone()))
+    }
+
+    /// Adds what a page has found, each with its bytes and what tells it as it is from others, as far as one step takes it.
+    fn add<'r, T: Entry + 'r>(&mut self, records: impl Iterator<Item = (I, usize, String, &'r T)>, unreadable: usize) {
         self.unreadable += unreadable;
-        for (id, bytes, record) in records {
+        for (id, bytes, named, record) in records {
             self.bytes += bytes;
             if self.ids.len() == STEP || self.bytes > MAX_REMOVED_BYTES {
                 self.goes_on = true;
@@ -97,6 +97,8 @@ impl<I> Slice<I> {
             if self.shown.len() < SHOWN {
                 self.shown.push(line(record));
             }
+            // No id has a line break.
+            self.hash.update(named + "\n");
             self.ids.push(id);
         }
     }

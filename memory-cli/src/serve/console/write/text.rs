@@ -22,16 +22,16 @@ impl Editable {
         if is_same { Self(Some(lines)) } else { Self::of(metadata.as_str()) }
     }
 
-    /// The text to begin with.
-    pub(super) fn shown(&self) -> String {
-        self.0.clone().unwrap_or_default()
+    /// The text to begin with, if it has a field.
+    pub(super) fn shown(&self) -> Option<String> {
+        self.0.clone()
     }
 
     /// The text that was sent, if somebody has changed it. Browsers send each line break as CR LF, whatever it was.
-    pub(super) fn changed(&self, sent: &str) -> Option<String> {
+    pub(super) fn changed(&self, sent: Option<&str>) -> Option<String> {
         // The page has no field of a text that is too long. Sent all the same, it belongs to another revision, which the change tells.
         let before = self.0.as_deref().unwrap_or_default();
-        let sent = plain(sent);
+        let sent = plain(sent?);
         if sent == plain(before) {
             return None;
         }
@@ -39,10 +39,10 @@ impl Editable {
         Some(if is_crlf { sent.replace('\n', "\r\n") } else { sent })
     }
 
-    /// The field that shows `text`: what there is, or what was sent.
-    pub(super) fn field(&self, name: &str, label: &str, text: &str) -> Markup {
+    /// The field that shows `text`: what there is, or what was sent; none where there is none.
+    pub(super) fn field(name: &str, label: &str, text: Option<&str>) -> Markup {
         html! {
-            @if self.0.is_some() {
+            @if let Some(text) = text {
                 p class="lines" {
                     label for=(name) { (label) }
                     // Browsers pass over a line break at the beginning.
@@ -68,26 +68,30 @@ mod tests {
         for text in ["", "a", "\na\n", "a\r\nb\r\n", "a\rb\r\nc\nd", "\u{1b}\u{7f}"] {
             let editable = Editable::of(text);
             let sent = plain(text).replace('\n', "\r\n");
-            assert_eq!(editable.changed(&sent), None, "{text:?}");
-            assert_eq!(editable.changed(&plain(text)), None, "{text:?}");
+            assert_eq!(editable.changed(Some(&sent)), None, "{text:?}");
+            assert_eq!(editable.changed(Some(&plain(text))), None, "{text:?}");
         }
-        let changed = |before: &str, sent: &str| Editable::of(before).changed(sent);
+        let changed = |before: &str, sent: &str| Editable::of(before).changed(Some(sent));
         assert_eq!(changed("a\nb", "a\r\nc").as_deref(), Some("a\nc"));
         assert_eq!(changed("a\r\nb", "a\r\nc").as_deref(), Some("a\r\nc"));
         assert_eq!(changed("a\rb\r\nc", "a\r\nb\r\nd").as_deref(), Some("a\nb\nd"));
         assert_eq!(changed("a", "").as_deref(), Some(""));
         let long = "a".repeat(MAX_SHOWN + 1);
         assert_eq!((changed(&long, ""), changed(&long, "b").as_deref()), (None, Some("b")));
+        assert_eq!(Editable::of("a").changed(None), None, "what is not sent stays");
     }
 
     #[test]
     fn metadata_stand_on_lines_where_they_stay_the_same() {
         let metadata = |text: &str| Metadata::parse(text).expect("valid");
-        assert_eq!(Editable::of_metadata(&metadata(r#"{"a":[1]}"#)).shown(), "{\n  \"a\": [\n    1\n  ]\n}");
+        assert_eq!(
+            Editable::of_metadata(&metadata(r#"{"a":[1]}"#)).shown().as_deref(),
+            Some("{\n  \"a\": [\n    1\n  ]\n}")
+        );
         // A character that is none on a page.
         let raw = metadata("{\"a\":\"\u{7f}\"}");
-        assert_eq!(Editable::of_metadata(&raw).shown(), raw.as_str());
+        assert_eq!(Editable::of_metadata(&raw).shown().as_deref(), Some(raw.as_str()));
         let long = metadata(&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_SHOWN)));
-        assert_eq!(Editable::of_metadata(&long).changed(""), None);
+        assert_eq!(Editable::of_metadata(&long).changed(Some("")), None);
     }
 }
