@@ -8,9 +8,12 @@ import { closed, empty, writable } from "./servers.js";
 export const pages = [
   { name: "spaces", path: "/" },
   { name: "spaces-level", path: "/?under=discord-greenhouse" },
+  { name: "spaces-of-documents", path: "/?collection=notes" },
+  { name: "memories-by-pattern", path: "/console/memories?glob=discord-*-ben-*" },
   { name: "memories", path: "/console/memories?under=discord-greenhouse" },
   { name: "memories-narrowed", path: "/console/memories?under=discord-greenhouse&text=cat+canoe&status=completed", isInReadme: true },
   { name: "memory", path: ({ changed }) => `/console/memory/${changed}` },
+  { name: "memory-with-chain", path: ({ answered }) => `/console/memory/${answered}` },
   { name: "collections", path: "/console/documents" },
   { name: "documents", path: "/console/documents?collection=notes" },
   { name: "document", path: "/console/document?collection=notes&id=people/ana" },

@@ -65,6 +65,7 @@ export async function seed() {
     rooms,
     changed: await change(),
     edited: await edit(),
+    answered: await answer(),
     private: await store({ spaceId: "guild1-other-c", trigger: { text: "kept from the model" }, createdAt: 3 }),
     hostile: await store({
       spaceId: `hostile-${HOSTILE}`,
@@ -105,6 +106,21 @@ async function change() {
   await patch(id, { metadata: { merge: { topic: "keys", answered: true } } });
   await patch(id, { context: { set: { reply: "Chloe has it since Friday.", sources: 3 } } });
   return id;
+}
+
+/** What an agent has said in a run, with the chain of its steps. */
+async function answer() {
+  const space = { spaceId: "edits-b", metadata: { author: "bot", run: "run-1", why: "it was asked" } };
+  const message = (author, text, inReplyTo) => ({ author, room: "garden", source: "discord", text, inReplyTo });
+  const question = await store({ ...space, trigger: message("ana", "Where is the watering can?"), createdAt: 6 });
+  const item = { pluginId: "memory", timestamp: 7 };
+  const context = [
+    { ...item, id: "1", pluginId: "runtime", kind: "related", content: { ids: [question] } },
+    { ...item, id: "2", kind: "result", action: "memory:query", content: { results: ["It is in the shed."] } },
+    { ...item, id: "3", kind: "result", action: "say", pluginId: "discord", content: "Ben had it last." },
+    ...Array.from({ length: 20 }, (_, place) => ({ ...item, id: `more${place}`, kind: "plan", content: { steps: [place] } })),
+  ];
+  return store({ ...space, trigger: message("bot", "Ben had it last.", question), context, createdAt: 8 });
 }
 
 /** Waits until the model has seen all that recall is asked about. */

@@ -70,7 +70,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Te
             Some(text) => (Shown::of(text).block()),
             None => p { "It is empty." },
         }
-        (write::undo_form(&visitor, &kept.document))
+        (write::undo_form(&visitor, &kept.document, &changes))
         h2 { "Changes" }
         @if changes.is_empty() { p { "No change is kept." } }
         @for change in changes.iter().skip(from).take(PAGE) { (entry(change)) }

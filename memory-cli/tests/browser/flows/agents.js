@@ -21,7 +21,7 @@ flow("a question shows what the model would see", reading, async (visitor) => {
   await visitor.open("/");
   await visitor.follow("Compose", visitor.page.getByRole("navigation", { name: "Console" }));
   await visitor.send({ Question: "Where is our canoe?", "Asked by the user": "ana" }, "Compose");
-  await visitor.page.getByRole("heading", { name: "Providers" }).waitFor();
+  await visitor.page.getByRole("heading", { name: "Providers", exact: true }).waitFor();
   await visitor.says("ana: Where is our canoe?");
 });
 

@@ -24,7 +24,7 @@ for (const [what, path, label, value, said] of [
 flow("a mistake in a form is mended there", reading, async (visitor) => {
   await visitor.open("/console/memories");
   const condition = "Condition, as in metadata.topic = 'rust'";
-  visitor.expectFailureAt("/console/memories?space=&under=rooms&text=&filter=metadata.topic&status=&since=&until=&order=");
+  visitor.expectFailureAt("/console/memories?space=&under=rooms&prefix=&glob=&regex=&text=&filter=metadata.topic&status=&since=&until=&order=");
   await visitor.send({ "Space with all below it": "rooms", [condition]: "metadata.topic" }, "Show");
   await visitor.alert();
   await visitor.send({ [condition]: "metadata.topic = 'inventory'" }, "Show");

@@ -12,7 +12,8 @@ const STOPS = 400;
 const focus = (visitor) =>
   visitor.page.evaluate(() => {
     const element = document.activeElement;
-    const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")];
+    const able = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")];
+    const all = able.filter((element) => element.matches("summary") || !element.closest("details:not([open])"));
     const { outlineStyle, outlineWidth } = getComputedStyle(element);
     const { top, bottom, left, right } = element.getBoundingClientRect();
     return {
@@ -65,7 +66,7 @@ flow("a memory is found by the keyboard alone", {}, async (visitor) => {
   await visitor.press("Enter");
   await tabTo(visitor, "under");
   await visitor.page.keyboard.type("discord-greenhouse");
-  await visitor.page.keyboard.press("Tab");
+  await tabTo(visitor, "text");
   await visitor.page.keyboard.type("birthday");
   await visitor.press("Enter");
   const link = await visitor.page.locator("tbody tr").first().getByRole("link").nth(1).textContent();

@@ -20,6 +20,19 @@ flow("a page behind the door leads to the login", guarded, async (visitor, { cha
   }
 });
 
+flow("who signs in comes to the page that led to the login", guarded, async (visitor, { changed }) => {
+  const path = `/console/memories?under=discord-greenhouse&text=canoe+%26+cat&order=oldest`;
+  await visitor.open(path);
+  visitor.expectFailureAt("/console/login");
+  await visitor.send({ Token: "wrong-0123456789abcdef" }, "Sign in");
+  await visitor.send({ Token: tokens.all }, "Sign in");
+  const { pathname, search } = new URL(visitor.page.url());
+  assert.equal(pathname + search, path);
+  await visitor.open(`/console/login?next=${encodeURIComponent(`//evil.example/console/memory/${changed}`)}`);
+  await visitor.send({ Token: tokens.all }, "Sign in");
+  assert.equal(new URL(visitor.page.url()).href, `${closed}/`);
+});
+
 flow("who signs in is greeted by name, and signs out again", guarded, async (visitor) => {
   await signIn(visitor, tokens.all);
   await visitor.heading("Spaces");

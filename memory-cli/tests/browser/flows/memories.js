@@ -77,3 +77,24 @@ flow("the address of a timeline shows the same to others", reading, async (visit
   assert.deepEqual(await visitor.column(2), found);
   assert.equal(await visitor.page.getByLabel("Status").inputValue(), "completed");
 });
+
+flow("spaces are named by a pattern, in fields that open", reading, async (visitor) => {
+  await visitor.open("/console/memories");
+  const glob = visitor.page.getByLabel("Space as a pattern of *, ? and [a-z]", { exact: true });
+  assert.equal(await glob.isVisible(), false);
+  await visitor.page.getByText("Other ways to name spaces", { exact: true }).click();
+  await visitor.send({ "Space as a pattern of *, ? and [a-z]": "discord-*-ben-m?" }, "Show");
+  const spaces = await visitor.column(2);
+  assert.ok(spaces.length > 0 && spaces.every((space) => /^discord-.*-ben-m.$/.test(space)), spaces);
+  assert.equal(await glob.isVisible(), true);
+  assert.equal(await glob.inputValue(), "discord-*-ben-m?");
+});
+
+flow("a memory leads to what it answers, and to its run", reading, async (visitor, { answered }) => {
+  await visitor.open(`/console/memory/${answered}`);
+  assert.equal(await visitor.page.locator("ol.chain > li").count(), 20);
+  await visitor.follow("Next page");
+  assert.equal(await visitor.page.locator("ol.chain > li").count(), 3);
+  await visitor.follow("Memories of this run in this space");
+  assert.equal((await visitor.column(4)).length, 2);
+});

@@ -88,10 +88,12 @@ flow("a selection goes behind a question that names the count", changing, async 
 });
 
 flow("who has seen less than is there erases nothing", changing, async (visitor) => {
-  const first = await store("changes-more-1", "seen");
-  await visitor.open("/console/change/memories?under=changes-more");
-  await store("changes-more-2", "not seen");
-  visitor.expectFailureAt("/console/change/memories?under=changes-more");
+  // A place of its own each time.
+  const place = `changes-more-${Date.now()}`;
+  const first = await store(`${place}-1`, "seen");
+  await visitor.open(`/console/change/memories?under=${place}`);
+  await store(`${place}-2`, "not seen");
+  visitor.expectFailureAt(`/console/change/memories?under=${place}`);
   await visitor.send({ [REASON]: "request 19" }, "Erase 1 memory");
   await visitor.alert();
   assert.equal((await get(first)).status, 200);

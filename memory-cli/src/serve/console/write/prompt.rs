@@ -1,7 +1,9 @@
 //! The last change of prompt memory, taken back.
 
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use memory_context::prompt::HistoryEntry;
 use memory_core::{Document, ErrorKind};
 use serde::Deserialize;
 
@@ -33,8 +35,8 @@ pub(super) async fn undo(
     visitor.access.check_write(&document.space_id)?;
     let page = address(&document);
     match memory.undo_seen(&context, store, seen).await {
-        // Also where nothing is left that can be taken back, as the page says.
-        Ok(_) => Ok(Redirect::to(&page).into_response()),
+        Ok(Some(_)) => Ok(Redirect::to(&page).into_response()),
+        Ok(None) => Err(Problem::new(StatusCode::CONFLICT, "nothing was undone, as no earlier text is kept")),
         Err(error) if error.kind() == ErrorKind::Conflict => {
             Ok(stale(&visitor, Section::Documents, &page, &[]).into_response())
         }
@@ -42,13 +44,16 @@ pub(super) async fn undo(
     }
 }
 
-/// The form that takes the last change of a text back, if the visitor may.
-pub(in crate::serve::console) fn undo_form(visitor: &Visitor, document: &Document) -> Markup {
+/// The form that undoes the newest change that is no undo itself, is not undone and is kept, if the visitor may.
+pub(in crate::serve::console) fn undo_form(visitor: &Visitor, document: &Document, changes: &[HistoryEntry]) -> Markup {
+    let is_undone = |change: &HistoryEntry| changes.iter().any(|undo| undo.undoes == Some(change.revision));
+    let change = changes.iter().find(|change| change.undoes.is_none() && !is_undone(change));
+    let change = change.filter(|change| change.diff.is_some() && may_remove_document(visitor, document));
     html! {
-        @if may_remove_document(visitor, document) {
+        @if let Some(change) = change {
             form method="post" action=(link(PROMPT, &[("id", document.id.as_str())])) {
                 input type="hidden" name="revision" value=(document.revision);
-                p { button type="submit" { "Undo the newest change" } }
+                p { button type="submit" { "Undo revision " (change.revision) } }
             }
         }
     }
