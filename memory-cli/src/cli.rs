@@ -112,7 +112,7 @@ async fn run_on(
         MemoryCommand::Retention(args) => retention::run(provider, args, output).await,
         MemoryCommand::Health => health::run(provider, output).await,
         MemoryCommand::Quickstart => quickstart::run(provider, url, output).await,
-        MemoryCommand::Serve(args) => serve::run(shared, args, embedder).await,
+        MemoryCommand::Serve(args) => serve::run(shared, url, args, embedder).await,
     }
 }
 

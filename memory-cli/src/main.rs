@@ -15,6 +15,7 @@ mod backfill;
 mod cli;
 mod command;
 mod commands;
+mod diagnosis;
 mod engine;
 mod input;
 mod keeper;

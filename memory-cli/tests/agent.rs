@@ -203,6 +203,37 @@ async fn the_last_message_is_answered_and_kept() {
     stage.ends();
 }
 
+/// What a model is asked is what the console composes for the same question, and the console lists it as open work meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_shows_what_the_agent_works_on_and_would_know() {
+    let mut stage = Stage::new(&[]).await;
+    let page = |stage: &Stage, path: &str| {
+        let page = stage.server.get(path);
+        assert_eq!(page.status, 200, "{page:?}");
+        page.body
+    };
+    let asked = stage.asks("", &body("I adopted a cat", json!({})));
+    let question = stage.model.asked_to(Question::Answer).await;
+    let work = page(&stage, "/console/work");
+    for shown in ["agent/ada/room/dm%3Aana/messages", "I adopted a cat", "Until <time", ">once<"] {
+        assert!(work.contains(shown), "{shown}: {work}");
+    }
+    question.says("What is it called?");
+    assert_eq!(within(asked).await.expect("no panic").status, 200);
+    eventually("nothing is open", || page(&stage, "/console/work").contains("No open work"));
+    let composed = page(&stage, "/console/compose?user=ana&text=Miso");
+    assert_eq!(stage.messages_of("dm%3Aana"), 2, "it keeps nothing");
+    let asked = stage.asks("", &body("Miso", json!({})));
+    let question = stage.model.asked_to(Question::Answer).await;
+    for known in ["ana: I adopted a cat", "What is it called?", "ana: Miso", "A gardener"] {
+        assert!(composed.contains(known), "{known}: {composed}");
+        assert!(question.prompt.contains(known), "{known}: {}", question.prompt);
+    }
+    question.says("A fine name");
+    assert_eq!(within(asked).await.expect("no panic").status, 200);
+    stage.ends();
+}
+
 /// What the file says of rooms, rules, providers, aliases and prompt memory, and what the environment says, holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_and_the_environment_say_how_the_agent_answers() {

@@ -3,107 +3,16 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 
+use common::console::{ESCAPED, HOSTILE, checked, cookie, encoded, links, next, page, page_of, protected, put, store};
 use common::embeddings::Embeddings;
-use common::server::{Response, Server};
+use common::server::Server;
 use common::{Cli, TOKENS, eventually};
 use serde_json::{Value, json};
 
 mod common;
 
-/// What must stay text wherever it is shown.
-const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202E}<img src=x onerror=alert(1)>";
-/// Its beginning, as a page has it.
-const ESCAPED: &str = "&lt;script&gt;alert(1)";
-
 const RUNTIME: &str = "runtime-0123456789abcdef";
 const MODEL: &str = "model-0123456789abcdef";
-
-/// A page, with what all pages have in common.
-fn page(server: &Server, path: &str) -> String {
-    checked(server.get(path), 200)
-}
-
-/// A page of who shows this cookie.
-fn page_of(server: &Server, cookie: &str, path: &str) -> Response {
-    server.request("GET", path, &[("cookie", cookie)], "")
-}
-
-/// The body of a page with this status, which runs and loads nothing of its own or of others.
-fn checked(response: Response, status: u16) -> String {
-    assert_eq!(response.status, status, "{response:?}");
-    assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
-    assert_eq!(response.header("cache-control"), Some("no-store"));
-    protected(&response);
-    let body = response.body;
-    for never in ["<script", "<style", " style=", " onerror=alert(1)>", "javascript:", "https://"] {
-        assert!(!body.contains(never), "{never}: {body}");
-    }
-    for always in ["<!DOCTYPE html>", "<html lang=\"en\">", "href=\"#main\"", "<main id=\"main\"", "<h1>"] {
-        assert!(body.contains(always), "{always}: {body}");
-    }
-    isolated(&body);
-    body
-}
-
-/// The headers of all answers of the console.
-fn protected(response: &Response) {
-    let policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                  form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-    assert_eq!(response.header("content-security-policy"), Some(policy), "{response:?}");
-    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
-    assert_eq!(response.header("referrer-policy"), Some("same-origin"));
-}
-
-/// A text that changes its direction does so within an element of its own.
-fn isolated(body: &str) {
-    for (place, _) in body.match_indices('\u{202E}') {
-        let tag = &body[..place];
-        let tag = &tag[tag.rfind('<').expect("a tag")..];
-        let isolates =
-            ["<bdi>", "<pre dir=\"auto\">", "<ins>", "<del>", "<mark>", "</mark>", "</del>", "</ins>", "<input "];
-        assert!(isolates.iter().any(|isolate| tag.starts_with(isolate)), "{tag}");
-    }
-}
-
-/// The addresses of all links that begin so.
-fn links(body: &str, begin: &str) -> Vec<String> {
-    let hrefs = body.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
-    hrefs.map(|href| href.replace("&amp;", "&")).filter(|href| href.starts_with(begin)).collect()
-}
-
-/// The address of the page behind this one.
-fn next(body: &str) -> Option<String> {
-    let (head, _) = body.split_once("\" rel=\"next\"")?;
-    Some(head.rsplit_once("href=\"")?.1.replace("&amp;", "&"))
-}
-
-fn encoded(value: &str) -> String {
-    form_urlencoded::byte_serialize(value.as_bytes()).collect()
-}
-
-fn store(server: &Server, body: &Value) -> String {
-    let stored = server.post("/v1/memories", &body.to_string());
-    assert_eq!(stored.status, 201, "{stored:?}");
-    stored.json()["id"].as_str().expect("an id").to_owned()
-}
-
-fn put(server: &Server, id: &str, body: &Value) {
-    let mut document = body.clone();
-    document["collection"] = json!("notes");
-    document["id"] = json!(id);
-    let stored = server.post("/v1/documents", &json!({"documents": [document]}).to_string());
-    assert_eq!(stored.status, 200, "{stored:?}");
-}
-
-/// What the server sets for who signs in with a token.
-fn cookie(server: &Server, token: &str) -> String {
-    let entered = server.post("/console/login", &format!("token={token}"));
-    assert_eq!((entered.status, entered.header("location")), (303, Some("/")), "{entered:?}");
-    protected(&entered);
-    let set = entered.header("set-cookie").expect("a cookie");
-    assert!(set.ends_with("; HttpOnly; SameSite=Strict; Path=/") && !set.contains(token), "{set}");
-    set.split(';').next().expect("a first part").to_owned()
-}
 
 #[test]
 fn spaces_open_level_by_level() {
@@ -496,12 +405,15 @@ fn who_is_not_signed_in_is_asked_to() {
         "/console/documents",
         "/console/document?collection=notes&id=x",
         "/console/recall",
+        "/console/live",
         "/console/engine",
+        "/console/doctor",
         "/console/nothing",
     ] {
         for headers in [&[][..], &[("cookie", &forged[..])], &[("cookie", &token[..])]] {
             let sent = server.request("GET", path, headers, "");
-            assert_eq!((sent.status, sent.header("location")), (303, Some("/console/login")), "{path} {headers:?}");
+            let login = format!("/console/login?next={}", encoded(path));
+            assert_eq!((sent.status, sent.header("location")), (303, Some(&login[..])), "{path} {headers:?}");
             assert_eq!(sent.header("cache-control"), Some("no-store"));
             protected(&sent);
         }
@@ -582,7 +494,8 @@ fn the_secret_of_a_program_signs_in_too() {
 fn the_console_can_be_left_out() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--no-console"]);
-    for path in ["/", "/console/login", "/console/memories", "/console/style.css"] {
+    for path in ["/", "/console/login", "/console/memories", "/console/live", "/console/style.css", "/console/htmx.js"]
+    {
         server.get(path).problem(404);
     }
     drop(server);

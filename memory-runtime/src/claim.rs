@@ -54,6 +54,16 @@ impl Claim {
         }}))
     }
 
+    /// The program that holds the task, or that held it last.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// When the task becomes free; before all other times where it was given back.
+    pub fn until(&self) -> Timestamp {
+        self.until
+    }
+
     /// How often somebody had begun to work on the task when it was claimed.
     pub fn runs(&self) -> u32 {
         self.runs

@@ -4,12 +4,14 @@
 //! - `cargo bench -p agent-memory-cli --features bench,postgres -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
 //! - `… -- rest`: a store over REST, at 64 connections on PostgreSQL
 //! - `… -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
+//! - `… -- console`: the pages of the console beside the same calls of REST, on 1,000,000 memories in SQLite and PostgreSQL
 //! - `… -- hostile`: stores over REST beside 200 hostile callers, on SQLite or at the `MEMORY_BENCH_URL` of an empty database
 //!
 //! - `… -- watch`: 1,000 who watch over REST, on SQLite or at the `MEMORY_BENCH_URL` of an empty database
 //!
 //! `MEMORY_BENCH_ROWS` makes it another number of documents, memories or watches.
 
+mod console;
 mod copy;
 mod hostile;
 mod rest;
@@ -22,10 +24,11 @@ use std::time::Duration;
 fn main() {
     // Cargo adds options of its own.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let benches: [(&str, fn()); 5] = [
+    let benches: [(&str, fn()); 6] = [
         ("stdio", stdio::run),
         ("rest", rest::run),
         ("copy", copy::run),
+        ("console", console::run),
         ("hostile", hostile::run),
         ("watch", watch::run),
     ];

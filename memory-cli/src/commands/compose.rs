@@ -79,8 +79,9 @@ fn options(args: &ComposeArgs) -> ComposeOptions {
 
 fn explain(state: &State, output: &mut Output) -> anyhow::Result<()> {
     let mut table = output::table(&["provider", "outcome", "ms", "bytes", "bytes of text", "cut"]);
-    for ProviderOutcome { provider, status, duration, bytes, text_bytes, cut, .. } in &state.outcomes {
-        let cut = cut.map(|cut| format!("{} lines, {} bytes", cut.lines, cut.bytes)).unwrap_or_default();
+    for outcome in &state.outcomes {
+        let ProviderOutcome { provider, status, duration, bytes, text_bytes, .. } = outcome;
+        let cut = left_out(outcome);
         let millis = format!("{:.1}", duration.as_secs_f64() * 1e3);
         table.add_row([provider.clone(), status.to_string(), millis, bytes.to_string(), text_bytes.to_string(), cut]);
     }
@@ -89,6 +90,11 @@ fn explain(state: &State, output: &mut Output) -> anyhow::Result<()> {
         output.line(format!("{} is that of {}, not of {}", collision.value, collision.kept, collision.lost))?;
     }
     Ok(())
+}
+
+/// What the budget left out of the text of a provider, in words; empty where that is nothing.
+pub(crate) fn left_out(outcome: &ProviderOutcome) -> String {
+    outcome.cut.map(|cut| format!("{} lines, {} bytes", cut.lines, cut.bytes)).unwrap_or_default()
 }
 
 /// Names what is missing; tells whether anything is.

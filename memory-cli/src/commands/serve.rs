@@ -11,7 +11,7 @@ use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
 use crate::args::{EmbedderArgs, values};
 use crate::keeper::{self, MadeVectors};
-use crate::serve::{self, Access, AgentFile, Callers, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
+use crate::serve::{self, Access, AgentFile, Callers, Doctor, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
 use crate::sweeper::Sweeper;
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
@@ -34,6 +34,9 @@ pub(crate) struct ServeArgs {
     /// Serve no pages for people, which are at / otherwise.
     #[arg(long)]
     no_console: bool,
+    /// Let these pages change, remove and erase what their visitor may write, after a confirmation. They only read otherwise.
+    #[arg(long, conflicts_with_all = ["no_console", "stdio"])]
+    console_write: bool,
     /// A name under which the server is reached, besides addresses and localhost.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -65,6 +68,9 @@ pub(crate) struct ServeArgs {
     /// After how many milliseconds without a change a watch sends a comment; for tests.
     #[arg(long, hide = true, value_name = "MS", default_value_t = 10_000)]
     heartbeat_ms: u64,
+    /// How many milliseconds there are between two measurements for the console; for tests.
+    #[arg(long, hide = true, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    sample_ms: u64,
     /// How many milliseconds a client takes nothing until its connection ends; for tests.
     #[arg(long, hide = true, value_name = "MS", default_value_t = 120_000)]
     stall_ms: u64,
@@ -83,6 +89,7 @@ const TOKEN: &str = "AGENT_MEMORY_TOKEN";
 /// Serves until a signal, or the client at the other end of the streams, ends it.
 pub(crate) async fn run(
     provider: &Arc<dyn MemoryProvider>,
+    url: &str,
     args: &ServeArgs,
     embedder: &EmbedderArgs,
 ) -> anyhow::Result<ExitCode> {
@@ -134,6 +141,9 @@ pub(crate) async fn run(
         concurrency: args.concurrency,
         max_body: args.max_body,
         console: !args.no_console,
+        console_write: args.console_write,
+        sampling: Duration::from_millis(args.sample_ms),
+        doctor: Doctor::of(url),
         agent,
         embedding: embedding.clone(),
     };

@@ -250,6 +250,16 @@ impl Access {
         Ok(writable.into_iter().chain(reserved).reduce(Filter::and))
     }
 
+    /// Confines a query with this condition to where the caller may write.
+    pub(crate) fn confine_to_writable<K: memory_core::Kind>(
+        &self,
+        query: QueryBuilder<K>,
+        condition: Option<Filter>,
+    ) -> Result<QueryBuilder<K>> {
+        let condition = condition.into_iter().chain(self.write_filter()?).reduce(Filter::and);
+        Ok(condition.into_iter().fold(query, QueryBuilder::filter))
+    }
+
     /// Leaves what lies in and below the space of an agent to that agent.
     pub(crate) fn reserve(&mut self, space: &SpaceId) {
         self.reserved = Some(space.clone());

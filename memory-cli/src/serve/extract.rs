@@ -27,17 +27,39 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let detail = "the body must be JSON, with the header Content-Type: application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Error::too_large("the body is too large").into(),
-            status => Problem::new(status, "the body did not arrive as a whole"),
-        })?;
-        tracing::info!(target: PAYLOADS, body = %String::from_utf8_lossy(&bytes), "asked");
+        let bytes = whole(request, state).await?;
         // Serde would take an array for an object, field by field.
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "the body must be a JSON object"));
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| wrong_body(&error))
     }
+}
+
+/// The fields of a form as the body.
+#[derive(Debug)]
+pub(crate) struct Form<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = whole(request, state).await?;
+        let wrong = |error: serde_html_form::de::Error| {
+            Problem::new(StatusCode::BAD_REQUEST, reason("the form", &error.to_string()))
+        };
+        serde_html_form::from_bytes(&bytes).map(Self).map_err(wrong)
+    }
+}
+
+/// The whole body, within its limit.
+async fn whole<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Error::too_large("the body is too large").into(),
+        status => Problem::new(status, "the body did not arrive as a whole"),
+    })?;
+    tracing::info!(target: PAYLOADS, body = %String::from_utf8_lossy(&bytes), "asked");
+    Ok(bytes)
 }
 
 /// Why a body is refused: with the kind of a value's own error, which serde knows only as a text that begins with it.

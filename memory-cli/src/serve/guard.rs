@@ -11,7 +11,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::access::Access;
-use super::console::{Entrance, Pass};
+use super::console::{Entrance, Pass, check_form};
 use super::problem::Problem;
 use super::state::{Callers, Door, STRANGER_TIME, Server};
 
@@ -68,7 +68,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, request: Req
     let limits = &server.limits;
     let (places, time) = match entrance {
         Entrance::Everybody => (&limits.strangers, limits.time.min(STRANGER_TIME)),
-        Entrance::Pass | Entrance::Token => (&limits.requests, limits.time),
+        Entrance::Pass | Entrance::Form | Entrance::Token => (&limits.requests, limits.time),
     };
     let Some(_place) = places.take(caller) else {
         let detail = "the server answers as many requests as it takes at once: try again";
@@ -88,15 +88,22 @@ fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Acc
     let headers = request.headers();
     let host = check_host(callers, headers)?;
     check_origin(callers, headers, host)?;
+    // What only reads is asked for by a link, from wherever.
+    let is_sent = entrance == Entrance::Form && !request.method().is_safe();
+    if is_sent {
+        check_form(headers)?;
+    }
     match entrance {
         Entrance::Everybody => return Ok(Access::nothing()),
-        // A cookie opens what only reads. A token that is shown counts instead.
-        Entrance::Pass if request.method().is_safe() && !headers.contains_key(header::AUTHORIZATION) => {
+        // A cookie opens what only reads, and what a form of the console itself has sent. A token that is shown counts instead.
+        Entrance::Pass | Entrance::Form
+            if (request.method().is_safe() || is_sent) && !headers.contains_key(header::AUTHORIZATION) =>
+        {
             if let Some(access) = Pass::all_in(headers).find_map(|pass| callers.by_pass(&pass)) {
                 return Ok(access.clone());
             }
         }
-        Entrance::Pass | Entrance::Token => {}
+        Entrance::Pass | Entrance::Form | Entrance::Token => {}
     }
     let unauthorized = || Problem::new(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and a valid token");
     let access = match &callers.door {
@@ -109,7 +116,7 @@ fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Acc
 }
 
 /// The token that a request shows.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use memory_core::engine::{Load, heavy_calls, load};
 use prometheus::core::Collector;
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{LabelPair, Metric, MetricFamily};
 use prometheus::{Counter, Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 
 use crate::keeper::MadeVectors;
@@ -19,6 +19,19 @@ pub(crate) struct Metrics {
     in_flight: IntGauge,
     watches: IntGauge,
 }
+
+/// How many requests were answered so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Totals {
+    pub(crate) requests: f64,
+    /// Those that have stored something: over REST, where a batch is one, or by tools.
+    pub(crate) stores: f64,
+}
+
+/// The routes below which a `POST` or a `PUT` stores.
+const STORING_ROUTES: [&str; 2] = ["/v1/memories", "/v1/documents"];
+/// The tools that store.
+const STORING_TOOLS: [&str; 2] = ["memory_store", "memory_add_document"];
 
 /// Something that goes on until this is dropped: when it has ended, or because the client is gone.
 #[derive(Debug)]
@@ -81,6 +94,21 @@ impl Metrics {
         self.tool_calls.with_label_values(&[tool, outcome]).inc();
     }
 
+    /// How many requests were answered so far.
+    pub(crate) fn totals(&self) -> Totals {
+        let stores = |metric: &Metric| {
+            matches!(label(metric, "method"), "POST" | "PUT")
+                && STORING_ROUTES.iter().any(|route| label(metric, "route").starts_with(route))
+                && label(metric, "status").starts_with('2')
+        };
+        let by_tool =
+            |metric: &Metric| STORING_TOOLS.contains(&label(metric, "tool")) && label(metric, "outcome") == "ok";
+        Totals {
+            requests: sum(&self.requests, |_| true),
+            stores: sum(&self.requests, stores) + sum(&self.tool_calls, by_tool),
+        }
+    }
+
     /// The text format of Prometheus.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
         let (mut text, mut families) = (Vec::new(), self.registry.gather());
@@ -88,6 +116,17 @@ impl Metrics {
         TextEncoder::new().encode(&families, &mut text)?;
         Ok(String::from_utf8(text)?)
     }
+}
+
+/// The sum of the counters that are wanted.
+fn sum(counters: &IntCounterVec, is_wanted: impl Fn(&Metric) -> bool) -> f64 {
+    let families = counters.collect();
+    let metrics = families.iter().flat_map(MetricFamily::get_metric);
+    metrics.filter(|metric| is_wanted(metric)).map(|metric| metric.get_counter().get_value()).sum()
+}
+
+fn label<'m>(metric: &'m Metric, name: &str) -> &'m str {
+    metric.get_label().iter().find(|label| label.name() == name).map_or("", LabelPair::value)
 }
 
 /// What the engine does and has done.
@@ -121,4 +160,25 @@ fn of_load(load: &Load) -> prometheus::Result<Vec<MetricFamily>> {
         families.extend(counter.collect());
     }
     Ok(families)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_stored_is_told_from_other_requests() {
+        let metrics = Metrics::new(None).expect("metrics");
+        let request = |method, route, status| metrics.request(route, method, status, Duration::ZERO);
+        request("POST", "/v1/memories", 201);
+        request("POST", "/v1/memories/batch", 201);
+        request("PUT", "/v1/documents/{collection}/{id}", 200);
+        request("GET", "/v1/memories", 200);
+        request("POST", "/v1/memories", 422);
+        request("POST", "/v1/recall", 200);
+        metrics.tool_call("memory_store", "ok");
+        metrics.tool_call("memory_store", "Conflict");
+        metrics.tool_call("memory_recall", "ok");
+        assert_eq!(metrics.totals(), Totals { requests: 6.0, stores: 4.0 });
+    }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod configuration;
 mod console;
+mod doctor;
 mod extract;
 mod guard;
 mod mcp;
@@ -10,6 +11,7 @@ mod metrics;
 mod openai;
 mod problem;
 pub(crate) mod rest;
+mod samples;
 mod stall;
 mod state;
 mod tools;
@@ -32,6 +34,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::keeper::MadeVectors;
 use crate::signal;
@@ -41,9 +44,11 @@ pub(crate) use access::{Access, LedgerAccess, Secret, Tokens, Writable};
 use mcp::Mcp;
 use metrics::Metrics;
 use problem::Problem;
+use samples::Samples;
 use stall::StallListener;
 use state::{Limits, Server, ServerState};
 
+pub(crate) use doctor::Doctor;
 pub(crate) use openai::AgentFile;
 pub(crate) use state::{Callers, Door};
 
@@ -63,6 +68,12 @@ pub(crate) struct Settings {
     pub(crate) max_body: usize,
     /// Whether it has pages for people.
     pub(crate) console: bool,
+    /// Whether these pages change records, too.
+    pub(crate) console_write: bool,
+    /// How often is measured what these pages draw.
+    pub(crate) sampling: Duration,
+    /// Looks at what the URL of the engine names, for these pages.
+    pub(crate) doctor: Doctor,
     /// The agent that it offers over HTTP.
     pub(crate) agent: Option<AgentBuilder>,
     /// The model that makes vectors, and how many it has made.
@@ -80,7 +91,7 @@ pub(crate) async fn over_http(
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let (max_body, patience, builder) = (settings.max_body, settings.stall, settings.agent.take());
-    let has_console = settings.console;
+    let (has_console, sampling) = (settings.console, settings.sampling);
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
@@ -90,9 +101,11 @@ pub(crate) async fn over_http(
     if let Some(agent) = &agent {
         settings.callers.reserve(&agent.records().agent().space()?)?;
     }
-    let server = server(provider, settings)?;
+    let server = server(provider, settings, agent.clone())?;
     let app = app(&server, agent.as_ref(), has_console, max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
+    let _sampling =
+        has_console.then(|| AbortOnDropHandle::new(tokio::spawn(samples::keep(Arc::clone(&server), sampling))));
     listening(listener.local_addr()?);
 
     let listener = StallListener { listener, patience };
@@ -132,7 +145,7 @@ fn refused(error: memory_core::Error) -> anyhow::Error {
 
 /// Serves MCP over the standard streams until the client closes them.
 pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<()> {
-    let server = server(provider, settings)?;
+    let server = server(provider, settings, None)?;
     let signal = signal::asked_to_end()?;
     let serving = async {
         let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await;
@@ -150,16 +163,20 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
     Ok(())
 }
 
-fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
+fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings, agent: Option<Agent>) -> anyhow::Result<Server> {
     let limits = Limits::new(&settings);
     let (embedder, made) = settings.embedding.unzip();
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
         tools: tools::tools(provider, embedder.as_ref()),
+        agent,
         embedder,
         metrics: Metrics::new(made.as_ref())?,
+        samples: Samples::default(),
+        doctor: settings.doctor,
         callers: settings.callers,
+        console_write: settings.console_write,
         limits,
         stopping: CancellationToken::new(),
     }))
@@ -187,7 +204,7 @@ fn app(
         Arc::new(LocalSessionManager::default()),
         config,
     );
-    let pages = if has_console { console::routes() } else { Router::new() };
+    let pages = if has_console { console::routes(server.console_write) } else { Router::new() };
     let app = rest
         .merge(pages)
         .route("/v1/openapi.json", get(api))

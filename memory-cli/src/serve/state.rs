@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use memory_context::agent::Agent;
 use memory_core::engine::{HeavyWork, Permit};
 use memory_core::{DocumentStore, Embedder, MAX_WATCHES, MemoryProvider, Result, SpaceId, SpaceSelector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,8 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::Settings;
 use super::access::{Access, Secret, Tokens, Writable};
 use super::console::Pass;
+use super::doctor::Doctor;
 use super::metrics::Metrics;
 use super::problem::Problem;
+use super::samples::Samples;
 use super::tools::Tool;
 
 /// The server, shared by all its requests.
@@ -26,10 +29,17 @@ pub(crate) struct ServerState {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) tools: Vec<Tool>,
+    /// The agent that it offers.
+    pub(crate) agent: Option<Agent>,
     /// The model by which questions are asked for what they mean.
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) metrics: Metrics,
+    /// What the pages for people draw.
+    pub(crate) samples: Samples,
+    pub(crate) doctor: Doctor,
     pub(crate) callers: Callers,
+    /// Whether the pages of the console change records.
+    pub(crate) console_write: bool,
     pub(crate) limits: Limits,
     /// Cancelled when the server is asked to end: streams that have no end of their own end then.
     pub(crate) stopping: CancellationToken,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
+pub(crate) mod console;
 pub(crate) mod embeddings;
 pub(crate) mod events;
 pub(crate) mod lines;

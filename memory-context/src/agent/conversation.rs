@@ -1,11 +1,12 @@
 //! A room in which people talk to an agent.
 
-use memory_core::{Error, Result};
+use memory_core::{Error, MemoryId, Result};
 
 use super::{Agent, Answer, AnswerStream};
 use crate::flow::Incoming;
 use crate::flow::platform::Origin;
-use crate::records::{Entity, EntityId, NewMessage, Room};
+use crate::records::{Entity, EntityId, Message, NewMessage, Room};
+use crate::state::State;
 
 /// A room in which people talk to an agent; see [`Agent::room`].
 #[derive(Debug, Clone)]
@@ -47,6 +48,18 @@ impl Conversation {
     /// The same with the text as it comes; see [`Agent::ask_stream`].
     pub fn tell_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
         AnswerStream::of(&self.agent, self.received(user.as_ref(), text.into(), Spoken::InTheRoom))
+    }
+
+    /// What the agent would know if a user asked this now: the state over which its model would be asked first.
+    ///
+    /// The question is not stored, and neither are its room and its author where they are not known yet. Providers run as they do for an
+    /// answer, and the built-in ones ask no model but that of the vectors. `InvalidInput` and `TooLarge` as in [`Agent::ask`].
+    pub async fn compose(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<State> {
+        let (_, incoming) = self.received(user.as_ref(), text.into(), Spoken::ToTheAgent)?;
+        incoming.check()?;
+        let NewMessage { content, created_at, .. } = incoming.message;
+        let message = Message { id: MemoryId::generate(), created_at, content, is_undelivered: false };
+        self.agent.service().preview(message).await
     }
 
     /// Gives up the answers in this room that are still thought about: they end as superseded. What the agent has decided on is said and

@@ -14,8 +14,8 @@ use super::metered::Metered;
 use super::queue::RoomQueues;
 use super::voice::Voice;
 use super::{AttachmentReader, Events, Limits, Platform, RespondRules, Run};
-use crate::records::RoomId;
-use crate::state::{ComposeOptions, Composer, Flow};
+use crate::records::{Message, RoomId};
+use crate::state::{ComposeOptions, Composer, Flow, State, Turn};
 
 /// Answers the messages that an agent receives.
 #[derive(Debug)]
@@ -115,6 +115,13 @@ impl MessageService {
         self.leases = leases(&self.composer, Some(&name), self.limits.lease);
         self.instance = Some(name);
         Ok(self)
+    }
+
+    /// What its answer to a message would be composed over at first. Nothing is kept of it.
+    pub(crate) async fn preview(&self, message: Message) -> Result<State> {
+        // A composer of its own has a cache of its own, so this takes no place of a message that is worked on.
+        let composer = self.composer.wrapped(Arc::clone)?;
+        Ok(composer.compose_state(&Turn::new(message), &self.options).await)
     }
 
     /// Where to hear what happens in the runs.

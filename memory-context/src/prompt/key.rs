@@ -1,6 +1,6 @@
 //! Where a store is kept.
 
-use memory_core::{Collection, DocumentId, Error, Json, JsonObject, Metadata, Result, SpaceId};
+use memory_core::{Collection, Document, DocumentId, Error, Json, JsonObject, Metadata, Result, SpaceId};
 
 use super::{MemoryLoadContext, MemoryScope, MemoryStore};
 use crate::hash;
@@ -24,6 +24,34 @@ pub(super) struct Key {
     pub(super) space_id: SpaceId,
     /// The parts by name, for operators: `metadata.user = 'ana'` finds what is known of Ana.
     pub(super) metadata: Metadata,
+}
+
+impl MemoryLoadContext {
+    /// Whose text a document of [`COLLECTION`] holds, and which one; `None` where it is none that prompt memory has put there. A change is
+    /// made in this session on this platform; a text of a session belongs to that one all the same.
+    pub fn of_document(
+        document: &Document,
+        session_id: impl Into<String>,
+        platform: impl Into<String>,
+    ) -> Option<(Self, MemoryStore)> {
+        let mut parts = document.metadata.to_object();
+        let mut part = |name: &str| match parts.remove(name) {
+            Some(Json::String(part)) => Some(part),
+            _ => None,
+        };
+        let store = [MemoryStore::User, MemoryStore::Memory];
+        let store = part("store").and_then(|name| store.into_iter().find(|store| store.as_str() == name))?;
+        let session_id = session_id.into();
+        // The profile of a user has no session.
+        let session_key = part("session").unwrap_or_else(|| session_id.clone());
+        let mut context = Self::new(session_id, session_key, platform);
+        (context.user_id, context.agent_id) = (part("user"), part("agent"));
+        if let Some(personality) = part("personality") {
+            context = context.with_personality(personality, MemoryScope::PerPersonality);
+        }
+        let is_its_own = Key::of(&context, store).is_ok_and(|key| key.id == document.id);
+        (is_its_own && document.collection.as_str() == COLLECTION).then_some((context, store))
+    }
 }
 
 impl Key {
@@ -90,7 +118,7 @@ fn check(name: &str, part: &str) -> Result<()> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use memory_core::ErrorKind;
+    use memory_core::{Content, ErrorKind, Revision, Timestamp};
 
     use super::*;
 
@@ -151,6 +179,39 @@ mod tests {
         let elsewhere = context("t", Some("u"), Some("q"), MemoryScope::PerPersonality);
         assert_eq!(id(elsewhere, MemoryStore::User), id(global.clone(), MemoryStore::User));
         assert_eq!(id(global.clone().with_agent("a"), MemoryStore::Memory), id(global, MemoryStore::Memory));
+    }
+
+    #[test]
+    fn a_document_tells_whose_it_is() {
+        let document = |key: Key| Document {
+            id: key.id,
+            collection: key.collection,
+            space_id: key.space_id,
+            content: Content::parse("").expect("valid"),
+            metadata: key.metadata,
+            created_at: Timestamp::MIN,
+            updated_at: None,
+            revision: Revision::FIRST,
+            expires_at: None,
+        };
+        let personal = context("s", Some("u"), Some("p"), MemoryScope::PerPersonality);
+        for written in [context("s", None, None, MemoryScope::Global), personal.clone(), personal.with_agent("a")] {
+            for store in [MemoryStore::Memory, MemoryStore::User] {
+                let key = Key::of(&written, store).expect("valid");
+                let kept = document(key.clone());
+                let (read, of) = MemoryLoadContext::of_document(&kept, "later", "web").expect("its own");
+                assert_eq!((Key::of(&read, of).expect("valid").id, of), (key.id, store));
+                assert_eq!((read.session_id.as_str(), read.platform.as_str()), ("later", "web"));
+                let notes = Collection::parse("notes").expect("valid");
+                for other in [
+                    Document { id: DocumentId::generate(), ..kept.clone() },
+                    Document { collection: notes, ..kept.clone() },
+                    Document { metadata: Metadata::default(), ..kept },
+                ] {
+                    assert_eq!(MemoryLoadContext::of_document(&other, "later", "web"), None);
+                }
+            }
+        }
     }
 
     #[test]

@@ -141,10 +141,32 @@ impl PromptMemory {
     /// Takes the newest change back that is neither an undo nor undone, which is a change of its own; `None` when there is none
     /// that can be. A change stands for all updates that one sync applied to the store.
     pub async fn undo(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Option<Undone>> {
+        self.undo_at(context, store, None).await
+    }
+
+    /// The same for who has seen the store at this revision: `Conflict` where it has another one by now.
+    pub async fn undo_seen(
+        &self,
+        context: &MemoryLoadContext,
+        store: MemoryStore,
+        seen: Revision,
+    ) -> Result<Option<Undone>> {
+        self.undo_at(context, store, Some(seen)).await
+    }
+
+    async fn undo_at(
+        &self,
+        context: &MemoryLoadContext,
+        store: MemoryStore,
+        seen: Option<Revision>,
+    ) -> Result<Option<Undone>> {
         let key = Key::of(context, store)?;
         within_deadline(async {
             let first = self.load(&key).await?;
             self.commit(&key, first, |stored| {
+                if seen.is_some() && seen != stored.revision {
+                    return Err(Error::conflict("the prompt memory has changed since it was seen"));
+                }
                 let Some((undid, text)) = stored.record.before_last() else { return Ok((None, None)) };
                 let origin = self.origin(context, None, Some(undid));
                 let revision = stored.next_revision()?;

@@ -1,6 +1,7 @@
 //! What a composition gives: the state, and how it came to be.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,9 @@ pub struct ProviderOutcome {
     pub bytes: usize,
     /// The size of its part of the text.
     pub text_bytes: usize,
+    /// Where its part stands in the text of the state; empty where it has none there.
+    #[serde(skip)]
+    pub(super) text_place: Range<usize>,
     /// What the budget left out of its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
@@ -100,6 +104,15 @@ impl State {
     /// Values and results alone, as actions and evaluators see them.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { values: self.values.clone(), data: self.data.clone() }
+    }
+
+    /// The parts of the text in their order, each with how its provider fared. One that has no part is left out.
+    pub fn sections(&self) -> Vec<(&ProviderOutcome, &str)> {
+        let section = |outcome: &ProviderOutcome| self.text.get(outcome.text_place.clone()).unwrap_or_default();
+        let mut sections: Vec<_> = self.outcomes.iter().map(|outcome| (outcome, section(outcome))).collect();
+        sections.retain(|(_, section)| !section.is_empty());
+        sections.sort_by_key(|(outcome, _)| outcome.text_place.start);
+        sections
     }
 
     /// How a provider fared, if it was selected.

@@ -61,8 +61,17 @@ impl<'a> Merge<'a> {
             self.seen.push((name.to_owned(), stamp));
         }
         let provider = name.to_owned();
-        let outcome =
-            ProviderOutcome { provider, status, cached: is_cached, duration, bytes, text_bytes: 0, cut: None, error };
+        let outcome = ProviderOutcome {
+            provider,
+            status,
+            cached: is_cached,
+            duration,
+            bytes,
+            text_bytes: 0,
+            text_place: 0..0,
+            cut: None,
+            error,
+        };
         self.outcomes.push((info, outcome));
     }
 
@@ -74,7 +83,7 @@ impl<'a> Merge<'a> {
         let (shown, text) = render(&sections, options.order, options.budget.as_ref());
         let mut outcomes: Vec<_> = self.outcomes.into_iter().map(|(_, outcome)| outcome).collect();
         for (outcome, shown) in outcomes.iter_mut().zip(shown) {
-            (outcome.text_bytes, outcome.cut) = (shown.text.len(), shown.cut);
+            (outcome.text_bytes, outcome.text_place, outcome.cut) = (shown.text.len(), shown.place, shown.cut);
         }
         if let Some(lost) = self.owners.get(TEXT.0) {
             self.collisions.push(Collision { value: TEXT.0.into(), kept: TEXT.1.into(), lost: (*lost).into() });

@@ -1,5 +1,7 @@
 //! The text of a state: its sections in order, within a budget.
 
+use std::ops::Range;
+
 use super::budget::Budget;
 use super::composed::Cut;
 use super::options::Order;
@@ -22,13 +24,15 @@ pub(super) struct Section<'a> {
 pub(super) struct Shown {
     pub(super) text: String,
     pub(super) cut: Option<Cut>,
+    /// Its place in the whole text, in bytes; empty where it takes none.
+    pub(super) place: Range<usize>,
 }
 
 /// The sections as they are shown, in the order in which they were given, and the text that they make. Empty texts take no
 /// place.
 pub(super) fn render(sections: &[Section<'_>], order: Order, budget: Option<&Budget>) -> (Vec<Shown>, String) {
-    let whole = |section: &Section<'_>| Shown { text: section.text.to_owned(), cut: None };
-    let shown = match budget {
+    let whole = |section: &Section<'_>| Shown { text: section.text.to_owned(), ..Shown::default() };
+    let mut shown = match budget {
         Some(budget) => fit(sections, budget),
         None => sections.iter().map(whole).collect(),
     };
@@ -36,8 +40,18 @@ pub(super) fn render(sections: &[Section<'_>], order: Order, budget: Option<&Bud
     if order == Order::StableFirst {
         places.sort_by_key(|place| sections[*place].info.stability);
     }
-    let texts = places.iter().map(|place| shown[*place].text.as_str()).filter(|text| !text.trim().is_empty());
-    let text = texts.collect::<Vec<_>>().join(SEPARATOR);
+    let mut text = String::new();
+    for place in places {
+        let section = &mut shown[place];
+        if section.text.trim().is_empty() {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(SEPARATOR);
+        }
+        section.place = text.len()..text.len() + section.text.len();
+        text.push_str(&section.text);
+    }
     (shown, text)
 }
 
@@ -65,7 +79,7 @@ fn fit(sections: &[Section<'_>], budget: &Budget) -> Vec<Shown> {
 /// As many whole lines as fit, with a mark in the place of the others; nothing when not even one line does.
 fn cut(text: &str, keep: Keep, fits: impl Fn(&str) -> bool) -> Shown {
     if fits(text) {
-        return Shown { text: text.to_owned(), cut: None };
+        return Shown { text: text.to_owned(), ..Shown::default() };
     }
     let lines: Vec<_> = text.split('\n').collect();
     let with = |kept: usize| match keep {
@@ -80,7 +94,7 @@ fn cut(text: &str, keep: Keep, fits: impl Fn(&str) -> bool) -> Shown {
     }
     let kept = if fit == 0 { String::new() } else { with(fit) };
     let bytes = if fit == 0 { text.len() } else { text.len() - (kept.len() - MARK.len() - 1) };
-    Shown { text: kept, cut: Some(Cut { lines: lines.len() - fit, bytes }) }
+    Shown { text: kept, cut: Some(Cut { lines: lines.len() - fit, bytes }), ..Shown::default() }
 }
 
 #[cfg(test)]
@@ -112,7 +126,10 @@ mod tests {
 
     #[test]
     fn what_seldom_changes_comes_first_where_that_is_asked_for() {
-        assert_eq!(render(&sections("a", "b", "c"), Order::StableFirst, None).1, "b\n\nc\n\na");
+        let (shown, text) = render(&sections("a", "b", "c"), Order::StableFirst, None);
+        assert_eq!(text, "b\n\nc\n\na");
+        let places: Vec<_> = shown.iter().map(|section| &text[section.place.clone()]).collect();
+        assert_eq!(places, ["a", "b", "c"]);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{MemoryLoadContext, MemoryUpdate};
-use memory_core::IdempotencyKey;
+use memory_core::{ErrorKind, IdempotencyKey};
 
 use crate::stage::{CaseResult, Stage, add, cases};
 
 cases! {
     history_tells_what_changed_and_where_it_came_from,
     undo_takes_the_newest_change_back,
+    an_undo_of_what_was_seen_takes_nothing_else_back,
     an_emptied_store_comes_back,
     the_oldest_changes_are_forgotten,
     racing_undos_each_take_one_change_back,
@@ -60,6 +61,21 @@ async fn undo_takes_the_newest_change_back(stage: Stage) -> CaseResult {
     let undoes: Vec<_> =
         memory.history(&context, Memory).await?.iter().filter_map(|change| change.undoes).map(|it| it.get()).collect();
     assert_eq!(undoes, [1, 6, 2, 3]);
+    Ok(())
+}
+
+async fn an_undo_of_what_was_seen_takes_nothing_else_back(stage: Stage) -> CaseResult {
+    let (memory, elsewhere, context) = (stage.memory(), stage.elsewhere(), stage.context());
+    for text in ["a", "b"] {
+        add(&memory, &context, Memory, text).await;
+    }
+    let seen = memory.history(&context, Memory).await?[0].revision;
+    let (one, other) =
+        tokio::join!(memory.undo_seen(&context, Memory, seen), elsewhere.undo_seen(&context, Memory, seen));
+    let (undone, refused) = if one.is_ok() { (one, other) } else { (other, one) };
+    assert_eq!(undone?.expect("something to undo").undid, seen);
+    assert_eq!(refused.expect_err("it was undone before").kind(), ErrorKind::Conflict);
+    assert_eq!(memory.read(&context, Memory).await?.as_deref(), Some("a"));
     Ok(())
 }
 

@@ -10,9 +10,11 @@ use super::page::{Page, Section};
 use super::text::{Shown, time};
 use super::versions::{VersionFields, Versions};
 use super::visitor::Visitor;
+use super::write::{self, PutBack};
 use super::{DOCUMENT, DOCUMENTS, json, links};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
+use crate::serve::rest::documents::readable;
 
 /// Which document is shown.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -29,30 +31,32 @@ pub(super) async fn show(
     visitor: Visitor,
     Parameters((fields, at)): Parameters<(DocumentFields, VersionFields)>,
 ) -> Result<Page, Problem> {
-    let document = readable(&visitor, &fields).await?;
+    let document = fields.find(&visitor).await?;
     let history = || History::of((document.collection.clone(), document.id.clone()));
     let versions = Versions::read(&visitor, &at, history).await;
     let (collection, id) = (document.collection.as_str(), document.id.as_str());
     let to = |cursor: &str| links::link(DOCUMENT, &[("collection", collection), ("id", id), ("cursor", cursor)]);
+    let put_back = PutBack::of_document(&visitor, &document);
     let main = html! {
         h1 { "Document" }
         (trail(document.collection.as_str()))
         (facts(&document))
+        (write::of_document(&visitor, &document))
         h2 { "Content" }
         (Shown::of(document.content.as_str()).block())
         h2 { "Metadata" }
         (json::indented(document.metadata.as_str()).block())
-        (Versions::section(&versions, &at, to))
+        (Versions::section(&versions, &at, put_back.as_ref(), to))
     };
     Ok(visitor.page(Section::Documents, main).with_outcome(&versions))
 }
 
-/// The document, if the visitor may know of it.
-async fn readable(visitor: &Visitor, fields: &DocumentFields) -> Result<Document, Problem> {
-    let (collection, id) = (Collection::parse(&fields.collection)?, DocumentId::parse(&fields.id)?);
-    visitor.access.check_collection(&collection)?;
-    let document = visitor.server.documents.get(&collection, &id).await?;
-    document.filter(|document| visitor.access.may_read_document(document)).ok_or_else(|| Problem::not_found("document"))
+impl DocumentFields {
+    /// The document, if the visitor may know of it.
+    pub(super) async fn find(&self, visitor: &Visitor) -> Result<Document, Problem> {
+        let (collection, id) = (Collection::parse(&self.collection)?, DocumentId::parse(&self.id)?);
+        readable(&visitor.server, &visitor.access, &collection, &id).await
+    }
 }
 
 fn facts(document: &Document) -> Markup {

@@ -1,18 +1,20 @@
 //! The collections, and the documents of one.
 
 use maud::{Markup, html};
-use memory_core::{Collection, Document, DocumentPage, DocumentQuery};
+use memory_core::engine::Permit;
+use memory_core::{Collection, Document, DocumentPage, DocumentQuery, Documents, Filter, QueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::DOCUMENTS;
 use super::entry::{Entry as _, pages, unreadable};
 use super::fields::{ScopeFields, choice, filled, input};
 use super::links::link;
 use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{preview, time};
 use super::visitor::Visitor;
+use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -44,11 +46,13 @@ pub(super) async fn show(
     let main = html! {
         h1 { "Documents" }
         (trail(&fields.collection))
+        p { a href=(link(HOME, &[("collection", &fields.collection)])) { "Spaces of this collection" } }
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
-                (table(&page.documents))
+                (list(&page.documents))
                 (unreadable(&page.unreadable, &visitor.access))
+                (write::of_documents(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
             }
             Err(problem) => (alert(&problem.detail)),
@@ -76,6 +80,7 @@ async fn collections(visitor: &Visitor) -> Page {
     }
     let main = html! {
         h1 { "Documents" }
+        @if prompt::collection(visitor).is_ok() { p { a href=(PROMPT) { "Prompt memory of agents" } } }
         @match &collections {
             Ok(collections) if collections.is_empty() => p { "No collection holds a document." },
             Ok(collections) => {
@@ -93,19 +98,45 @@ async fn collections(visitor: &Visitor) -> Page {
 }
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &CollectionFields) -> Result<DocumentPage, Problem> {
-    let collection = Collection::parse(&fields.collection)?;
-    visitor.access.check_collection(&collection)?;
-    let mut query = scope.apply(DocumentQuery::builder(collection)).order(order(&fields.order));
-    if let Some(filter) = filled(&fields.filter) {
-        query = query.filter_text(filter);
-    }
-    if let Some(text) = filled(&fields.text) {
-        query = query.text(text);
+    visitor.access.check_collection(&fields.collection()?)?;
+    let (query, _patterns) = fields.select(visitor, scope).await?;
+    let mut query = query.order(order(&fields.order));
+    if let Some(condition) = fields.condition()? {
+        query = query.filter(condition);
     }
     if let Some(cursor) = filled(&fields.cursor) {
         query = query.cursor(cursor);
     }
     Ok(visitor.server.documents.query(&visitor.access.confine(query).build()?).await?)
+}
+
+impl CollectionFields {
+    pub(super) fn collection(&self) -> memory_core::Result<Collection> {
+        Collection::parse(&self.collection)
+    }
+
+    /// What is selected but for the condition, in no order.
+    pub(super) async fn select(
+        &self,
+        visitor: &Visitor,
+        scope: &ScopeFields,
+    ) -> Result<(QueryBuilder<Documents>, Option<Permit>), Problem> {
+        let query = DocumentQuery::builder(self.collection()?);
+        let (query, patterns) = scope.apply(query, &visitor.server.limits).await?;
+        Ok((filled(&self.text).into_iter().fold(query, QueryBuilder::text), patterns))
+    }
+
+    /// The condition that the documents satisfy.
+    pub(super) fn condition(&self) -> memory_core::Result<Option<Filter>> {
+        filled(&self.filter).map(Filter::parse).transpose()
+    }
+
+    /// The parameters of a link to the same selection.
+    pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
+        let own = [("collection", &self.collection), ("filter", &self.filter), ("text", &self.text)];
+        let own = own.map(|(name, value)| (name, filled(value).unwrap_or_default()));
+        scope.parameters().into_iter().chain(own).collect()
+    }
 }
 
 fn form(scope: &ScopeFields, fields: &CollectionFields) -> Markup {
@@ -121,44 +152,29 @@ fn form(scope: &ScopeFields, fields: &CollectionFields) -> Markup {
     }
 }
 
-fn table(documents: &[Document]) -> Markup {
-    html! {
-        @if documents.is_empty() {
-            p { "No documents on this page." }
-        } @else {
-            div class="wide" role="region" aria-label="Documents" tabindex="0" {
-                table {
-                    caption class="hidden" { "Documents" }
-                    thead { tr {
-                        th scope="col" { "Id" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Created" }
-                        th scope="col" { "Updated" }
-                        th scope="col" { "Content" }
-                    } }
-                    tbody {
-                        @for document in documents {
-                            tr {
-                                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
-                                td { bdi { (document.space()) } }
-                                td { (time(document.created_at)) }
-                                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
-                                td { (document.preview()) }
-                            }
-                        }
-                    }
-                }
+fn list(documents: &[Document]) -> Markup {
+    if documents.is_empty() {
+        return html! { p { "No documents on this page." } };
+    }
+    let rows = html! {
+        @for document in documents {
+            tr {
+                th scope="row" { a href=(document.href()) { bdi { (document.id.as_str()) } } }
+                td { bdi { (document.space()) } }
+                td { (time(document.created_at)) }
+                td { @if let Some(updated) = document.updated_at { (time(updated)) } }
+                td { (document.preview()) }
             }
         }
-    }
+    };
+    table("Documents", &["Id", "Space", "Created", "Updated", "Content"].map(Head::Text), &rows)
 }
 
 fn turn(scope: &ScopeFields, fields: &CollectionFields, page: &DocumentPage) -> Markup {
-    let CollectionFields { collection, filter, text, order, .. } = fields;
     let to = |cursor: &str| {
-        let own = [("collection", collection), ("filter", filter), ("text", text), ("order", order)];
-        let own = own.map(|(name, value)| (name, value.as_str()));
-        link(DOCUMENTS, &[&scope.parameters()[..], &own, &[("cursor", cursor)]].concat())
+        let mut parameters = fields.parameters(scope);
+        parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
+        link(DOCUMENTS, &parameters)
     };
     let first = filled(&fields.cursor).map(|_| to(""));
     let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));

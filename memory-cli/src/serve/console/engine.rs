@@ -1,12 +1,18 @@
 //! How the engine is, and what the server counts.
 
-use maud::{Markup, html};
-use memory_core::{Health, Result as CoreResult, Spaces, VectorModel};
+use std::time::Duration;
 
+use maud::{Markup, html};
+use memory_core::{Health, Result as CoreResult, VectorModel};
+
+use super::DOCTOR;
+use super::chart::Chart;
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::preview;
 use super::visitor::Visitor;
 use crate::serve::problem::Problem;
+use crate::serve::samples::{MAX_SAMPLES, Sample};
 
 pub(super) async fn show(visitor: Visitor) -> Page {
     let health = visitor.server.provider.check_health().await.map_err(Problem::from);
@@ -15,10 +21,15 @@ pub(super) async fn show(visitor: Visitor) -> Page {
         @match &health {
             Ok(health) => {
                 (facts(health))
-                // The engine is that of all tenants.
-                @if visitor.access.readable == Spaces::All { (state(&visitor).await) }
+                @if visitor.sees_engine() { (state(&visitor).await) }
             }
             Err(problem) => (alert(&problem.detail)),
+        }
+        @if visitor.sees_engine() {
+            @if visitor.access.check_retention().is_ok() {
+                p { a href=(DOCTOR) { "Ask the doctor" } ", who looks at the database, its schema and its clock" }
+            }
+            (charts(&visitor.server.samples.all()))
         }
         (counters(&visitor))
     };
@@ -68,45 +79,51 @@ fn or_why<T>(answer: &CoreResult<T>, shown: impl Fn(&T) -> Markup) -> Markup {
     }
 }
 
+/// The last minutes as drawn lines.
+fn charts(samples: &[Sample]) -> Markup {
+    let chart = |id, title, unit, value: &dyn Fn(&Sample) -> Option<f64>| {
+        Chart { id, title, unit, values: samples.iter().map(value).collect(), room: MAX_SAMPLES }.figure()
+    };
+    let milliseconds = |latency: Duration| latency.as_secs_f64() * 1_000.0;
+    html! {
+        h2 { "The last minutes" }
+        p class="note" { "Measured every few seconds, on the right the newest. A batch counts as one that stores." }
+        (chart("latency", "Latency of the engine", "ms", &|sample| sample.latency.map(milliseconds)))
+        (chart("stores", "Requests that store", "a second", &|sample| Some(sample.stores)))
+        (chart("requests", "Requests", "a second", &|sample| Some(sample.requests)))
+    }
+}
+
 /// The counters of `/metrics`, without the buckets of histograms.
 fn counters(visitor: &Visitor) -> Markup {
     let text = visitor.server.metrics.text().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let samples: Vec<_> = lines.filter_map(Sample::parse).filter(|sample| !sample.name.ends_with("_bucket")).collect();
+    let counters: Vec<_> = lines.filter_map(Line::parse).filter(|line| !line.name.ends_with("_bucket")).collect();
+    let rows = html! {
+        @for Line { name, labels, value } in counters {
+            tr {
+                th scope="row" { (name) }
+                td { (labels) }
+                td class="number" { (value) }
+            }
+        }
+    };
     html! {
         h2 { "Counters" }
         p class="note" { "Of this server alone, since it began, whoever called." }
-        div class="wide" role="region" aria-label="Counters" tabindex="0" {
-            table {
-                caption class="hidden" { "Counters" }
-                thead { tr {
-                    th scope="col" { "Name" }
-                    th scope="col" { "Of" }
-                    th scope="col" class="number" { "Value" }
-                } }
-                tbody {
-                    @for Sample { name, labels, value } in samples {
-                        tr {
-                            th scope="row" { (name) }
-                            td { (labels) }
-                            td class="number" { (value) }
-                        }
-                    }
-                }
-            }
-        }
+        (table("Counters", &[Head::Text("Name"), Head::Text("Of"), Head::Number("Value")], &rows))
     }
 }
 
 /// A line of the text format of Prometheus.
 #[derive(Debug, PartialEq, Eq)]
-struct Sample<'t> {
+struct Line<'t> {
     name: &'t str,
     labels: &'t str,
     value: &'t str,
 }
 
-impl<'t> Sample<'t> {
+impl<'t> Line<'t> {
     fn parse(line: &'t str) -> Option<Self> {
         let (head, value) = line.rsplit_once(' ')?;
         let (name, labels) = head.split_once('{').unwrap_or((head, ""));
@@ -120,12 +137,12 @@ mod tests {
 
     #[test]
     fn a_line_has_a_name_labels_and_a_value() {
-        let sample = |line| Sample::parse(line).map(|Sample { name, labels, value }| (name, labels, value));
-        assert_eq!(sample("a 1"), Some(("a", "", "1")));
+        let parsed = |line| Line::parse(line).map(|Line { name, labels, value }| (name, labels, value));
+        assert_eq!(parsed("a 1"), Some(("a", "", "1")));
         assert_eq!(
-            sample(r#"a_total{route="/v1/memories/{id}",m="GET"} 2.5"#),
+            parsed(r#"a_total{route="/v1/memories/{id}",m="GET"} 2.5"#),
             Some(("a_total", r#"route="/v1/memories/{id}",m="GET""#, "2.5"))
         );
-        assert_eq!(sample("nothing"), None);
+        assert_eq!(parsed("nothing"), None);
     }
 }

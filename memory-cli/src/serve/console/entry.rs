@@ -87,9 +87,14 @@ pub(super) fn unreadable(rows: &[Unreadable], access: &Access) -> Markup {
 
 /// The links to the first and the next page.
 pub(super) fn pages(first: Option<&str>, next: Option<&str>) -> Markup {
+    pages_of("Pages", first, next)
+}
+
+/// The same of one of several lists on a page, with a name of its own.
+pub(super) fn pages_of(name: &str, first: Option<&str>, next: Option<&str>) -> Markup {
     html! {
         @if first.is_some() || next.is_some() {
-            nav class="pages" aria-label="Pages" {
+            nav class="pages" aria-label=(name) {
                 @if let Some(first) = first { a href=(first) { "First page" } }
                 @if let Some(next) = next { a href=(next) rel="next" { "Next page" } }
             }

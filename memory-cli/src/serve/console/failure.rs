@@ -1,31 +1,47 @@
 //! Failures as pages, and the headers that every page has.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 
+use super::destination::Destination;
+use super::is_console;
 use super::page::{self, Page};
-use super::{LOGIN, is_console};
 use crate::serve::problem::Problem;
 
 /// Nothing from another host, no inline script or style, and no frame around it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// Says that a part of a page is asked for, by the script.
+const BY_SCRIPT: HeaderName = HeaderName::from_static("hx-request");
+/// The page whose script asks.
+const CURRENT: HeaderName = HeaderName::from_static("hx-current-url");
+/// Has the script go to another page.
+const LEAD: HeaderName = HeaderName::from_static("hx-redirect");
+
 /// Makes a page of what is wrong with a request on the paths of the console, whoever found it, and sets the headers of all answers there.
-/// Who is not signed in is sent to do that.
+/// Who is not signed in is sent to do that, and from there to the page.
 pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
     if !is_console(request.uri().path()) {
         return next.run(request).await;
     }
     // Who shows a token is told that it is not valid.
     let is_led = request.method().is_safe() && !request.headers().contains_key(header::AUTHORIZATION);
+    let is_of_script = request.headers().contains_key(BY_SCRIPT);
+    let login = Destination::login(
+        if is_of_script { current(request.headers()) } else { Destination::of(request.uri()) }.as_ref(),
+    );
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         response = match response.status() {
-            StatusCode::UNAUTHORIZED if is_led => Redirect::to(LOGIN).into_response(),
+            // A script would take the form for what it has asked for.
+            StatusCode::UNAUTHORIZED if is_led && is_of_script => {
+                (StatusCode::UNAUTHORIZED, [(LEAD, login)]).into_response()
+            }
+            StatusCode::UNAUTHORIZED if is_led => Redirect::to(&login).into_response(),
             status => told(response, status, &problem),
         };
     }
@@ -33,10 +49,15 @@ pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
     response
 }
 
+/// The page that a part is asked for by: the part alone would be a strange page.
+fn current(headers: &HeaderMap) -> Option<Destination> {
+    Destination::of(&headers.get(CURRENT)?.to_str().ok()?.parse::<Uri>().ok()?)
+}
+
 /// The same answer with a page as its body.
 fn told(mut response: Response, status: StatusCode, problem: &Problem) -> Response {
     let title = status.canonical_reason().unwrap_or("Error");
-    let page = Page::of_failure(title, html! { h1 { (title) } (page::alert(&problem.detail)) });
+    let page = Page::of_failure(title, html! { h1 { (title) } (page::failed(problem)) });
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, page::MEDIA_TYPE);

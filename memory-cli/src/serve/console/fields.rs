@@ -3,11 +3,16 @@
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
+use memory_core::engine::Permit;
 use memory_core::{Error, Kind, QueryBuilder, Result, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Which spaces a form asks about: all, when neither field is filled in.
+use crate::serve::problem::Problem;
+use crate::serve::rest::SpaceParams;
+use crate::serve::state::Limits;
+
+/// Which spaces a form asks about: those of any field, and all when none is filled in.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
@@ -16,28 +21,60 @@ pub(super) struct ScopeFields {
     space: String,
     /// This space and all below it.
     under: String,
+    /// Spaces that start with these bytes.
+    prefix: String,
+    /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
+    glob: String,
+    /// Spaces in which a regular expression finds something.
+    regex: String,
 }
 
 impl ScopeFields {
-    pub(super) fn apply<K: Kind>(&self, query: QueryBuilder<K>) -> QueryBuilder<K> {
-        let (space, under) = (filled(&self.space), filled(&self.under));
-        if space.is_none() && under.is_none() {
-            return query.all();
-        }
-        let query = space.into_iter().fold(query, QueryBuilder::exact);
-        under.into_iter().fold(query, QueryBuilder::under)
+    /// Names the spaces of a query, as REST does. The permit, which comes with patterns, is kept until the query has its answer.
+    pub(super) async fn apply<K: Kind + Send + 'static>(
+        &self,
+        query: QueryBuilder<K>,
+        limits: &Limits,
+    ) -> std::result::Result<(QueryBuilder<K>, Option<Permit>), Problem> {
+        let mut spaces = self.spaces();
+        spaces.all = spaces.is_empty();
+        spaces.apply(query, limits).await
+    }
+
+    /// How many globs and regexes are filled in.
+    pub(super) fn patterns(&self) -> usize {
+        self.spaces().patterns()
     }
 
     /// The parameters of a link to the same scope.
-    pub(super) fn parameters(&self) -> [(&'static str, &str); 2] {
-        [("space", &self.space), ("under", &self.under)]
+    pub(super) fn parameters(&self) -> [(&'static str, &str); 5] {
+        let Self { space, under, prefix, glob, regex } = self;
+        [("space", space), ("under", under), ("prefix", prefix), ("glob", glob), ("regex", regex)]
     }
 
+    /// The fields of a form. The rarer ones stay closed until they are wanted.
     pub(super) fn inputs(&self) -> Markup {
+        let has_rarer = [&self.prefix, &self.glob, &self.regex].into_iter().any(|value| !value.is_empty());
         html! {
             (input("space", "Space", &self.space))
             (input("under", "Space with all below it", &self.under))
+            details class="more" open[has_rarer] {
+                summary { "Other ways to name spaces" }
+                div class="fields" {
+                    (input("prefix", "Space that begins with", &self.prefix))
+                    (input("glob", "Space as a pattern of *, ? and [a-z]", &self.glob))
+                    (input("regex", "Space by a regular expression", &self.regex))
+                }
+            }
         }
+    }
+
+    fn spaces(&self) -> SpaceParams {
+        // A space may have a name of blanks, so all that is there counts.
+        let named = |value: &str| Some(value.to_owned()).into_iter().filter(|value| !value.is_empty()).collect();
+        let Self { space, under, prefix, glob, regex } = self;
+        let (space, under, prefix) = (named(space), named(under), named(prefix));
+        SpaceParams { space, under, prefix, glob: named(glob), regex: named(regex), all: false }
     }
 }
 

@@ -4,12 +4,17 @@ use super::text::{MAX_SHOWN, Shown, tame};
 
 /// A JSON text with a line for each value. Strings and numbers keep their characters.
 pub(super) fn indented(json: &str) -> Shown {
+    beginning(json, MAX_SHOWN)
+}
+
+/// The first bytes of such a text.
+pub(super) fn beginning(json: &str, most: usize) -> Shown {
     let mut lines = Lines::default();
     let mut characters = json.chars().peekable();
     let (mut in_string, mut is_escaped) = (false, false);
     while let Some(character) = characters.next() {
-        if lines.text.len() + character.len_utf8() > MAX_SHOWN {
-            lines.text.truncate(lines.text.floor_char_boundary(MAX_SHOWN));
+        if lines.text.len() + character.len_utf8() > most {
+            lines.text.truncate(lines.text.floor_char_boundary(most));
             return Shown { text: tame(&lines.text), is_cut: true };
         }
         if in_string {

@@ -21,7 +21,12 @@ pub(super) fn memory(id: MemoryId) -> String {
 
 /// The page of a document. Its id is no part of the path, where browsers would resolve one that is `..`.
 pub(super) fn document(document: &Document) -> String {
-    link(DOCUMENT, &[("collection", document.collection.as_str()), ("id", document.id.as_str())])
+    document_at(DOCUMENT, document)
+}
+
+/// An address that takes a document by its name, as [`document`] does.
+pub(super) fn document_at(path: &str, document: &Document) -> String {
+    link(path, &[("collection", document.collection.as_str()), ("id", document.id.as_str())])
 }
 
 /// The parameter that selects a space with all below it; the space alone where it ends with a boundary, below which nothing lies.

@@ -6,26 +6,40 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
+use super::destination::Destination;
 use super::page::{self, Page};
-use super::pass::{FETCH_SITE, Pass};
+use super::pass::Pass;
+use super::sender::check_own;
 use super::{HOME, LOGIN};
-use crate::serve::guard::is_own;
+use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 use crate::serve::state::{Door, Server};
 
 /// Tells how the client reached the proxy in front of the server.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// What the form is asked for with.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LoginFields {
+    /// The page to go to then; the spaces where it is none of the console.
+    next: String,
+}
+
 /// Asks for a token, where one is needed.
-pub(super) async fn show(State(server): State<Server>) -> Response {
+pub(super) async fn show(State(server): State<Server>, Parameters((fields,)): Parameters<(LoginFields,)>) -> Response {
+    let next = Destination::parse(&fields.next);
     match server.callers.door {
-        Door::Open => Redirect::to(HOME).into_response(),
-        Door::Secret(_) | Door::Tokens(_) => Page::outside("Sign in", form(None)).into_response(),
+        Door::Open => lead(next.as_ref()).into_response(),
+        Door::Secret(_) | Door::Tokens(_) => Page::outside("Sign in", form(next.as_ref(), None)).into_response(),
     }
 }
 
-/// Lets in who sends a valid token.
+/// Lets in who sends a valid token, and leads to the page that was asked for.
 pub(super) async fn enter(
     State(server): State<Server>,
     headers: HeaderMap,
@@ -34,14 +48,16 @@ pub(super) async fn enter(
     check_own(&headers)?;
     // What is too long for a form holds no token.
     let body = body.unwrap_or_default();
-    let token = form_urlencoded::parse(&body).find(|(name, _)| name == "token").map(|(_, value)| value);
+    let field = |wanted| form_urlencoded::parse(&body).find(|(name, _)| name == wanted).map(|(_, value)| value);
+    let (token, next) = (field("token"), field("next"));
     let token = token.as_deref().unwrap_or_default().trim();
+    let next = next.as_deref().and_then(Destination::parse);
     if server.callers.by_token(token).is_none() {
-        let page = Page::outside("Sign in", form(Some("This token is not valid.")));
+        let page = Page::outside("Sign in", form(next.as_ref(), Some("This token is not valid.")));
         return Ok(page.with_status(StatusCode::UNAUTHORIZED).into_response());
     }
     let cookie = Pass::of(token).cookie(&headers, is_secure(&headers));
-    Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), Redirect::to(HOME)).into_response())
+    Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), lead(next.as_ref())).into_response())
 }
 
 /// Takes the pass away.
@@ -51,11 +67,16 @@ pub(super) async fn leave(headers: HeaderMap) -> Result<Response, Problem> {
     Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), Redirect::to(LOGIN)).into_response())
 }
 
-fn form(mistake: Option<&str>) -> Markup {
+fn lead(next: Option<&Destination>) -> Redirect {
+    Redirect::to(next.map_or(HOME, Destination::as_str))
+}
+
+fn form(next: Option<&Destination>, mistake: Option<&str>) -> Markup {
     html! {
         h1 { "Sign in" }
         @if let Some(mistake) = mistake { (page::alert(mistake)) }
         form method="post" action=(LOGIN) class="fields" {
+            @if let Some(next) = next { input type="hidden" name="next" value=(next.as_str()); }
             p {
                 label for="token" { "Token" }
                 input type="password" id="token" name="token" autocomplete="current-password" required autofocus;
@@ -64,18 +85,6 @@ fn form(mistake: Option<&str>) -> Markup {
         }
         p class="note" { "Tokens are those of the server's configuration. The console shows what a token may read." }
     }
-}
-
-/// Refuses a form that another page sends, also one that may call REST, so that nobody is signed in or out without knowing.
-fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let is_own_origin =
-        headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
-    let is_own_site = headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
-    if is_own_origin && is_own_site {
-        return Ok(());
-    }
-    Err(Problem::new(StatusCode::FORBIDDEN, "this form was sent by another page"))
 }
 
 /// Whether the browser has reached the server over TLS, as its origin or a proxy tells.

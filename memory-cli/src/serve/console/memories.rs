@@ -1,17 +1,19 @@
 //! The ledger as a timeline.
 
 use maud::{Markup, html};
-use memory_core::{Memory, MemoryPage, MemoryQuery, Order, Status, Timestamp};
+use memory_core::engine::Permit;
+use memory_core::{Filter, Ledger, Memory, MemoryPage, MemoryQuery, Order, QueryBuilder, Status, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::MEMORIES;
 use super::entry::{Entry as _, pages, space_link, unreadable};
 use super::fields::{ScopeFields, choice, filled, input, moment, time_input};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::time;
 use super::visitor::Visitor;
+use super::{MEMORIES, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -46,8 +48,9 @@ pub(super) async fn show(
         (form(&scope, &fields))
         @match &found {
             Ok(page) => {
-                (table(&page.memories))
+                (list(&page.memories))
                 (unreadable(&page.unreadable, &visitor.access))
+                (write::of_memories(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
             }
             Err(problem) => (alert(&problem.detail)),
@@ -57,27 +60,53 @@ pub(super) async fn show(
 }
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -> Result<MemoryPage, Problem> {
-    let mut query = scope.apply(MemoryQuery::builder()).order(order(&fields.order));
-    if let Some(status) = filled(&fields.status) {
-        query = query.status(Status::parse(status)?);
-    }
-    if let Some(filter) = filled(&fields.filter) {
-        query = query.filter_text(filter);
-    }
-    if let Some(text) = filled(&fields.text) {
-        query = query.text(text);
-    }
-    if let Some(since) = moment("from", &fields.since)? {
-        // The query leaves out its limit.
-        query = query.created_after(Timestamp::from_millis(since.as_millis() - 1).unwrap_or(since));
-    }
-    if let Some(until) = moment("before", &fields.until)? {
-        query = query.created_before(until);
+    let (query, _patterns) = fields.select(visitor, scope).await?;
+    let mut query = query.order(order(&fields.order));
+    if let Some(condition) = fields.condition()? {
+        query = query.filter(condition);
     }
     if let Some(cursor) = filled(&fields.cursor) {
         query = query.cursor(cursor);
     }
     Ok(visitor.server.provider.query(&visitor.access.confine(query).build()?).await?)
+}
+
+impl TimelineFields {
+    /// What is selected but for the condition, in no order.
+    pub(super) async fn select(
+        &self,
+        visitor: &Visitor,
+        scope: &ScopeFields,
+    ) -> Result<(QueryBuilder<Ledger>, Option<Permit>), Problem> {
+        let (mut query, patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
+        if let Some(status) = filled(&self.status) {
+            query = query.status(Status::parse(status)?);
+        }
+        if let Some(text) = filled(&self.text) {
+            query = query.text(text);
+        }
+        if let Some(since) = moment("from", &self.since)? {
+            // The query leaves out its limit.
+            query = query.created_after(Timestamp::from_millis(since.as_millis() - 1).unwrap_or(since));
+        }
+        if let Some(until) = moment("before", &self.until)? {
+            query = query.created_before(until);
+        }
+        Ok((query, patterns))
+    }
+
+    /// The condition that the memories satisfy.
+    pub(super) fn condition(&self) -> memory_core::Result<Option<Filter>> {
+        filled(&self.filter).map(Filter::parse).transpose()
+    }
+
+    /// The parameters of a link to the same selection.
+    pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
+        let Self { status, filter, text, since, until, .. } = self;
+        let own = [("status", status), ("filter", filter), ("text", text), ("since", since), ("until", until)];
+        let own = own.map(|(name, value)| (name, filled(value).unwrap_or_default()));
+        scope.parameters().into_iter().chain(own).collect()
+    }
 }
 
 /// The order that a field names.
@@ -104,42 +133,27 @@ fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {
     }
 }
 
-fn table(memories: &[Memory]) -> Markup {
-    html! {
-        @if memories.is_empty() {
-            p { "No memories on this page." }
-        } @else {
-            div class="wide" role="region" aria-label="Memories" tabindex="0" {
-                table {
-                    caption class="hidden" { "Memories" }
-                    thead { tr {
-                        th scope="col" { "Created" }
-                        th scope="col" { "Space" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "Trigger" }
-                    } }
-                    tbody {
-                        @for memory in memories {
-                            tr {
-                                td { (time(memory.created_at())) }
-                                td { (space_link(memory.space())) }
-                                td class="word" { (memory.status.as_str()) }
-                                td { a href=(memory.href()) { (memory.preview()) } }
-                            }
-                        }
-                    }
-                }
+fn list(memories: &[Memory]) -> Markup {
+    if memories.is_empty() {
+        return html! { p { "No memories on this page." } };
+    }
+    let rows = html! {
+        @for memory in memories {
+            tr {
+                td { (time(memory.created_at())) }
+                td { (space_link(memory.space())) }
+                td class="word" { (memory.status.as_str()) }
+                td { a href=(memory.href()) { (memory.preview()) } }
             }
         }
-    }
+    };
+    table("Memories", &["Created", "Space", "Status", "Trigger"].map(Head::Text), &rows)
 }
 
 fn turn(scope: &ScopeFields, fields: &TimelineFields, page: &MemoryPage) -> Markup {
-    let TimelineFields { status, filter, text, since, until, order, .. } = fields;
     let to = |cursor: &str| {
-        let own = [("status", status), ("filter", filter), ("text", text), ("since", since), ("until", until)];
-        let own = own.map(|(name, value)| (name, value.as_str()));
-        let parameters = [&scope.parameters()[..], &own, &[("order", order), ("cursor", cursor)]].concat();
+        let mut parameters = fields.parameters(scope);
+        parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
         link(MEMORIES, &parameters)
     };
     let first = filled(&fields.cursor).map(|_| to(""));

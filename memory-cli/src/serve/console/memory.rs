@@ -1,13 +1,16 @@
 //! One memory with its versions.
 
 use maud::{Markup, html};
-use memory_core::{History, Memory, MemoryId};
+use memory_core::{Context, History, Memory, MemoryId};
 
+use super::chain::{Chain, ChainFields};
 use super::entry::space_link;
-use super::page::{Page, Section};
+use super::origin::Origin;
+use super::page::{Page, Section, alert};
 use super::text::{Shown, time};
 use super::versions::{VersionFields, Versions};
 use super::visitor::Visitor;
+use super::write::{self, PutBack};
 use super::{json, links};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;
@@ -16,24 +19,44 @@ use crate::serve::rest::readable;
 pub(super) async fn show(
     visitor: Visitor,
     InPath(id): InPath<MemoryId>,
-    Parameters((fields,)): Parameters<(VersionFields,)>,
+    Parameters((fields, at)): Parameters<(VersionFields, ChainFields)>,
 ) -> Result<Page, Problem> {
     let memory = readable(&visitor.server, &visitor.access, id).await?;
     let versions = Versions::read(&visitor, &fields, || History::of(id)).await;
+    let chain = memory.context.as_ref().map(|context| Chain::read(context, &at)).transpose();
+    let chain = chain.map(Option::flatten).map_err(Problem::from);
+    let origin = Origin::of(&memory).section(&visitor, &memory).await;
+    let put_back = PutBack::of_memory(&visitor, &memory);
     let main = html! {
         h1 { "Memory" }
         (facts(&memory))
+        (write::of_memory(&visitor, &memory))
+        (origin)
         h2 { "Trigger" }
         (json::indented(memory.trigger.as_str()).block())
-        @if let Some(context) = &memory.context {
-            h2 { "Context" }
-            (json::indented(context.as_str()).block())
-        }
+        @if let Some(context) = &memory.context { (of_context(id, context, &chain)) }
         h2 { "Metadata" }
         (json::indented(memory.metadata.as_str()).block())
-        (Versions::section(&versions, &fields, |cursor| links::link(&links::memory(id), &[("cursor", cursor)])))
+        (Versions::section(&versions, &fields, put_back.as_ref(), |cursor| links::link(&links::memory(id), &[("cursor", cursor)])))
     };
-    Ok(visitor.page(Section::Memories, main).with_outcome(&versions))
+    Ok(visitor.page(Section::Memories, main).with_outcome(&versions).with_outcome(&chain))
+}
+
+/// What came of it: as a list where it is a chain, and as JSON.
+fn of_context(id: MemoryId, context: &Context, chain: &Result<Option<Chain>, Problem>) -> Markup {
+    let json = || json::indented(context.as_str()).block();
+    let to = |past: &str| links::link(&links::memory(id), &[("past", past)]) + "#context";
+    html! {
+        h2 id="context" { "Context" }
+        @match chain {
+            Ok(Some(chain)) => {
+                (chain.list(to))
+                details { summary { "As JSON" } (json()) }
+            }
+            Ok(None) => (json()),
+            Err(problem) => { (alert(&problem.detail)) (json()) }
+        }
+    }
 }
 
 fn facts(memory: &Memory) -> Markup {

@@ -1,9 +1,16 @@
-//! The console: pages for people who look at what is remembered, rendered here, without a script.
+//! The console: pages for people who look at what is remembered, rendered here. None needs a script; two use one where there is one.
 //!
-//! The pages only read, through the same scopes as REST. A browser that has no header for a token signs in and shows a [`Pass`] in a cookie,
-//! which opens these pages and nothing else. They are not in the OpenAPI document.
+//! The pages read through the same scopes as REST. What they change is in [`write`], which is there where the server is told so. A browser
+//! that has no header for a token signs in and shows a [`Pass`] in a cookie, which opens these pages and nothing else. They are not in the
+//! OpenAPI document.
 
+mod asset;
+mod chain;
+mod chart;
+mod compose;
+mod destination;
 mod difference;
+mod doctor;
 mod document;
 mod documents;
 mod engine;
@@ -12,30 +19,39 @@ mod failure;
 mod fields;
 mod json;
 mod links;
+mod live;
 mod login;
 mod memories;
 mod memory;
+mod origin;
 mod page;
 mod pass;
+mod prompt;
 mod recall;
 mod scores;
+mod script;
+mod sender;
 mod spaces;
 mod style;
+mod table;
 mod text;
 mod versions;
 mod visitor;
+mod work;
+mod write;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::response::Redirect;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 
 use super::problem::Problem;
 use super::state::Server;
 
 pub(crate) use failure::in_pages;
 pub(crate) use pass::Pass;
+pub(crate) use sender::check_form;
 
 /// The spaces.
 const HOME: &str = "/";
@@ -43,11 +59,17 @@ const MEMORIES: &str = "/console/memories";
 const MEMORY: &str = "/console/memory";
 const DOCUMENTS: &str = "/console/documents";
 const DOCUMENT: &str = "/console/document";
+const PROMPT: &str = "/console/prompt";
 const RECALL: &str = "/console/recall";
+const COMPOSE: &str = "/console/compose";
+const WORK: &str = "/console/work";
+const LIVE: &str = "/console/live";
 const ENGINE: &str = "/console/engine";
+const DOCTOR: &str = "/console/doctor";
 const LOGIN: &str = "/console/login";
 const LOGOUT: &str = "/console/logout";
 const STYLE: &str = "/console/style.css";
+const SCRIPT: &str = "/console/htmx.js";
 
 /// The largest form, in bytes: a token has far less.
 const MAX_FORM: usize = 8 << 10;
@@ -59,6 +81,8 @@ pub(crate) enum Entrance {
     Everybody,
     /// A token in the header, or a pass in the cookie.
     Pass,
+    /// The same; what changes something is also sent by a page of the console itself.
+    Form,
     /// A token in the header.
     Token,
 }
@@ -67,28 +91,36 @@ impl Entrance {
     /// The entrance of a route.
     pub(crate) fn of(route: &str) -> Self {
         match route {
-            LOGIN | LOGOUT | STYLE => Self::Everybody,
+            LOGIN | LOGOUT | STYLE | SCRIPT => Self::Everybody,
+            path if path.starts_with(write::CHANGE) => Self::Form,
             path if is_console(path) => Self::Pass,
             _ => Self::Token,
         }
     }
 }
 
-/// The routes of the console.
-pub(crate) fn routes() -> Router<Server> {
-    Router::new()
+/// The routes of the console, with those that change something if it writes.
+pub(crate) fn routes(writes: bool) -> Router<Server> {
+    let changes = if writes { write::routes() } else { Router::new() };
+    changes
         .route(HOME, get(spaces::show))
         .route(MEMORIES, get(memories::show))
         .route(&format!("{MEMORY}/{{id}}"), get(memory::show))
         .route(DOCUMENTS, get(documents::show))
         .route(DOCUMENT, get(document::show))
+        .route(PROMPT, get(prompt::show))
         .route(RECALL, get(recall::show))
+        .route(COMPOSE, get(compose::show))
+        .route(WORK, get(work::show))
+        .route(LIVE, get(live::show))
         .route(ENGINE, get(engine::show))
+        .route(DOCTOR, get(doctor::show))
         .route(LOGIN, get(login::show).post(login::enter).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(LOGOUT, post(login::leave).layer(DefaultBodyLimit::max(MAX_FORM)))
         .route(STYLE, get(style::sheet))
+        .route(SCRIPT, get(script::file))
         .route("/console", get(async || Redirect::to(HOME)))
-        .route("/console/{*rest}", get(async || Problem::new(StatusCode::NOT_FOUND, "there is no such page")))
+        .route("/console/{*rest}", any(async || Problem::new(StatusCode::NOT_FOUND, "there is no such page")))
 }
 
 /// Whether a path belongs to the console.
@@ -106,8 +138,10 @@ mod tests {
             ("/", Entrance::Pass),
             ("/console/memory/{id}", Entrance::Pass),
             ("/console/{*rest}", Entrance::Pass),
+            ("/console/change/memory/{id}", Entrance::Form),
             ("/console/login", Entrance::Everybody),
             ("/console/style.css", Entrance::Everybody),
+            ("/console/htmx.js", Entrance::Everybody),
             ("/v1/memories", Entrance::Token),
             ("/consoles", Entrance::Token),
             ("/mcp", Entrance::Token),

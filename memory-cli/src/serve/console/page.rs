@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{DOCUMENTS, ENGINE, HOME, LOGOUT, MEMORIES, RECALL, style};
+use super::{COMPOSE, DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, WORK, script, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -23,6 +23,9 @@ pub(super) enum Section {
     Memories,
     Documents,
     Recall,
+    Compose,
+    Work,
+    Live,
     Engine,
 }
 
@@ -40,7 +43,16 @@ pub(super) enum Who<'a> {
 }
 
 impl Section {
-    const ALL: [Self; 5] = [Self::Spaces, Self::Memories, Self::Documents, Self::Recall, Self::Engine];
+    const ALL: [Self; 8] = [
+        Self::Spaces,
+        Self::Memories,
+        Self::Documents,
+        Self::Recall,
+        Self::Compose,
+        Self::Work,
+        Self::Live,
+        Self::Engine,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -48,6 +60,9 @@ impl Section {
             Self::Memories => "Memories",
             Self::Documents => "Documents",
             Self::Recall => "Recall",
+            Self::Compose => "Compose",
+            Self::Work => "Work",
+            Self::Live => "Live",
             Self::Engine => "Engine",
         }
     }
@@ -58,8 +73,16 @@ impl Section {
             Self::Memories => MEMORIES,
             Self::Documents => DOCUMENTS,
             Self::Recall => RECALL,
+            Self::Compose => COMPOSE,
+            Self::Work => WORK,
+            Self::Live => LIVE,
             Self::Engine => ENGINE,
         }
+    }
+
+    /// Whether its pages change in place.
+    fn has_script(self) -> bool {
+        matches!(self, Self::Spaces | Self::Live)
     }
 }
 
@@ -104,6 +127,7 @@ impl Page {
                     title { (title) " – agent-memory" }
                     link rel="icon" href=(ICON);
                     link rel="stylesheet" href=(style::href());
+                    @if section.is_some_and(Section::has_script) { (script::head()) }
                 }
                 body {
                     a class="skip" href="#main" { "Skip to the content" }
@@ -129,6 +153,14 @@ impl IntoResponse for Page {
 /// Says what is wrong, where the reader is.
 pub(super) fn alert(message: &str) -> Markup {
     html! { p class="error" role="alert" { (message) } }
+}
+
+/// Says why something failed, and that it may have been done all the same where nobody knows.
+pub(super) fn failed(problem: &Problem) -> Markup {
+    html! {
+        (alert(&problem.detail))
+        @if problem.outcome.is_some() { p { "This may have been done all the same: look before you try again." } }
+    }
 }
 
 /// A drawn icon, so that browsers ask for no file.

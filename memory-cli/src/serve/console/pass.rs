@@ -23,6 +23,12 @@ static SECRET: LazyLock<[u8; 32]> = LazyLock::new(|| {
     secret
 });
 
+/// What this process alone can make of a text, and knows again.
+pub(super) fn signed(text: &str) -> String {
+    let digest: [u8; 32] = Sha256::new_with_prefix(*SECRET).chain_update("text\n").chain_update(text).finalize().into();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Stands for a token on the pages of the console. It is made of the token's digest and a secret of this process, so a copy of it is no token:
 /// REST and MCP refuse it. It ends with the process, and with the token.
 pub(crate) struct Pass([u8; 32]);

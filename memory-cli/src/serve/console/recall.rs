@@ -68,13 +68,15 @@ async fn answer(visitor: &Visitor, scope: &ScopeFields, fields: &QuestionFields)
     }
     let Visitor { server, access } = visitor;
     let Some(collection) = filled(&fields.collection) else {
-        let recall = ask(visitor, fields, limit, access.confine(scope.apply(MemoryQuery::builder())))?;
+        let (query, _patterns) = scope.apply(MemoryQuery::builder(), &server.limits).await?;
+        let recall = ask(visitor, fields, limit, access.confine(query))?;
         let recalled = server.provider.recall(&recall).await.map_err(Problem::of_vectors)?;
         return Ok(hits(&recalled, limit));
     };
     let collection = Collection::parse(collection)?;
     access.check_collection(&collection)?;
-    let recall = ask(visitor, fields, limit, access.confine(scope.apply(DocumentQuery::builder(collection))))?;
+    let (query, _patterns) = scope.apply(DocumentQuery::builder(collection), &server.limits).await?;
+    let recall = ask(visitor, fields, limit, access.confine(query))?;
     let recalled = server.documents.recall(&recall).await.map_err(Problem::of_vectors)?;
     Ok(hits(&recalled, limit))
 }

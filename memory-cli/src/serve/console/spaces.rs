@@ -1,7 +1,7 @@
 //! The tree of spaces, a level on a page.
 
 use maud::{Markup, html};
-use memory_core::{Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
+use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -9,9 +9,10 @@ use super::entry::pages;
 use super::fields::filled;
 use super::links::{link, place};
 use super::page::{Page, Section, alert};
+use super::table::{Head, table};
 use super::text::{number, time};
 use super::visitor::Visitor;
-use super::{HOME, MEMORIES};
+use super::{DOCUMENTS, HOME, MEMORIES, documents, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -20,6 +21,8 @@ use crate::serve::problem::Problem;
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LevelFields {
+    /// The collection whose documents they hold; the memories of the ledger without it.
+    collection: String,
     /// The space that the level lies below; the top-level spaces without it.
     under: String,
     /// Where the level goes on.
@@ -30,10 +33,14 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Le
     let level = level(&visitor, &fields).await;
     let main = html! {
         h1 { "Spaces" }
-        (trail(&fields.under))
-        @match &level {
-            Ok(level) => (table(&fields, level)),
-            Err(problem) => (alert(&problem.detail)),
+        @if let Some(collection) = filled(&fields.collection) { (documents::trail(collection)) }
+        (trail(&visitor, &fields))
+        // Its rows open below themselves.
+        div class="level" hx-target="next .below > td" hx-select=".level, main > .error" {
+            @match &level {
+                Ok(level) => (list(&fields, level)),
+                Err(problem) => (alert(&problem.detail)),
+            }
         }
     };
     visitor.page(Section::Spaces, main).with_outcome(&level)
@@ -43,74 +50,122 @@ async fn level(visitor: &Visitor, fields: &LevelFields) -> Result<SpaceLevel, Pr
     let query = filled(&fields.under).into_iter().fold(SpaceQuery::builder(), SpaceQueryBuilder::under);
     let query = filled(&fields.cursor).into_iter().fold(query, SpaceQueryBuilder::cursor);
     let query = visitor.access.confine_listing(query).build()?;
-    let levels = visitor.server.provider.spaces(&query).await?;
+    let levels = match filled(&fields.collection).map(Collection::parse).transpose()? {
+        Some(collection) => {
+            visitor.access.check_collection(&collection)?;
+            visitor.server.documents.spaces(&collection, &query).await?
+        }
+        None => visitor.server.provider.spaces(&query).await?,
+    };
     let empty = || SpaceLevel { under: query.under().map(str::to_owned), spaces: Vec::new(), next: None };
     Ok(levels.into_iter().next().unwrap_or_else(empty))
 }
 
+impl LevelFields {
+    /// The address of a level of the same tree.
+    fn level(&self, under: &str, cursor: &str) -> String {
+        link(HOME, &[("collection", &self.collection), ("under", under), ("cursor", cursor)])
+    }
+
+    /// The parameters that select the records of a place in the tree.
+    fn selection<'a>(&'a self, place: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
+        let collection = filled(&self.collection).map(|collection| ("collection", collection));
+        collection.into_iter().chain([place]).collect()
+    }
+
+    /// The address of these records.
+    fn records(&self, place: (&str, &str)) -> String {
+        link(if self.of_documents() { DOCUMENTS } else { MEMORIES }, &self.selection(place))
+    }
+
+    /// Whether the spaces are those of documents.
+    fn of_documents(&self) -> bool {
+        filled(&self.collection).is_some()
+    }
+}
+
 /// The way from the top to a space.
-fn trail(under: &str) -> Markup {
-    let Some(under) = filled(under) else { return html! {} };
+fn trail(visitor: &Visitor, fields: &LevelFields) -> Markup {
+    let Some(under) = filled(&fields.under) else { return html! {} };
     let space = SpaceId::parse(under).ok();
     let ancestors: Vec<_> = space.iter().flat_map(SpaceId::ancestors).filter(|path| !path.is_empty()).collect();
     html! {
         nav class="trail" aria-label="Way to this space" {
             ol {
-                li { a href=(HOME) { "All spaces" } }
+                li { a href=(fields.level("", "")) { "All spaces" } }
                 @for path in ancestors {
-                    li { a href=(link(HOME, &[("under", path)])) { bdi { (path) } } }
+                    li { a href=(fields.level(path, "")) { bdi { (path) } } }
                 }
-                li { a href=(link(HOME, &[("under", under)])) aria-current="location" { bdi { (under) } } }
+                li { a href=(fields.level(under, "")) aria-current="location" { bdi { (under) } } }
             }
         }
-        p { a href=(link(MEMORIES, &[("under", under)])) { "Memories of this space and all below it" } }
+        p {
+            a href=(fields.records(("under", under))) {
+                @if fields.of_documents() { "Documents" } @else { "Memories" } " of this space and all below it"
+            }
+        }
+        @if fields.of_documents() {
+            (write::of_documents(visitor, &fields.selection(("under", under))))
+        } @else {
+            (write::of_memories(visitor, &fields.selection(("under", under))))
+        }
     }
 }
 
-fn table(fields: &LevelFields, level: &SpaceLevel) -> Markup {
-    let to = |cursor: &str| link(HOME, &[("under", &fields.under), ("cursor", cursor)]);
+fn list(fields: &LevelFields, level: &SpaceLevel) -> Markup {
+    let to = |cursor: &str| fields.level(&fields.under, cursor);
     let first = filled(&fields.cursor).map(|_| to(""));
     let next = level.next.as_ref().map(|cursor| to(cursor.as_str()));
     html! {
-        @if level.spaces.is_empty() {
-            p { @if fields.under.is_empty() { "No space holds a memory." } @else { "No space lies below this one." } }
-        } @else {
-            div class="wide" role="region" aria-label="Spaces" tabindex="0" {
-                table {
-                    caption class="hidden" { "Spaces of this level, each with what it and all below it hold" }
-                    thead { tr {
-                        th scope="col" { "Space" }
-                        th scope="col" class="number" { "Memories" }
-                        th scope="col" { "Newest" }
-                    } }
-                    tbody {
-                        @for space in &level.spaces {
-                            tr {
-                                th scope="row" { (name(&space.id)) }
-                                td class="number" {
-                                    a href=(link(MEMORIES, &[place(&space.id)])) { (count(space.count)) }
-                                }
-                                td { (time(space.newest)) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        @if level.spaces.is_empty() { p { (nothing(fields)) } } @else { (rows(fields, level)) }
         (pages(first.as_deref(), next.as_deref()))
     }
 }
 
-/// A space as a link to the level below it, if there can be one.
-fn name(space: &SpaceId) -> Markup {
-    let (parameter, id) = place(space);
+fn nothing(fields: &LevelFields) -> &'static str {
+    if !fields.under.is_empty() {
+        "No space lies below this one."
+    } else if fields.of_documents() {
+        "No space holds a document of this collection."
+    } else {
+        "No space holds a memory."
+    }
+}
+
+fn rows(fields: &LevelFields, level: &SpaceLevel) -> Markup {
+    let records = if fields.of_documents() { "Documents" } else { "Memories" };
+    let rows = html! {
+        @for space in &level.spaces {
+            tr {
+                th scope="row" { (name(fields, &space.id)) }
+                td class="number" { a href=(fields.records(place(&space.id))) { (count(space.count)) } }
+                td { (time(space.newest)) }
+            }
+            @if may_have_level(&space.id) { tr class="below" { td colspan="3" {} } }
+        }
+    };
+    let caption = "Spaces of this level, each with what it and all below it hold";
+    table(caption, &[Head::Text("Space"), Head::Number(records), Head::Text("Newest")], &rows)
+}
+
+/// A space as a link to the level below it, if there can be one. With a script the level also opens in the row below.
+fn name(fields: &LevelFields, space: &SpaceId) -> Markup {
+    let id = space.as_str();
+    let level = fields.level(id, "");
     html! {
-        @if parameter == "under" {
-            a href=(link(HOME, &[(parameter, id)])) { bdi { (id) } }
+        @if may_have_level(space) {
+            details class="opens" hx-get=(level) hx-trigger="toggle once" {
+                summary { span class="hidden" { "Open below: " bdi { (id) } } }
+            }
+            a href=(level) { bdi { (id) } }
         } @else {
             bdi { (id) }
         }
     }
+}
+
+fn may_have_level(space: &SpaceId) -> bool {
+    place(space).0 == "under"
 }
 
 fn count(count: Count) -> String {

@@ -24,17 +24,18 @@ impl Shown {
         Self::first(text, MAX_SHOWN)
     }
 
+    /// Fewer of them.
+    pub(super) fn first(text: &str, most: usize) -> Self {
+        let first = &text[..text.floor_char_boundary(most)];
+        Self { text: tame(first), is_cut: first.len() < text.len() }
+    }
+
     /// A block of text that keeps its lines, and whose direction ends with it.
     pub(super) fn block(&self) -> Markup {
         html! {
             pre dir="auto" { (self.text) }
             @if self.is_cut { (cut_note()) }
         }
-    }
-
-    fn first(text: &str, most: usize) -> Self {
-        let first = &text[..text.floor_char_boundary(most)];
-        Self { text: tame(first), is_cut: first.len() < text.len() }
     }
 }
 

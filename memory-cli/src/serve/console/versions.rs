@@ -1,7 +1,7 @@
 //! The versions of a record, each beside the one before it.
 
 use maud::{Markup, html};
-use memory_core::{Document, ErrorKind, History, Memory, Record, Version};
+use memory_core::{Document, ErrorKind, History, Memory, Record, Revision, Version};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -12,6 +12,7 @@ use super::json;
 use super::page::alert;
 use super::text::{Shown, cut_note, time};
 use super::visitor::Visitor;
+use super::write::PutBack;
 use crate::output::date;
 use crate::serve::access::{Access, Wanted};
 use crate::serve::problem::Problem;
@@ -25,7 +26,7 @@ const PAGE: usize = 10;
 #[into_params(parameter_in = Query)]
 pub(super) struct VersionFields {
     /// Where the history goes on.
-    cursor: String,
+    pub(super) cursor: String,
 }
 
 /// A page of versions.
@@ -61,10 +62,26 @@ impl Versions {
         Ok(Some(Self { versions: page.versions, shown, next: page.next.map(|cursor| cursor.to_string()) }))
     }
 
+    /// One version that such a page shows.
+    pub(super) async fn one(
+        visitor: &Visitor,
+        fields: &VersionFields,
+        history: History,
+        revision: Revision,
+    ) -> Result<Record, Problem> {
+        let Visitor { server, access } = visitor;
+        let page = filled(&fields.cursor).into_iter().fold(history, History::cursor).limit(PAGE)?;
+        let page = server.provider.history(&page).await.map_err(|error| access.told(error, Wanted::Itself))?;
+        let mut versions = page.versions.into_iter().filter(|version| may_read(access, version));
+        let version = versions.find(|version| version.revision == revision);
+        version.and_then(|version| version.record).ok_or_else(|| Problem::not_found("version"))
+    }
+
     /// The part of a page that shows them. `to` makes the address of the page at a cursor.
     pub(super) fn section(
         versions: &Result<Option<Self>, Problem>,
         fields: &VersionFields,
+        put_back: Option<&PutBack>,
         to: impl Fn(&str) -> String,
     ) -> Markup {
         let first = filled(&fields.cursor).map(|_| to(""));
@@ -72,7 +89,7 @@ impl Versions {
             h2 id="versions" { "Versions" }
             @match versions {
                 Ok(Some(versions)) => {
-                    (versions.list())
+                    (versions.list(fields, put_back))
                     (pages(first.as_deref(), versions.next.as_deref().map(to).as_deref()))
                 }
                 Ok(None) => p { "This engine keeps no history." },
@@ -81,7 +98,7 @@ impl Versions {
         }
     }
 
-    fn list(&self) -> Markup {
+    fn list(&self, fields: &VersionFields, put_back: Option<&PutBack>) -> Markup {
         html! {
             @if self.shown == 0 { p { "No version is recorded here." } }
             @for (place, version) in self.versions.iter().take(self.shown).enumerate() {
@@ -98,6 +115,7 @@ impl Versions {
                         Some(before) => (compared(before, version)),
                         None => p { "The first version that is shown." },
                     }
+                    @if let Some(put_back) = put_back { (put_back.form(version.revision, fields)) }
                 }
             }
         }
@@ -105,7 +123,7 @@ impl Versions {
 }
 
 /// A document may have been elsewhere before.
-fn may_read(access: &Access, version: &Version) -> bool {
+pub(super) fn may_read(access: &Access, version: &Version) -> bool {
     match &version.record {
         Some(Record::Document(document)) => access.may_read_document(document),
         Some(Record::Memory(memory)) => access.may_read(memory),

@@ -4,6 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use maud::Markup;
+use memory_core::Spaces;
 
 use super::page::{Page, Section, Who};
 use crate::serve::access::Access;
@@ -25,6 +26,11 @@ impl Visitor {
             Door::Secret(_) | Door::Tokens(_) => Who::Named(&self.access.name),
         };
         Page::of(who, section, &main)
+    }
+
+    /// Whether it may know what the engine does for all tenants: who may read every space.
+    pub(super) fn sees_engine(&self) -> bool {
+        self.access.readable == Spaces::All
     }
 }
 

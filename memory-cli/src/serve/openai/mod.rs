@@ -29,6 +29,7 @@ use wire::Head;
 
 pub(crate) use failure::in_openai_form;
 pub(crate) use file::AgentFile;
+pub(crate) use rooms::conversation;
 
 /// Where questions are asked.
 pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
@@ -69,7 +70,7 @@ async fn complete(
     let (is_streamed, head) = (request.stream, Head::new(name));
     let head = if request.counts() { head.counting() } else { head };
     let question = request.question(&access)?;
-    let conversation = rooms::conversation(agent, &access, &question).await?;
+    let conversation = conversation(agent, &access, &question.user, question.room.as_deref()).await?;
     let place = server.limits.answers.take(&access.name).ok_or_else(busy)?;
     let asked = conversation.ask_stream(&question.user, question.text);
     let answering = Answering::begin(asked, place, span);

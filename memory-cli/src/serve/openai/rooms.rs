@@ -4,7 +4,6 @@ use memory_context::agent::{Agent, Conversation, DIRECT};
 use memory_context::records::{AgentId, Audience, ChannelType, EntityId, Room, RoomId};
 use memory_core::{Error, ErrorKind, Result};
 
-use super::request::Question;
 use crate::serve::access::Access;
 
 /// The conversation in which a question is asked, if its caller may ask it there.
@@ -16,11 +15,16 @@ use crate::serve::access::Access;
 ///   known yet is a group.
 /// - The own room of another user is refused, and so is a direct conversation in which the user takes no part.
 /// - Whatever is refused is `Unauthorized`, before anything is read or written.
-pub(super) async fn conversation(agent: &Agent, access: &Access, question: &Question) -> Result<Conversation> {
-    let (records, user) = (agent.records(), EntityId::parse(&question.user)?);
-    let own = agent.direct(&question.user)?;
+pub(crate) async fn conversation(
+    agent: &Agent,
+    access: &Access,
+    user: &str,
+    room: Option<&str>,
+) -> Result<Conversation> {
+    let own = agent.direct(user)?;
+    let (records, user) = (agent.records(), EntityId::parse(user)?);
     check(access, records.agent(), &own.room().id, "the token may not speak for this user")?;
-    let Some(name) = question.room.as_ref().filter(|name| *name != own.room().id.as_str()) else { return Ok(own) };
+    let Some(name) = room.filter(|name| *name != own.room().id.as_str()) else { return Ok(own) };
     let id = RoomId::parse(name)?;
     check(access, records.agent(), &id, "the token may not use this room")?;
     let refused = || Err(Error::new(ErrorKind::Unauthorized, "this room is a conversation of others"));

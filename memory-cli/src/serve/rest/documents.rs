@@ -5,8 +5,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use memory_core::{
-    Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, RecordId, Revision,
-    SystemClock, TextHash,
+    Clock, Collection, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, RecordId,
+    Revision, SystemClock, TextHash,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -134,11 +134,8 @@ pub(super) async fn remove(
         Some(ids) => DocumentSelection::ids_where(ids.iter().cloned(), query),
         None => DocumentSelection::matching(query),
     };
-    let mut selection = select(narrowed)?;
-    if let Some(writable) = access.write_filter()? {
-        let filter = predicate.into_iter().fold(writable, |filter, predicate| filter.and(predicate));
-        selection = select(query.filter(filter))?;
-    }
+    select(narrowed)?;
+    let selection = select(access.confine_to_writable(query, predicate)?)?;
     let max = removal.max.unwrap_or(DEFAULT_MAX);
     let ids = if removal.dry_run {
         selection.preview(&*server.documents, max).await?
@@ -210,10 +207,7 @@ pub(super) async fn get(
     InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
     Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    access.check_collection(&collection)?;
-    let document = server.documents.get(&collection, &id).await?;
-    let document = document.filter(|document| access.may_read_document(document));
-    let document = document.ok_or_else(|| Problem::not_found("document"))?;
+    let document = readable(&server, &access, &collection, &id).await?;
     let document = then.document(&server, &access, document).await?;
     Ok(([entity_tag(document.revision)], Json(DocumentBody::from(document))))
 }
@@ -232,14 +226,8 @@ pub(super) async fn remove_one(
     Extension(access): Extension<Access>,
     InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
 ) -> Result<StatusCode, Problem> {
-    access.check_collection(&collection)?;
-    let mut query = access.confine(DocumentQuery::builder(collection).all());
-    if let Some(writable) = access.write_filter()? {
-        query = query.filter(writable);
-    }
-    let selection = access.sign(DocumentSelection::ids_where([id], query)?);
-    let removed = server.documents.remove(&selection, 1).await?;
-    if removed.is_empty() { Err(Problem::not_found("document")) } else { Ok(StatusCode::NO_CONTENT) }
+    remove_by_id(&server, &access, collection, id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lists the collections that hold a document.
@@ -257,6 +245,32 @@ pub(super) async fn collections(
     let mut collections = server.documents.collections().await?;
     collections.retain(|collection| access.check_collection(collection).is_ok());
     Ok(Json(CollectionsBody { collections }))
+}
+
+/// Removes a document in the name of the caller, if it may.
+pub(crate) async fn remove_by_id(
+    server: &Server,
+    access: &Access,
+    collection: Collection,
+    id: DocumentId,
+) -> Result<(), Problem> {
+    access.check_collection(&collection)?;
+    let query = access.confine_to_writable(access.confine(DocumentQuery::builder(collection).all()), None)?;
+    let selection = access.sign(DocumentSelection::ids_where([id], query)?);
+    let removed = server.documents.remove(&selection, 1).await?;
+    if removed.is_empty() { Err(Problem::not_found("document")) } else { Ok(()) }
+}
+
+/// The document, if the caller may know of it.
+pub(crate) async fn readable(
+    server: &Server,
+    access: &Access,
+    collection: &Collection,
+    id: &DocumentId,
+) -> Result<Document, Problem> {
+    access.check_collection(collection)?;
+    let document = server.documents.get(collection, id).await?;
+    document.filter(|document| access.may_read_document(document)).ok_or_else(|| Problem::not_found("document"))
 }
 
 impl NewDocumentBody {

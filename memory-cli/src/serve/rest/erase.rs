@@ -6,8 +6,8 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
-    Collection, DocumentQuery, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery, QueryBuilder,
-    RecordId, Spaces, Timestamp,
+    Collection, DocumentQuery, ErasedSlice, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery,
+    QueryBuilder, RecordId, Spaces, Timestamp,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -171,8 +171,7 @@ pub(super) async fn erase(
         if begun.elapsed() > server.limits.time / 2 {
             return Err(too_slow().into());
         }
-        let erasure = access.actor().into_iter().fold(erasure, Erasure::by);
-        let erased = server.provider.erase(&erasure).await?;
+        let erased = erase_slice(&server, &access, erasure).await?;
         // One slice a call, since it is one step: what finds nothing takes none.
         if !erased.records.is_empty() || !erased.is_complete {
             let is_complete = erased.is_complete && place + 1 == count;
@@ -181,6 +180,14 @@ pub(super) async fn erase(
         }
     }
     Ok(Json(ErasedBody { records: Vec::new(), is_complete: true }))
+}
+
+/// Erases the next slice in the name of the caller.
+pub(crate) async fn erase_slice(server: &Server, access: &Access, erasure: Erasure) -> Result<ErasedSlice, Problem> {
+    access.check_erasure()?;
+    access.check_ledger_write()?;
+    let erasure = access.actor().into_iter().fold(erasure, Erasure::by);
+    Ok(server.provider.erase(&erasure).await?)
 }
 
 /// The collections of which documents are erased.
@@ -199,7 +206,7 @@ async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>
 }
 
 /// `Unauthorized` unless this collection may be used, and `InvalidInput` where it is no collection of callers.
-fn check_named(access: &Access, collection: &Collection) -> memory_core::Result<()> {
+pub(crate) fn check_named(access: &Access, collection: &Collection) -> memory_core::Result<()> {
     access.check_collection(collection)?;
     if !is_copied(collection) {
         return Err(Error::invalid(format!("the collection {collection} is internal, and nothing of it is erased")));
@@ -223,7 +230,12 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
 }
 
 /// The erasure of those of these memories that the caller may read and write; the others are passed over as if they were not there.
-async fn of_ids(server: &Server, access: &Access, ids: Vec<MemoryId>, reason: &str) -> Result<Vec<Erasure>, Problem> {
+pub(crate) async fn of_ids(
+    server: &Server,
+    access: &Access,
+    ids: Vec<MemoryId>,
+    reason: &str,
+) -> Result<Vec<Erasure>, Problem> {
     // Checks how many there are before each is looked at.
     let all = Erasure::records(ids.iter().copied().map(RecordId::from), reason)?;
     if access.write_filter()?.is_none() && access.readable == Spaces::All {
@@ -274,12 +286,13 @@ impl EraseQuery {
         // Asked before the caller is confined, whose filter would make an erasure of everything look like one of something.
         let unconfined = with(memories.clone(), predicate.as_ref(), text.as_deref());
         Erasure::memories(unconfined, reason)?;
-        let filter = predicate.into_iter().chain(access.write_filter()?).reduce(Filter::and);
         let spaces = memories.clone().build()?.spaces().clone();
-        let mut erasures = vec![Erasure::memories(with(memories, filter.as_ref(), text.as_deref()), reason)?];
+        let memories = access.confine_to_writable(with(memories, None, text.as_deref()), predicate.clone())?;
+        let mut erasures = vec![Erasure::memories(memories, reason)?];
         for collection in collections {
             let query = access.confine(in_spaces(DocumentQuery::builder(collection), &spaces));
-            erasures.push(Erasure::documents(with(query, filter.as_ref(), text.as_deref()), reason)?);
+            let query = access.confine_to_writable(with(query, None, text.as_deref()), predicate.clone())?;
+            erasures.push(Erasure::documents(query, reason)?);
         }
         Ok(erasures)
     }

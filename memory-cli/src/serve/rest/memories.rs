@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{Memory, MemoryId, MemoryQuery, Revision, TextHash};
+use memory_core::{Memory, MemoryId, MemoryPatch, MemoryQuery, Revision, TextHash, Updated};
 
 use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
@@ -148,23 +148,34 @@ pub(super) async fn update(
     Body(body): Body<PatchBody>,
 ) -> Result<impl IntoResponse, Problem> {
     let mut patch = body.into_patch();
-    patch.actor = access.actor();
     let tag = if_match(&headers)?;
     if tag.is_some() && patch.if_revision.is_some() && tag != patch.if_revision {
         return Err(differ("the header If-Match and ifRevision in the body differ"));
     }
     patch.if_revision = patch.if_revision.or(tag);
+    let updated = apply_patch(&server, &access, id, patch, tag.is_some()).await?;
+    let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
+    Ok(([entity_tag(updated.revision)], Json(body)))
+}
+
+/// Changes a memory in the name of the caller, if it may. What a precondition of its request expects fails as one.
+pub(crate) async fn apply_patch(
+    server: &Server,
+    access: &Access,
+    id: MemoryId,
+    mut patch: MemoryPatch,
+    has_precondition: bool,
+) -> Result<Updated, Problem> {
+    patch.actor = access.actor();
     access.check_ledger_write()?;
     // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
     if access.writable != Writable::Everywhere {
-        let memory = readable(&server, &access, id).await?;
+        let memory = readable(server, access, id).await?;
         access.check_write(&memory.space_id)?;
         check_change(&memory, &patch)?;
     }
     let updated = server.provider.update(id, patch).await;
-    let updated = updated.map_err(|error| Problem::of_change(access.told(error, Wanted::Itself), tag.is_some()))?;
-    let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
-    Ok(([entity_tag(updated.revision)], Json(body)))
+    updated.map_err(|error| Problem::of_change(access.told(error, Wanted::Itself), has_precondition))
 }
 
 /// The memory, if the caller may know of it.

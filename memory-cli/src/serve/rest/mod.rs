@@ -1,17 +1,17 @@
 //! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
 
 pub(crate) mod changes;
-mod documents;
-mod erase;
+pub(crate) mod documents;
+pub(crate) mod erase;
 pub(crate) mod history;
 pub(crate) mod hits;
-mod memories;
+pub(crate) mod memories;
 mod params;
 mod recall;
 mod retention;
 pub(crate) mod spaces;
 mod vectors;
-mod watch;
+pub(crate) mod watch;
 mod wire;
 
 use axum::body::to_bytes;
@@ -28,6 +28,7 @@ use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
 pub(crate) use memories::readable;
+pub(crate) use params::SpaceParams;
 use wire::HealthBody;
 pub(crate) use wire::PutBody;
 

@@ -26,15 +26,15 @@ const DEFAULT_HITS: usize = 10;
 #[into_params(parameter_in = Query)]
 pub(crate) struct SpaceParams {
     /// The space with this id.
-    pub(super) space: Vec<String>,
+    pub(crate) space: Vec<String>,
     /// This space and all below it: the safe choice to keep tenants apart.
-    pub(super) under: Vec<String>,
+    pub(crate) under: Vec<String>,
     /// Spaces that start with these bytes; `guild1` also finds `guild12`.
-    pub(super) prefix: Vec<String>,
+    pub(crate) prefix: Vec<String>,
     /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
-    pub(super) glob: Vec<String>,
+    pub(crate) glob: Vec<String>,
     /// Spaces in which a regular expression finds something.
-    pub(super) regex: Vec<String>,
+    pub(crate) regex: Vec<String>,
     /// Every space.
     pub(crate) all: bool,
 }

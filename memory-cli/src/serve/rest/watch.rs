@@ -25,7 +25,7 @@ use crate::serve::state::Server;
 use crate::telemetry::PAYLOADS;
 
 /// A change, or why no more of them come.
-type Told = memory_core::Result<Change>;
+pub(crate) type Told = memory_core::Result<Change>;
 
 /// What is answered beside the events: no proxy keeps or changes them, and none waits for more of them.
 const HEADERS: [(HeaderName, &str); 2] =
@@ -66,39 +66,37 @@ pub(super) async fn watch(
     let places = server.limits.places_of_watch(asked, spaces.patterns());
     let (query, _patterns) = spaces.apply(MemoryQuery::builder(), &server.limits).await?;
     let watch = Watch::new(of, access.confine(ledger.apply(search.apply(query))?))?.from(from);
-    let place = server.limits.watches.take_many(&access.name, places);
-    let place = place.ok_or_else(|| Problem::too_many("as many watches are open as there may be: end one"))?;
-    let changes = server.provider.watch(&watch).await.map_err(|error| match error.kind() {
-        ErrorKind::LimitExceeded => Problem::too_many(error.message()),
-        _ => error.into(),
-    })?;
-    let changes = in_turn(changes, Arc::clone(&server), access.name.clone(), *watch.begins() == WatchFrom::Now);
-    let (open, shows_ids) = (server.metrics.watch(), access.readable == Spaces::All);
-    let told = move |change| {
-        // Held as long as the stream is.
-        let _ = (&place, &open);
-        Ok::<_, Infallible>(event(change, shows_ids))
-    };
-    let events = changes.map(told).take_until(server.stopping.clone().cancelled_owned());
+    let changes = changes(&server, &access, &watch, places).await?;
+    let shows_ids = access.readable == Spaces::All;
+    let events = changes.map(move |change| Ok::<_, Infallible>(event(change, shows_ids)));
     let keep_alive = KeepAlive::new().interval(server.limits.heartbeat);
     Ok((HEADERS, Sse::new(events).keep_alive(keep_alive)).into_response())
 }
 
-/// The changes of a watch, which catches up when it is its turn among those of its caller, unless there is nothing to catch up with.
-fn in_turn(changes: Changes, server: Server, caller: String, is_caught_up: bool) -> impl Stream<Item = Told> + Send {
-    let begin = async move {
-        let mut turn = if is_caught_up { None } else { server.limits.turn_to_catch_up(&caller).await };
-        changes.inspect(move |change| {
-            if matches!(change, Ok(Change { kind: ChangeKind::Reached, .. })) {
-                drop(turn.take());
-            }
-        })
-    };
-    begin.flatten_stream()
+/// The changes of a watch, until the server ends. It takes so many of the caller's places for watches as long as it goes on.
+pub(crate) async fn changes(
+    server: &Server,
+    access: &Access,
+    watch: &Watch,
+    places: u32,
+) -> Result<impl Stream<Item = Told> + Send + use<>, Problem> {
+    let place = server.limits.watches.take_many(&access.name, places);
+    let place = place.ok_or_else(|| Problem::too_many("as many watches are open as there may be: end one"))?;
+    let changes = server.provider.watch(watch).await.map_err(|error| match error.kind() {
+        ErrorKind::LimitExceeded => Problem::too_many(error.message()),
+        _ => error.into(),
+    })?;
+    let changes = in_turn(changes, Arc::clone(server), access.name.clone(), *watch.begins() == WatchFrom::Now);
+    // Held as long as the stream is.
+    let held = (place, server.metrics.watch());
+    let changes = changes.inspect(move |_| {
+        let _ = &held;
+    });
+    Ok(changes.take_until(server.stopping.clone().cancelled_owned()))
 }
 
 /// What is watched, as far as the caller may use it.
-fn watched(of: WatchedName, named: BTreeSet<Collection>, access: &Access) -> memory_core::Result<Watched> {
+pub(crate) fn watched(of: WatchedName, named: BTreeSet<Collection>, access: &Access) -> memory_core::Result<Watched> {
     if of == WatchedName::Memories && !named.is_empty() {
         return Err(Error::invalid(
             "collections hold documents, and this watches memories: name what is watched with of",
@@ -114,6 +112,19 @@ fn watched(of: WatchedName, named: BTreeSet<Collection>, access: &Access) -> mem
         (Some(usable), true) => Collections::Named(usable.iter().cloned().collect()),
     };
     Ok(of.of(collections))
+}
+
+/// The changes of a watch, which catches up when it is its turn among those of its caller, unless there is nothing to catch up with.
+fn in_turn(changes: Changes, server: Server, caller: String, is_caught_up: bool) -> impl Stream<Item = Told> + Send {
+    let begin = async move {
+        let mut turn = if is_caught_up { None } else { server.limits.turn_to_catch_up(&caller).await };
+        changes.inspect(move |change| {
+            if matches!(change, Ok(Change { kind: ChangeKind::Reached, .. })) {
+                drop(turn.take());
+            }
+        })
+    };
+    begin.flatten_stream()
 }
 
 fn event(change: Told, shows_ids: bool) -> Event {

@@ -1,0 +1,124 @@
+//! Where a memory came from, as runtimes and agents write it.
+
+use maud::{Markup, html};
+use memory_core::filter::Field;
+use memory_core::{Memory, MemoryId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::MEMORIES;
+use super::entry::line;
+use super::links::link;
+use super::text::preview;
+use super::visitor::Visitor;
+use crate::serve::rest::readable;
+
+/// What the trigger and the metadata of a memory say of where it came from. Whoever has stored it has written that, and nobody has checked it.
+#[derive(Debug, Default)]
+pub(super) struct Origin {
+    /// The plugin that has fired the trigger.
+    plugin: Option<String>,
+    /// The platform.
+    source: Option<String>,
+    author: Option<String>,
+    /// What it answers.
+    in_reply_to: Option<MemoryId>,
+    /// The action whose result it is.
+    action: Option<String>,
+    /// Why it was answered.
+    why: Option<String>,
+    /// The run in which it came about, by which its metadata find the others.
+    run: Option<String>,
+}
+
+/// The members of a trigger, of its action and of metadata that tell of that, of whatever kind they are.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Told<'t> {
+    #[serde(borrow)]
+    plugin_id: Option<&'t RawValue>,
+    #[serde(borrow)]
+    source: Option<&'t RawValue>,
+    #[serde(borrow)]
+    author: Option<&'t RawValue>,
+    #[serde(borrow)]
+    in_reply_to: Option<&'t RawValue>,
+    #[serde(borrow)]
+    action_result: Option<&'t RawValue>,
+    #[serde(borrow)]
+    action: Option<&'t RawValue>,
+    #[serde(borrow)]
+    run: Option<&'t RawValue>,
+    #[serde(borrow)]
+    why: Option<&'t RawValue>,
+}
+
+impl Origin {
+    pub(super) fn of(memory: &Memory) -> Self {
+        let (trigger, labels) = (told(memory.trigger.as_str()), told(memory.metadata.as_str()));
+        let result = trigger.action_result.map(|result| told(result.get())).unwrap_or_default();
+        Self {
+            plugin: text(trigger.plugin_id),
+            source: text(trigger.source).filter(|source| !source.is_empty()),
+            author: text(trigger.author).or_else(|| text(labels.author)),
+            in_reply_to: text(trigger.in_reply_to).and_then(|id| MemoryId::parse(&id).ok()),
+            action: text(result.action),
+            why: text(labels.why),
+            run: text(labels.run),
+        }
+    }
+
+    /// The part of a page that tells it, with links to what the visitor may read.
+    pub(super) async fn section(&self, visitor: &Visitor, memory: &Memory) -> Markup {
+        let named = [
+            ("Plugin", &self.plugin),
+            ("Platform", &self.source),
+            ("Author", &self.author),
+            ("Result of the action", &self.action),
+            ("Answered because", &self.why),
+        ];
+        let named: Vec<_> = named.iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect();
+        if named.is_empty() && self.in_reply_to.is_none() && self.run.is_none() {
+            return html! {};
+        }
+        let answered = match self.in_reply_to {
+            Some(id) => Some(answered(visitor, id).await),
+            None => None,
+        };
+        html! {
+            h2 { "Where it came from" }
+            dl {
+                @for (name, value) in named { dt { (name) } dd { (preview(value)) } }
+                @if let Some(answered) = answered { dt { "Answers" } dd { (answered) } }
+                @if let Some(run) = &self.run {
+                    dt { "Run" }
+                    dd { (preview(run)) " " a href=(of_run(memory, run)) { "Memories of this run in this space" } }
+                }
+            }
+        }
+    }
+}
+
+/// A memory that another one names.
+async fn answered(visitor: &Visitor, id: MemoryId) -> Markup {
+    match readable(&visitor.server, &visitor.access, id).await {
+        Ok(memory) => line(&memory),
+        Err(_) => html! { code { (id) } },
+    }
+}
+
+/// The timeline of a run. An agent keeps the messages of a run in one space.
+fn of_run(memory: &Memory, run: &str) -> String {
+    let of_run = Field::metadata(["run"]).eq(run).to_string();
+    link(MEMORIES, &[("space", memory.space_id.as_str()), ("filter", &of_run), ("order", "oldest")])
+}
+
+fn told(json: &str) -> Told<'_> {
+    // An array would be taken for the members in their order.
+    let object = Some(json).filter(|json| json.trim_start().starts_with('{'));
+    object.and_then(|object| serde_json::from_str(object).ok()).unwrap_or_default()
+}
+
+fn text(value: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(value?.get()).ok()
+}

@@ -1,0 +1,30 @@
+//! Which page has sent a form.
+
+use axum::http::{HeaderMap, StatusCode, header};
+
+use super::pass::FETCH_SITE;
+use crate::serve::guard::{bearer, is_own};
+use crate::serve::problem::Problem;
+
+/// Refuses a form that another page sends, also one that may call REST, so that nobody signs in, signs out or changes something without
+/// knowing.
+pub(super) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let is_own_origin =
+        headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
+    let is_own_site = headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
+    if is_own_origin && is_own_site {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "this form was sent by another page"))
+}
+
+/// The same of a form that changes something. It has to say where it comes from, as those of browsers do, unless it shows a token, which no
+/// browser sends by itself: other things in the same header they do.
+pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
+    check_own(headers)?;
+    if [header::ORIGIN, FETCH_SITE].iter().any(|name| headers.contains_key(name)) || bearer(headers).is_some() {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "this form does not say which page has sent it"))
+}

@@ -1,0 +1,123 @@
+//! The open work of runtimes and agents, with who holds it.
+
+use maud::{Markup, html};
+use memory_core::filter::Field;
+use memory_core::{Clock as _, Memory, MemoryPage, MemoryQuery, Order, Status, SystemClock, Timestamp};
+use memory_runtime::{Claim, TASK};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::WORK;
+use super::entry::{Entry as _, pages, space_link, unreadable};
+use super::fields::{ScopeFields, filled};
+use super::links::link;
+use super::page::{Page, Section, alert};
+use super::table::{Head, table};
+use super::text::{number, preview, time};
+use super::visitor::Visitor;
+use crate::serve::extract::Parameters;
+use crate::serve::problem::Problem;
+
+/// From where on the list is shown.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WorkFields {
+    /// Where the list goes on.
+    cursor: String,
+}
+
+pub(super) async fn show(visitor: Visitor, Parameters((scope, fields)): Parameters<(ScopeFields, WorkFields)>) -> Page {
+    let found = find(&visitor, &scope, &fields).await;
+    let main = html! {
+        h1 { "Open work" }
+        p class="note" {
+            "Tasks of runtimes and messages of agents that somebody has begun and not ended, oldest first. Who works on one holds a lease of "
+            "it; when the lease has run out, another program goes on."
+        }
+        form method="get" action=(WORK) class="fields" role="search" aria-label="Open work" {
+            (scope.inputs())
+            p { button type="submit" { "Show" } }
+        }
+        @match &found {
+            Ok(page) => {
+                (list(&page.memories, SystemClock.now()))
+                (unreadable(&page.unreadable, &visitor.access))
+                (turn(&scope, &fields, page))
+            }
+            Err(problem) => (alert(&problem.detail)),
+        }
+    };
+    visitor.page(Section::Work, main).with_outcome(&found)
+}
+
+async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &WorkFields) -> Result<MemoryPage, Problem> {
+    // A memory is pending by default, also where nobody is to work on it: a claim is what makes it work.
+    let is_claimed = Field::metadata([TASK, "holder"]).is_not_null();
+    let (query, _patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
+    let query = query.status(Status::Pending).status(Status::Running).filter(is_claimed);
+    let query = filled(&fields.cursor).into_iter().fold(query, |query, cursor| query.cursor(cursor));
+    let query = visitor.access.confine(query.order(Order::OldestFirst));
+    Ok(visitor.server.provider.query(&query.build()?).await?)
+}
+
+fn list(memories: &[Memory], now: Timestamp) -> Markup {
+    html! {
+        @if memories.is_empty() {
+            p { "No open work on this page." }
+        } @else {
+            @let heads = ["Created", "Space", "Status", "Lease", "Begun", "Trigger"].map(Head::Text);
+            (table("Open work", &heads, &html! { @for memory in memories { (row(memory, now)) } }))
+        }
+    }
+}
+
+fn row(memory: &Memory, now: Timestamp) -> Markup {
+    // Whoever may write the memory may have written the claim, too.
+    let claim = Claim::read(memory).ok();
+    html! {
+        tr {
+            td { (time(memory.created_at())) }
+            td { (space_link(memory.space())) }
+            td class="word" { (memory.status.as_str()) }
+            @match &claim {
+                Some(claim) => {
+                    td { (lease(claim, now)) }
+                    td { (counted_runs(claim.runs())) }
+                }
+                None => { td { "Can't be read" } td {} }
+            }
+            td { a href=(memory.href()) { (memory.preview()) } }
+        }
+    }
+}
+
+/// Who holds the work, or held it last.
+fn lease(claim: &Claim, now: Timestamp) -> Markup {
+    let by = preview(claim.instance());
+    html! {
+        @match claim.until() {
+            Timestamp::MIN => { "Given back by " (by) }
+            until if until <= now => { "Ran out " (time(until)) ", of " (by) }
+            until => { "Until " (time(until)) ", of " (by) }
+        }
+    }
+}
+
+fn counted_runs(runs: u32) -> String {
+    match runs {
+        1 => "once".to_owned(),
+        runs => format!("{} times", number(runs as usize)),
+    }
+}
+
+fn turn(scope: &ScopeFields, fields: &WorkFields, page: &MemoryPage) -> Markup {
+    let to = |cursor: &str| {
+        let mut parameters = scope.parameters().to_vec();
+        parameters.push(("cursor", cursor));
+        link(WORK, &parameters)
+    };
+    let first = filled(&fields.cursor).map(|_| to(""));
+    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
+    pages(first.as_deref(), next.as_deref())
+}

@@ -1,0 +1,88 @@
+//! What is asked before something goes.
+
+use axum::http::StatusCode;
+use maud::{Markup, html};
+use memory_core::{Error, ErrorKind, History, MAX_LIMIT, Reason};
+
+use crate::serve::access::Wanted;
+use crate::serve::console::fields::input;
+use crate::serve::console::page::{Page, Section, alert};
+use crate::serve::console::text::counted;
+use crate::serve::console::versions::may_read;
+use crate::serve::console::visitor::Visitor;
+use crate::serve::problem::Problem;
+
+/// A question that its reader answers by sending a form.
+#[derive(Debug)]
+pub(super) struct Confirmation<'a> {
+    /// What is done, as in "Erase a memory".
+    pub(super) title: &'a str,
+    /// What goes.
+    pub(super) what: Markup,
+    /// Where the form is sent.
+    pub(super) action: String,
+    /// What the reader has seen: the name of a field, and its value.
+    pub(super) seen: (&'a str, String),
+    /// Why, as far as it is written, where that is asked.
+    pub(super) reason: Option<&'a str>,
+    /// What the button says; none where nothing can be done.
+    pub(super) button: Option<String>,
+    /// Where who does not want it goes.
+    pub(super) away: String,
+}
+
+impl Confirmation<'_> {
+    pub(super) fn page(&self, visitor: &Visitor, section: Section, mistake: Option<Mistake>) -> Page {
+        let main = html! {
+            h1 { (self.title) }
+            @if let Some(mistake) = &mistake { (alert(&mistake.message)) }
+            (self.what)
+            @if let Some(button) = &self.button {
+                form method="post" action=(self.action) class="fields" {
+                    input type="hidden" name=(self.seen.0) value=(self.seen.1);
+                    @if let Some(reason) = self.reason {
+                        (input("reason", "Why (this stays, so name nobody who is to be forgotten)", reason))
+                    }
+                    p { button type="submit" class="danger" { (button) } }
+                }
+            }
+            p { a href=(self.away) { "Back, without a change" } }
+        };
+        let status = mistake.map_or(StatusCode::OK, |mistake| mistake.status);
+        visitor.page(section, main).with_status(status)
+    }
+}
+
+/// Why a form is shown again.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    status: StatusCode,
+    message: String,
+}
+
+impl Mistake {
+    /// What was confirmed is not what is there.
+    pub(super) fn changed() -> Self {
+        let message = "This form has done nothing, since something else is there than it showed; it may have been sent twice. Look again.";
+        Self { status: StatusCode::CONFLICT, message: message.to_owned() }
+    }
+
+    /// A reason that is none.
+    pub(super) fn in_reason(reason: &str) -> Option<Self> {
+        let error = Reason::parse(reason).err()?;
+        Some(Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: error.message().to_owned() })
+    }
+}
+
+/// How many versions of a record go with it, as far as the visitor may read them.
+pub(super) async fn versions(visitor: &Visitor, history: History) -> Result<Markup, Problem> {
+    let page = match visitor.server.provider.history(&history.limit(MAX_LIMIT)?).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            return Ok(html! { p { "This engine keeps no other version of it." } });
+        }
+        page => page.map_err(|error: Error| visitor.access.told(error, Wanted::Itself))?,
+    };
+    let count = page.versions.iter().filter(|version| may_read(&visitor.access, version)).count();
+    let count = counted(count, "version", "versions");
+    Ok(html! { p { "Its history has " strong { @if page.next.is_some() { "at least " } (count) } "." } })
+}

@@ -1,0 +1,60 @@
+//! The last change of prompt memory, taken back.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use memory_context::prompt::HistoryEntry;
+use memory_core::{Document, ErrorKind};
+use serde::Deserialize;
+
+use super::PROMPT;
+use super::rights::may_remove_document;
+use super::seen::{revision, stale};
+use crate::serve::console::links::link;
+use crate::serve::console::page::Section;
+use crate::serve::console::prompt::{Kept, TextFields, address};
+use crate::serve::console::visitor::Visitor;
+use crate::serve::extract::{Form, Parameters};
+use crate::serve::problem::Problem;
+
+/// That the last change is taken back.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct UndoFields {
+    /// The revision that its sender has seen.
+    revision: String,
+}
+
+pub(super) async fn undo(
+    visitor: Visitor,
+    Parameters((name,)): Parameters<(TextFields,)>,
+    Form(fields): Form<UndoFields>,
+) -> Result<Response, Problem> {
+    let seen = revision(&fields.revision)?;
+    let Kept { document, context, store, memory } = Kept::find(&visitor, &name).await?;
+    visitor.access.check_write(&document.space_id)?;
+    let page = address(&document);
+    match memory.undo_seen(&context, store, seen).await {
+        Ok(Some(_)) => Ok(Redirect::to(&page).into_response()),
+        Ok(None) => Err(Problem::new(StatusCode::CONFLICT, "nothing was undone, as no earlier text is kept")),
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            Ok(stale(&visitor, Section::Documents, &page, &[]).into_response())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The form that undoes the newest change that is no undo itself, is not undone and is kept, if the visitor may.
+pub(in crate::serve::console) fn undo_form(visitor: &Visitor, document: &Document, changes: &[HistoryEntry]) -> Markup {
+    let is_undone = |change: &HistoryEntry| changes.iter().any(|undo| undo.undoes == Some(change.revision));
+    let change = changes.iter().find(|change| change.undoes.is_none() && !is_undone(change));
+    let change = change.filter(|change| change.diff.is_some() && may_remove_document(visitor, document));
+    html! {
+        @if let Some(change) = change {
+            form method="post" action=(link(PROMPT, &[("id", document.id.as_str())])) {
+                input type="hidden" name="revision" value=(document.revision);
+                p { button type="submit" { "Undo revision " (change.revision) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Earlier versions, put in the place of what is there. That is a change like others, and can be taken back itself.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use memory_core::{Document, History, Memory, MemoryId, MemoryPatch, Record, Revision};
+use serde::Deserialize;
+
+use super::document::{changeable as changeable_document, put, write_of};
+use super::memory::changeable;
+use super::rights::{may_change_document, may_change_memory};
+use super::seen::{digest, is_stale, revision, stale};
+use super::{DOCUMENT, MEMORY};
+use crate::serve::console::document::DocumentFields;
+use crate::serve::console::links::{self, document_at};
+use crate::serve::console::page::Section;
+use crate::serve::console::versions::{VersionFields, Versions};
+use crate::serve::console::visitor::Visitor;
+use crate::serve::extract::{Form, InPath, Parameters};
+use crate::serve::problem::Problem;
+use crate::serve::rest::memories::apply_patch;
+
+/// Which version is put back.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PutBackFields {
+    /// The revision that the record had for its sender.
+    revision: String,
+    /// The digest that a document had for its sender.
+    seen: String,
+    /// The version's.
+    version: String,
+    /// The page of the history that it is on.
+    cursor: String,
+}
+
+/// Where a form is sent that puts a version of a record back.
+#[derive(Debug)]
+pub(in crate::serve::console) struct PutBack {
+    action: String,
+    present: Revision,
+    seen: Option<String>,
+}
+
+impl PutBack {
+    /// Of a memory, if the visitor may change it.
+    pub(in crate::serve::console) fn of_memory(visitor: &Visitor, memory: &Memory) -> Option<Self> {
+        let action = format!("{MEMORY}/{}/put-back", memory.id);
+        may_change_memory(visitor, memory).then_some(Self { action, present: memory.revision, seen: None })
+    }
+
+    /// Of a document, if the visitor may change it.
+    pub(in crate::serve::console) fn of_document(visitor: &Visitor, document: &Document) -> Option<Self> {
+        let action = document_at(&format!("{DOCUMENT}/put-back"), document);
+        let seen = Some(digest(document));
+        may_change_document(visitor, document).then_some(Self { action, present: document.revision, seen })
+    }
+
+    /// The form of one version, but of the present one.
+    pub(in crate::serve::console) fn form(&self, version: Revision, at: &VersionFields) -> Markup {
+        html! {
+            @if version != self.present {
+                form method="post" action=(self.action) {
+                    input type="hidden" name="revision" value=(self.present);
+                    @if let Some(seen) = &self.seen { input type="hidden" name="seen" value=(seen); }
+                    input type="hidden" name="version" value=(version);
+                    input type="hidden" name="cursor" value=(at.cursor);
+                    button type="submit" { "Put revision " (version) " back" }
+                }
+            }
+        }
+    }
+}
+
+pub(super) async fn memory(
+    visitor: Visitor,
+    InPath(id): InPath<MemoryId>,
+    Form(fields): Form<PutBackFields>,
+) -> Result<Response, Problem> {
+    let seen = revision(&fields.revision)?;
+    let memory = changeable(&visitor, id).await?;
+    let Record::Memory(then) = fields.find(&visitor, History::of(id)).await? else {
+        return Err(Problem::not_found("memory"));
+    };
+    let (record, patch) = (links::memory(id), back(&memory, then));
+    if patch.is_empty() {
+        return Ok(Redirect::to(&record).into_response());
+    }
+    match apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await {
+        Ok(_) => Ok(Redirect::to(&record).into_response()),
+        Err(problem) if is_stale(&problem) => Ok(stale(&visitor, Section::Memories, &record, &[]).into_response()),
+        Err(problem) => Err(problem),
+    }
+}
+
+pub(super) async fn document(
+    visitor: Visitor,
+    Parameters((name,)): Parameters<(DocumentFields,)>,
+    Form(fields): Form<PutBackFields>,
+) -> Result<Response, Problem> {
+    let seen = revision(&fields.revision)?;
+    let document = changeable_document(&visitor, &name).await?;
+    let history = History::of((document.collection.clone(), document.id.clone()));
+    let (record, digest_seen) = (links::document(&document), fields.seen.clone());
+    let Record::Document(then) = fields.find(&visitor, history).await? else {
+        return Err(Problem::not_found("document"));
+    };
+    let write = write_of(&document, then.space_id, then.content, then.metadata);
+    match put(&visitor, &document, write, seen, &digest_seen).await {
+        Ok(()) => Ok(Redirect::to(&record).into_response()),
+        Err(problem) if is_stale(&problem) => Ok(stale(&visitor, Section::Documents, &record, &[]).into_response()),
+        Err(problem) => Err(problem),
+    }
+}
+
+impl PutBackFields {
+    async fn find(self, visitor: &Visitor, history: History) -> Result<Record, Problem> {
+        let version = revision(&self.version)?;
+        Versions::one(visitor, &VersionFields { cursor: self.cursor }, history, version).await
+    }
+}
+
+/// What makes a memory say again what it said then. When it expires stays, since that time may be over.
+fn back(now: &Memory, then: Memory) -> MemoryPatch {
+    let mut patch = MemoryPatch::new();
+    if then.status != now.status {
+        patch = patch.with_status(then.status);
+    }
+    if then.metadata != now.metadata {
+        patch = patch.replace_metadata(then.metadata);
+    }
+    if then.context == now.context {
+        return patch;
+    }
+    match then.context {
+        Some(context) => patch.set_context(context),
+        None => patch.clear_context(),
+    }
+}

@@ -1,0 +1,37 @@
+//! What a page offers its visitor. Whether it is done, the call itself decides.
+
+use memory_core::{Document, Memory, SpaceId};
+
+use crate::commands::copy::is_copied;
+use crate::serve::console::visitor::Visitor;
+
+pub(super) fn may_change_memory(visitor: &Visitor, memory: &Memory) -> bool {
+    let access = &visitor.access;
+    may_write(visitor, &memory.space_id)
+        && access.check_ledger_write().is_ok()
+        && access.check_metadata(&memory.metadata).is_ok()
+}
+
+/// Collections of the host have forms of their own, which no person knows.
+pub(super) fn may_change_document(visitor: &Visitor, document: &Document) -> bool {
+    may_remove_document(visitor, document) && !document.collection.is_reserved()
+}
+
+pub(super) fn may_remove_document(visitor: &Visitor, document: &Document) -> bool {
+    may_write(visitor, &document.space_id)
+        && visitor.access.check_collection(&document.collection).is_ok()
+        && is_copied(&document.collection)
+}
+
+pub(super) fn may_erase(visitor: &Visitor, space: &SpaceId) -> bool {
+    let access = &visitor.access;
+    may_write(visitor, space) && access.check_erasure().is_ok() && access.check_ledger_write().is_ok()
+}
+
+pub(super) fn may_write_somewhere(visitor: &Visitor) -> bool {
+    visitor.server.console_write && visitor.access.write_filter().is_ok()
+}
+
+fn may_write(visitor: &Visitor, space: &SpaceId) -> bool {
+    visitor.server.console_write && visitor.access.check_write(space).is_ok()
+}

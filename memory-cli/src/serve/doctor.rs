@@ -1,0 +1,45 @@
+//! What `agent-memory doctor` finds, for who looks at a server.
+
+use std::fmt;
+
+use axum::http::StatusCode;
+use memory_core::MemoryProvider;
+use tokio::sync::Semaphore;
+
+use super::problem::Problem;
+use crate::diagnosis::{self, Finding};
+
+/// Looks at the engine of the server, for one caller at a time.
+pub(crate) struct Doctor {
+    url: String,
+    turn: Semaphore,
+}
+
+impl Doctor {
+    /// A doctor for what a URL names.
+    pub(crate) fn of(url: &str) -> Self {
+        Self { url: url.to_owned(), turn: Semaphore::new(1) }
+    }
+
+    /// Everything that is found without writing anything. It opens some connections beside those of the server, and asks for single records.
+    pub(crate) async fn examine(&self, provider: &dyn MemoryProvider) -> Result<Vec<Finding>, Problem> {
+        let Ok(_turn) = self.turn.try_acquire() else {
+            let detail = "the doctor looks at the engine for somebody else: try again";
+            return Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) });
+        };
+        let unusable = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the URL of the engine can't be read");
+        let database = diagnosis::of_database(&self.url).await.map_err(unusable)?;
+        let mut findings = database.findings;
+        if database.is_usable {
+            findings.extend(diagnosis::of_memory(provider).await?);
+        }
+        Ok(findings)
+    }
+}
+
+/// Without the URL, which may hold a password.
+impl fmt::Debug for Doctor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Doctor")
+    }
+}
