@@ -78,7 +78,8 @@ flow("a memory is found by the keyboard alone", {}, async (visitor) => {
 
 flow("who signs in needs no mouse", { server: closed }, async (visitor) => {
   await visitor.open("/console/login");
-  // The field has the focus already.
+  // The field gets the focus by itself.
+  await visitor.page.locator("#token:focus").waitFor();
   await visitor.page.keyboard.type(tokens.all);
   await visitor.press("Enter");
   await visitor.heading("Spaces");
