@@ -1,6 +1,6 @@
 //! The console: pages for people who look at what is remembered, rendered here. None needs a script; two use one where there is one.
 //!
-//! The pages read through the same scopes as REST. What they change is in [`write`], which is there where the server is told so. A browser
+//! The pages read through the same scopes as REST. What they change is in [`mod@write`], which is there where the server is told so. A browser
 //! that has no header for a token signs in and shows a [`Pass`] in a cookie, which opens these pages and nothing else. They are not in the
 //! OpenAPI document.
 
