@@ -26,7 +26,9 @@ fn main() -> ExitCode {
         trial("the_console_in_a_browser_on_sqlite", on_sqlite),
         trial("the_console_in_a_browser_on_postgres", on_postgres),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    // One after the other: each has the machine busy, and two at once take as long.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn on_sqlite() -> CaseResult {
