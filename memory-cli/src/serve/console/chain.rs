@@ -43,7 +43,7 @@ pub(super) struct Chain {
 #[serde(rename_all = "camelCase")]
 struct Item {
     kind: Option<String>,
-    /// Who made it.
+    /// The plugin that has made the item.
     plugin_id: Option<String>,
     action: Option<String>,
     /// The step of the run of an agent.

@@ -18,14 +18,14 @@ use crate::serve::rest::readable;
 pub(super) struct Origin {
     /// The plugin that has fired the trigger.
     plugin: Option<String>,
-    /// The platform.
+    /// The platform that the trigger came from, such as `discord`.
     source: Option<String>,
     author: Option<String>,
-    /// What it answers.
+    /// The memory whose trigger it answers.
     in_reply_to: Option<MemoryId>,
     /// The action whose result it is.
     action: Option<String>,
-    /// Why it was answered.
+    /// Why the agent has answered it.
     why: Option<String>,
     /// The run in which it came about, by which its metadata find the others.
     run: Option<String>,

@@ -24,7 +24,7 @@ impl Shown {
         Self::first(text, MAX_SHOWN)
     }
 
-    /// Fewer of them.
+    /// The beginning of a text, of at most so many bytes.
     pub(super) fn first(text: &str, most: usize) -> Self {
         let first = &text[..text.floor_char_boundary(most)];
         Self { text: tame(first), is_cut: first.len() < text.len() }

@@ -17,7 +17,7 @@ use crate::serve::problem::Problem;
 pub(super) struct Confirmation<'a> {
     /// What is done, as in "Erase a memory".
     pub(super) title: &'a str,
-    /// What goes.
+    /// Tells which records go, and what becomes of them.
     pub(super) what: Markup,
     /// Where the form is sent.
     pub(super) action: String,

@@ -30,7 +30,7 @@ pub(super) struct ContentFields {
     space: Option<String>,
     content: Option<String>,
     metadata: Option<String>,
-    /// Empty for never.
+    /// When it expires, in UTC; empty for never.
     expires: Option<String>,
 }
 

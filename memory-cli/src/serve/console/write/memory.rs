@@ -25,10 +25,10 @@ pub(super) struct MemoryFields {
     revision: String,
     // What is not sent stays as it is, such as a text that is too long for a field.
     status: Option<String>,
-    /// Empty for none.
+    /// The JSON of its context; empty for none.
     context: Option<String>,
     metadata: Option<String>,
-    /// Empty for never.
+    /// When it expires, in UTC; empty for never.
     expires: Option<String>,
 }
 

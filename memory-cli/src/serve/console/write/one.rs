@@ -36,7 +36,7 @@ pub(super) struct GoingFields {
 enum Going {
     /// Out of sight, with its versions in the history.
     Removed,
-    /// For good.
+    /// Gone for good, with all its versions.
     Erased,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct PutBackFields {
     revision: String,
     /// The digest that a document had for its sender.
     seen: String,
-    /// The version's.
+    /// The revision of the version that is put back.
     version: String,
     /// The page of the history that it is on.
     cursor: String,
