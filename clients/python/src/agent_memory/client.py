@@ -104,10 +104,11 @@ class Memory:
 
     def close(self) -> None:
         """Closes the connections, ends the watches, and the server of :meth:`open`. Does nothing the second time."""
-        self._calls.close()
         with self._watching:
             self._is_closed = True
             watches = list(self._watches)
+        # Only now, since a call that begins later would open a connection anew.
+        self._calls.close()
         for watch in watches:
             watch.close()
         self._streams.close()
