@@ -364,11 +364,8 @@ impl Way<'_> {
 
     /// Keeps the vectors of texts whose records have none; has those that the model refuses wait.
     async fn keep(&mut self, mut texts: Vec<Text>, kept: &mut Kept) -> Result<()> {
-        let VectorKeeper { provider, .. } = self.keeper;
-        if self.is_set && !texts.is_empty() {
-            let records: Vec<_> = texts.iter().map(|text| text.record.clone()).collect();
-            let mut present = provider.vectors(&records).await?.into_iter();
-            texts.retain(|_| present.next().is_none_or(|present| present.is_none()));
+        if self.is_set {
+            self.retain_without(&mut texts, |text| &text.record).await?;
         }
         if texts.is_empty() {
             return Ok(());
@@ -397,13 +394,26 @@ impl Way<'_> {
         let embedding = |((record, revision, texts), vector): ((RecordId, Revision, TextHash), Option<Vector>)| {
             Some(Embedding { record, revision, texts: Some(texts), vector: vector? })
         };
-        let embeddings: Vec<_> = places.into_iter().zip(vectors).filter_map(embedding).collect();
+        let mut embeddings: Vec<_> = places.into_iter().zip(vectors).filter_map(embedding).collect();
         if !embeddings.is_empty() {
             self.set_model().await?;
+            // Who has vectors of his own may have given some meanwhile.
+            self.retain_without(&mut embeddings, |embedding| &embedding.record).await?;
             // Of one that was changed meanwhile, the feed tells again.
-            let done = provider.embed(&self.model, embeddings).await?;
+            let done = self.keeper.provider.embed(&self.model, embeddings).await?;
             kept.embedded += done.into_iter().filter(|is_kept| *is_kept).count();
         }
+        Ok(())
+    }
+
+    /// Leaves those whose records have no vector of the model.
+    async fn retain_without<T>(&self, all: &mut Vec<T>, record: impl Fn(&T) -> &RecordId) -> Result<()> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        let records: Vec<_> = all.iter().map(|one| record(one).clone()).collect();
+        let mut present = self.keeper.provider.vectors(&records).await?.into_iter();
+        all.retain(|_| present.next().is_none_or(|present| present.is_none()));
         Ok(())
     }
 

@@ -18,6 +18,7 @@ chapter!("meaning":
     a_keeper_embeds_what_is_there_and_what_comes ["M5"] needs VectorsAndFeed,
     a_keeper_goes_on_where_it_was ["M5"] needs VectorsAndFeed,
     a_text_that_changes_meanwhile_is_embedded_anew ["M5", "M2"] needs VectorsAndFeed,
+    a_vector_that_is_given_meanwhile_stays ["M5", "M2"] needs VectorsAndFeed,
     a_model_that_fails_loses_nothing ["M5"] needs VectorsAndFeed,
     a_model_that_is_not_what_it_says_refuses_nothing ["M5"] needs VectorsAndFeed,
     what_a_model_refuses_holds_up_no_other ["M5"] needs VectorsAndFeed,
@@ -143,6 +144,30 @@ async fn a_text_that_changes_meanwhile_is_embedded_anew(stage: Stage) -> CaseRes
     means(&*provider, &words, &note("n"), 2, "a horse").await?;
     assert_eq!(have(&*provider, &[note("gone")]).await?, [false]);
     Ok(())
+}
+
+/// Who has vectors of his own stores and gives them, while a model works on what it has seen of that.
+async fn a_vector_that_is_given_meanwhile_stays(stage: Stage) -> CaseResult {
+    let (provider, other) = (stage.open().await?, stage.open().await?);
+    let words = model();
+    let own = words.kept(Precision::Compact);
+    provider.set_vector_model(&own).await?;
+    let id = provider.store(said("a", 0, "a zebra")).await?;
+    put(&*provider, written("n", "a", "a zebra")).await?;
+    let last = provider.store(said("a", 1, "a zebra")).await?;
+    words.answers(Manner::Hangs);
+    let first = keeper(&provider, &words);
+    let keeping = tokio::spawn(async move { first.catch_up().await });
+    timeout(PATIENCE, words.called()).await?;
+    for record in [id.into(), note("n")] {
+        embed(&*other, &own, &record, &words.vector("a horse")).await?;
+    }
+    words.release();
+    assert_eq!(keeping.await??.embedded, 1);
+    for record in [id.into(), note("n")] {
+        means(&*other, &words, &record, 1, "a horse").await?;
+    }
+    means(&*other, &words, &last.into(), 1, "a zebra").await
 }
 
 /// Stores wait for no model, and what came meanwhile is embedded once it is back.
