@@ -1,7 +1,6 @@
 //! The pages of the server, as a browser gets them.
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
 
 use common::console::{ESCAPED, HOSTILE, checked, cookie, encoded, links, next, page, page_of, protected, put, store};
 use common::embeddings::Embeddings;
@@ -513,14 +512,7 @@ fn who_signs_in_takes_no_place_of_others() {
     let cli = Cli::new();
     let tokens = cli.write("tokens.toml", TOKENS);
     let server = Server::start(&cli, &["--tokens", &tokens, "--concurrency", "1"]);
-    let begun = server.raw("POST", "/console/login", &[("expect", "100-continue")], &"x".repeat(100));
-    let (head, _) = begun.split_once("\r\n\r\n").expect("a head");
-    let mut waiting = server.connect();
-    waiting.write_all(format!("{head}\r\n\r\n").as_bytes()).expect("the server reads");
-    // It has its place when it is told to send the rest.
-    let mut told = [0; 12];
-    waiting.read_exact(&mut told).expect("an answer");
-    assert_eq!(&told, b"HTTP/1.1 100");
+    let _waiting = server.let_in("/console/login", &[], &"x".repeat(100));
     let bearer = format!("Bearer {MODEL}");
     assert_eq!(server.request("GET", "/v1/health", &[("authorization", &bearer)], "").status, 200);
 }

@@ -3,8 +3,9 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
+use common::console::{checked, page};
 use common::events::{open_watches, store, store_as};
-use common::server::{Response, Server, read};
+use common::server::{Server, read};
 use common::{Cli, TOKENS, eventually};
 use serde_json::json;
 
@@ -15,27 +16,7 @@ const AS_MODEL: (&str, &str) = ("authorization", "Bearer model-0123456789abcdef"
 
 /// A page of who shows these headers.
 fn page_as(server: &Server, headers: &[(&str, &str)], path: &str) -> String {
-    let response = server.request("GET", path, headers, "");
-    assert_eq!(response.status, 200, "{path}: {response:?}");
-    strict(&response);
-    response.body
-}
-
-fn page(server: &Server, path: &str) -> String {
-    page_as(server, &[], path)
-}
-
-/// The policy allows no script or style but ours, and the page has no other.
-fn strict(response: &Response) {
-    let policy = response.header("content-security-policy").expect("a policy");
-    assert!(policy.contains("default-src 'none'; style-src 'self'; script-src 'self'"), "{policy}");
-    let body = &response.body;
-    for (place, _) in body.match_indices("<script") {
-        assert!(body[place..].starts_with("<script src=\"/console/htmx.js?v="), "{body}");
-    }
-    for never in ["<style", " style=", " hx-on", "javascript:", "https://"] {
-        assert!(!body.contains(never), "{never}: {body}");
-    }
+    checked(server.request("GET", path, headers, ""), 200)
 }
 
 /// The first value of an attribute.
@@ -82,14 +63,13 @@ fn a_change_comes_to_who_waits_for_it() {
     let mut waiting = begun(&server, &[], &path);
     store(&server, "b");
     let id = store(&server, "a-1");
-    let answer = read(&mut waiting);
-    strict(&answer);
-    assert_eq!((answer.status, changes(&answer.body, "Stored")), (200, 1), "{answer:?}");
-    assert!(answer.body.contains(&format!("/console/memory/{id}")) && !answer.body.contains("<bdi>b</bdi>"));
+    let answer = checked(read(&mut waiting), 200);
+    assert_eq!(changes(&answer, "Stored"), 1, "{answer}");
+    assert!(answer.contains(&format!("/console/memory/{id}")) && !answer.contains("<bdi>b</bdi>"));
     open_watches(&server, &[], 0);
 
     // The token goes on behind it, and the one before tells it again.
-    let next = poll(&answer.body);
+    let next = poll(&answer);
     let other = store(&server, "a-2");
     let body = page(&server, &next);
     assert!(body.contains(&other) && !body.contains(&id) && changes(&body, "Stored") == 1, "{body}");
@@ -208,10 +188,7 @@ fn what_is_wrong_is_told_and_ends_the_poll() {
     let cli = Cli::new();
     let server = Server::start(&cli, &[]);
     let told = |path: &str, status: u16| {
-        let response = server.get(path);
-        assert_eq!(response.status, status, "{path}: {response:?}");
-        strict(&response);
-        let body = response.body;
+        let body = checked(server.get(path), status);
         assert!(
             body.contains("role=\"alert\"") && body.contains("Begin anew") && !body.contains("hx-trigger"),
             "{body}"

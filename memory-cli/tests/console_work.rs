@@ -3,50 +3,19 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
+use common::console::{ESCAPED, HOSTILE, checked, next, page};
 use common::server::{Response, Server};
 use common::{Cli, TOKENS};
 use serde_json::{Value, json};
 
 mod common;
 
-/// What must stay text wherever it is shown.
-const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202E}<img src=x onerror=alert(1)>";
-/// Its beginning, as a page has it.
-const ESCAPED: &str = "&lt;script&gt;alert(1)";
-
 const RUNTIME: &str = "runtime-0123456789abcdef";
 const MODEL: &str = "model-0123456789abcdef";
-
-fn page(server: &Server, path: &str) -> String {
-    checked(server.get(path), 200)
-}
 
 /// A page of who shows this token.
 fn page_of(server: &Server, token: &str, path: &str) -> Response {
     server.request("GET", path, &[("authorization", &format!("Bearer {token}"))], "")
-}
-
-/// The body of a page with this status, in which every text is text and each that changes its direction is isolated.
-fn checked(response: Response, status: u16) -> String {
-    assert_eq!(response.status, status, "{response:?}");
-    assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
-    assert_eq!(response.header("cache-control"), Some("no-store"));
-    assert!(response.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
-    let body = response.body;
-    for never in ["<script>", " style=", " onerror=alert(1)>", "https://"] {
-        assert!(!body.contains(never), "{never}: {body}");
-    }
-    for (place, _) in body.match_indices('\u{202E}') {
-        let tag = &body[body[..place].rfind('<').expect("a tag")..];
-        assert!(["<bdi>", "<pre dir=\"auto\">", "<input "].iter().any(|isolate| tag.starts_with(isolate)), "{tag}");
-    }
-    body
-}
-
-/// The address of the page behind this one.
-fn next(body: &str) -> Option<String> {
-    let (head, _) = body.split_once("\" rel=\"next\"")?;
-    Some(head.rsplit_once("href=\"")?.1.replace("&amp;", "&"))
 }
 
 fn store_all(server: &Server, memories: &[Value]) {

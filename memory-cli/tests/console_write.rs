@@ -1,5 +1,6 @@
 //! What the pages of the server change, sent as a browser sends their forms.
 
+use common::console::{checked, encoded, store};
 use common::server::{Response, Server};
 use common::{Cli, TOKENS};
 use serde_json::{Value, json};
@@ -128,36 +129,8 @@ fn plain(html: &str) -> String {
     html.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// The body of a page with this status, in which every text is text.
-fn checked(response: Response, status: u16) -> String {
-    assert_eq!(response.status, status, "{response:?}");
-    assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
-    assert_eq!(response.header("cache-control"), Some("no-store"));
-    assert!(response.header("content-security-policy").is_some_and(|policy| policy.contains("form-action 'self'")));
-    let body = response.body;
-    for never in ["<script>", " style=", " onerror=alert(1)>", "https://"] {
-        assert!(!body.contains(never), "{never}: {body}");
-    }
-    for (place, _) in body.match_indices('\u{202E}') {
-        let tag = &body[body[..place].rfind('<').expect("a tag")..place];
-        let isolates = ["<bdi>", "<pre dir=\"auto\">", "<ins>", "<del>", "<mark>", "</", "<input ", "<textarea "];
-        assert!(isolates.iter().any(|isolate| tag.starts_with(isolate)), "{tag}");
-    }
-    body
-}
-
-fn encoded(value: &str) -> String {
-    form_urlencoded::byte_serialize(value.as_bytes()).collect()
-}
-
 fn in_path(value: &str) -> String {
     encoded(value).replace('+', "%20")
-}
-
-fn store(server: &Server, body: &Value) -> String {
-    let stored = server.post("/v1/memories", &body.to_string());
-    assert_eq!(stored.status, 201, "{stored:?}");
-    stored.json()["id"].as_str().expect("an id").to_owned()
 }
 
 fn put(server: &Server, id: &str, body: &Value) {

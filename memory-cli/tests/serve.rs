@@ -1,7 +1,6 @@
 //! The server over HTTP.
 
-use std::io::{Read as _, Write};
-use std::net::TcpStream;
+use std::io::Write;
 
 use common::server::{Mcp, Server, read, read_rest};
 use common::{Cli, TOKENS, eventually, older, stderr};
@@ -426,7 +425,7 @@ fn requests_are_bounded_in_number_and_time() {
     let database = cli.database("memory.db");
     database.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let body = r#"{"spaceId":"a","trigger":"waits for the lock"}"#;
-    let mut waiting = let_in(&server, &[], body);
+    let mut waiting = server.let_in("/v1/memories", &[], body);
     let full = server.get("/v1/health");
     full.problem(503);
     assert_eq!((full.header("retry-after"), full.json()["retryable"].as_bool()), (Some("1"), Some(true)));
@@ -445,25 +444,13 @@ fn no_token_takes_the_places_of_all_others() {
     let as_runtime = ("authorization", "Bearer runtime-0123456789abcdef");
     let as_model = ("authorization", "Bearer model-0123456789abcdef");
     let body = r#"{"spaceId":"guild1","trigger":"waits for its body"}"#;
-    let mut waiting = let_in(&server, &[as_runtime], body);
+    let mut waiting = server.let_in("/v1/memories", &[as_runtime], body);
     let get = |token| server.request("GET", "/v1/memories?under=guild1", &[token], "").status;
     assert_eq!(get(as_runtime), 503, "the request that waits has the token's one place");
     assert_eq!(get(as_model), 200, "half of the places are left to the others");
     waiting.write_all(body.as_bytes()).expect("the server reads");
     assert_eq!(read(&mut waiting).status, 201);
     assert_eq!(get(as_runtime), 200);
-}
-
-/// A request to store that the server has let in: it waits for the body.
-fn let_in(server: &Server, headers: &[(&str, &str)], body: &str) -> TcpStream {
-    let headers = [headers, &[("expect", "100-continue")]].concat();
-    let store = server.raw("POST", "/v1/memories", &headers, body);
-    let mut waiting = server.connect();
-    waiting.write_all(&store.as_bytes()[..store.len() - body.len()]).expect("the server reads");
-    let mut go_on = [0; 25];
-    waiting.read_exact(&mut go_on).expect("the server answers");
-    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
-    waiting
 }
 
 #[test]

@@ -53,8 +53,18 @@ pub(crate) fn isolated(body: &str) {
     for (place, _) in body.match_indices('\u{202E}') {
         let tag = &body[..place];
         let tag = &tag[tag.rfind('<').expect("a tag")..];
-        let isolates =
-            ["<bdi>", "<pre dir=\"auto\">", "<ins>", "<del>", "<mark>", "</mark>", "</del>", "</ins>", "<input "];
+        let isolates = [
+            "<bdi>",
+            "<pre dir=\"auto\">",
+            "<ins>",
+            "<del>",
+            "<mark>",
+            "</mark>",
+            "</del>",
+            "</ins>",
+            "<input ",
+            "<textarea ",
+        ];
         assert!(isolates.iter().any(|isolate| tag.starts_with(isolate)), "{tag}");
     }
 }

@@ -70,6 +70,18 @@ impl Server {
         raw(&self.address, method, path, headers, body)
     }
 
+    /// The connection of a request that has its place, and whose body is awaited.
+    pub(crate) fn let_in(&self, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+        let headers = [headers, &[("expect", "100-continue")]].concat();
+        let request = self.raw("POST", path, &headers, body);
+        let mut waiting = self.connect();
+        waiting.write_all(&request.as_bytes()[..request.len() - body.len()]).expect("the server reads");
+        let mut go_on = [0; 25];
+        waiting.read_exact(&mut go_on).expect("the server answers");
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        waiting
+    }
+
     pub(crate) fn get(&self, path: &str) -> Response {
         self.request("GET", path, &[], "")
     }
