@@ -290,6 +290,27 @@ fn an_earlier_version_of_a_memory_is_put_back() {
     assert_eq!(memory(&server, &id)["status"], "failed");
 }
 
+/// The history has no lease, and who works on a memory is nothing that an operator puts back.
+#[test]
+fn what_is_put_back_leaves_a_worker_its_work() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    let id = store(&server, &json!({"spaceId": "a", "trigger": 1, "metadata": {"n": 0}}));
+    let patch = |metadata: Value| {
+        let body = json!({"metadata": {"merge": metadata}}).to_string();
+        assert_eq!(server.request("PATCH", &format!("/v1/memories/{id}"), &[], &body).status, 200);
+    };
+    let task = json!({"instance": "i", "holder": "h", "runs": 1, "leaseUntil": 4_102_444_800_000_i64});
+    patch(json!({"n": 1, "task": task}));
+    patch(json!({"n": 2}));
+    let record = format!("/console/memory/{id}");
+    for (revision, n) in [(2, 1), (1, 0)] {
+        browser.done(&Form::on(&browser.page(&record), &format!("Put revision {revision} back")));
+        assert_eq!(memory(&server, &id)["metadata"], json!({"n": n, "task": task}));
+    }
+}
+
 #[test]
 fn an_erased_memory_leaves_no_version() {
     let cli = Cli::new();

@@ -2,7 +2,8 @@
 
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use memory_core::{Document, History, Memory, MemoryId, MemoryPatch, Record, Revision};
+use memory_core::{Document, History, Json, JsonObject, Memory, MemoryId, MemoryPatch, Metadata, Record, Revision};
+use memory_runtime::TASK;
 use serde::Deserialize;
 
 use super::document::{changeable as changeable_document, put, write_of};
@@ -10,6 +11,7 @@ use super::memory::changeable;
 use super::rights::{may_change_document, may_change_memory};
 use super::seen::{digest, is_stale, revision, stale};
 use super::{DOCUMENT, MEMORY};
+use crate::serve::access::Wanted;
 use crate::serve::console::document::DocumentFields;
 use crate::serve::console::links::{self, document_at};
 use crate::serve::console::page::Section;
@@ -81,7 +83,7 @@ pub(super) async fn memory(
     let Record::Memory(then) = fields.find(&visitor, History::of(id)).await? else {
         return Err(Problem::not_found("memory"));
     };
-    let (record, patch) = (links::memory(id), back(&memory, then));
+    let (record, patch) = (links::memory(id), back(&visitor, &memory, then).await?);
     if patch.is_empty() {
         return Ok(Redirect::to(&record).into_response());
     }
@@ -119,20 +121,44 @@ impl PutBackFields {
     }
 }
 
-/// What makes a memory say again what it said then. When it expires stays, since that time may be over.
-fn back(now: &Memory, then: Memory) -> MemoryPatch {
+/// What makes a memory say again what it said then. When it expires stays, since that time may be over; who works on it; and what no version
+/// has.
+async fn back(visitor: &Visitor, now: &Memory, then: Memory) -> Result<MemoryPatch, Problem> {
+    let newest = visitor.server.provider.history(&History::of(now.id).limit(1)?).await;
+    let newest = newest.map_err(|error| visitor.access.told(error, Wanted::Itself))?.versions.pop();
+    let mut metadata = then.metadata.to_object();
+    let present = now.metadata.to_object();
+    if let Some(Record::Memory(newest)) = newest.and_then(|version| version.record) {
+        keep(&mut metadata, &present, &newest.metadata.to_object());
+    }
+    match present.get(TASK) {
+        Some(task) => metadata.insert(TASK.to_owned(), task.clone()),
+        None => metadata.remove(TASK),
+    };
+    let metadata = Metadata::from_object(&metadata)?;
     let mut patch = MemoryPatch::new();
     if then.status != now.status {
         patch = patch.with_status(then.status);
     }
-    if then.metadata != now.metadata {
-        patch = patch.replace_metadata(then.metadata);
+    if metadata != now.metadata {
+        patch = patch.replace_metadata(metadata);
     }
     if then.context == now.context {
-        return patch;
+        return Ok(patch);
     }
-    match then.context {
+    Ok(match then.context {
         Some(context) => patch.set_context(context),
         None => patch.clear_context(),
+    })
+}
+
+/// Keeps the members that are there now and that the version of now lacks, as transient ones.
+fn keep(then: &mut JsonObject, now: &JsonObject, version: &JsonObject) {
+    for (key, value) in now {
+        match (value, version.get(key), then.get_mut(key)) {
+            (_, None, _) => drop(then.insert(key.clone(), value.clone())),
+            (Json::Object(value), Some(Json::Object(version)), Some(Json::Object(then))) => keep(then, value, version),
+            _ => {}
+        }
     }
 }
