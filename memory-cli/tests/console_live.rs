@@ -206,6 +206,38 @@ fn what_is_wrong_is_told_and_ends_the_poll() {
     told(&path, 410);
 }
 
+/// Waiting is no work.
+#[test]
+fn who_waits_takes_no_place_of_others() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--concurrency", "1"]);
+    let path = poll(&page(&server, "/console/live"));
+    let mut waiting = begun(&server, &[], &path);
+    let id = store(&server, "a");
+    assert!(checked(read(&mut waiting), 200).contains(&id));
+    let _waiting = begun(&server, &[], &poll(&page(&server, "/console/live?under=b")));
+    page(&server, "/console/live");
+}
+
+#[test]
+fn a_page_goes_on_when_the_server_has_a_place_again() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--concurrency", "1"]);
+    let path = poll(&page(&server, "/console/live"));
+    let body = r#"{"spaceId":"a","trigger":"takes the place"}"#;
+    let busy = server.let_in("/v1/memories", &[], body);
+    // The script leaves the line that asks, and asks again.
+    let by_script = [("hx-request", "true")];
+    let full = server.request("GET", &path, &by_script, "");
+    assert_eq!((full.status, full.header("hx-reswap")), (503, Some("none")), "{full:?}");
+    // Anything else is told where it was asked for.
+    let level = server.request("GET", "/?under=a", &by_script, "");
+    assert_eq!((level.status, level.header("hx-reswap")), (503, None), "{level:?}");
+    assert_eq!(server.get(&path).header("hx-reswap"), None);
+    drop(busy);
+    eventually("the place", || server.get("/").status == 200);
+}
+
 #[test]
 fn a_server_that_ends_answers_who_waits() {
     let cli = Cli::new();

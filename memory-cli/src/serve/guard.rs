@@ -1,6 +1,7 @@
 //! The door that every request goes through: who may come in, how many, and for how long.
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -13,11 +14,25 @@ use tracing::{Instrument, Span};
 use super::access::Access;
 use super::console::{Entrance, Pass, check_form};
 use super::problem::Problem;
-use super::state::{Callers, Door, STRANGER_TIME, Server};
+use super::state::{Callers, Door, Place, STRANGER_TIME, Server};
 
 /// The span of a request, in its extensions: for what goes on in other tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestSpan(pub(crate) Span);
+
+/// The place of a request among those that are answered at once, in its extensions. It has it until it is answered, or its client is gone, however
+/// long its extensions are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestPlace(Weak<Mutex<Option<Place>>>);
+
+impl RequestPlace {
+    /// Leaves the place to others: for who waits, and works no more.
+    pub(crate) fn give_back(&self) {
+        if let Some(place) = self.0.upgrade() {
+            place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
 
 /// Lets a request in, bounds it, counts it, and makes it a span.
 pub(crate) async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
@@ -64,16 +79,18 @@ fn span(route: &str, method: &str) -> Span {
     )
 }
 
-async fn bounded(server: &Server, entrance: Entrance, caller: &str, request: Request, next: Next) -> Response {
+async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request: Request, next: Next) -> Response {
     let limits = &server.limits;
     let (places, time) = match entrance {
         Entrance::Everybody => (&limits.strangers, limits.time.min(STRANGER_TIME)),
         Entrance::Pass | Entrance::Form | Entrance::Token => (&limits.requests, limits.time),
     };
-    let Some(_place) = places.take(caller) else {
+    let Some(place) = places.take(caller) else {
         let detail = "the server answers as many requests as it takes at once: try again";
         return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
     };
+    let place = Arc::new(Mutex::new(Some(place)));
+    request.extensions_mut().insert(RequestPlace(Arc::downgrade(&place)));
     match tokio::time::timeout(time, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {

@@ -8,6 +8,7 @@ use maud::html;
 
 use super::destination::Destination;
 use super::is_console;
+use super::live::is_poll;
 use super::page::{self, Page};
 use crate::serve::problem::Problem;
 
@@ -19,6 +20,8 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 const BY_SCRIPT: HeaderName = HeaderName::from_static("hx-request");
 /// The page whose script asks.
 const CURRENT: HeaderName = HeaderName::from_static("hx-current-url");
+/// Has the script leave what is there.
+const LEAVE: [(HeaderName, &str); 1] = [(HeaderName::from_static("hx-reswap"), "none")];
 /// Has the script go to another page.
 const LEAD: HeaderName = HeaderName::from_static("hx-redirect");
 
@@ -31,6 +34,7 @@ pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
     // Who shows a token is told that it is not valid.
     let is_led = request.method().is_safe() && !request.headers().contains_key(header::AUTHORIZATION);
     let is_of_script = request.headers().contains_key(BY_SCRIPT);
+    let is_asked_again = is_of_script && is_poll(request.uri());
     let login = Destination::login(
         if is_of_script { current(request.headers()) } else { Destination::of(request.uri()) }.as_ref(),
     );
@@ -42,6 +46,10 @@ pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
                 (StatusCode::UNAUTHORIZED, [(LEAD, login)]).into_response()
             }
             StatusCode::UNAUTHORIZED if is_led => Redirect::to(&login).into_response(),
+            // It tries again after some time.
+            status if is_asked_again && problem.retryable => {
+                (LEAVE, told(response, status, &problem)).into_response()
+            }
             status => told(response, status, &problem),
         };
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::http::{HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _};
@@ -21,6 +22,7 @@ use super::page::{Section, alert};
 use super::text::{Shown, preview};
 use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
+use crate::serve::guard::RequestPlace;
 use crate::serve::problem::Problem;
 use crate::serve::rest::changes::WatchedName;
 use crate::serve::rest::watch::{Told, changes, watched};
@@ -57,6 +59,13 @@ const MAX_SHOWN: usize = 200;
 const REPLACE: [(HeaderName, &str); 2] =
     [(HeaderName::from_static("hx-retarget"), "#changes"), (HeaderName::from_static("hx-reswap"), "innerHTML")];
 
+/// Whether a page waits there for changes, by itself.
+pub(super) fn is_poll(uri: &Uri) -> bool {
+    uri.path() == LIVE
+        && form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+            .any(|(name, value)| name == "mode" && value == "poll")
+}
+
 /// How far a watch has come.
 struct News {
     /// What has changed, in the order in which it did.
@@ -69,6 +78,7 @@ struct News {
 
 pub(super) async fn show(
     visitor: Visitor,
+    Extension(place): Extension<RequestPlace>,
     uri: Uri,
     Parameters((scope, fields)): Parameters<(ScopeFields, LiveFields)>,
 ) -> Response {
@@ -79,7 +89,7 @@ pub(super) async fn show(
         link(LIVE, &[&scope.parameters()[..], &own, more].concat())
     };
     let asked = uri.query().map_or(0, str::len).saturating_sub(fields.from.len());
-    let news = news(&visitor, &scope, &fields, asked).await;
+    let news = news(&visitor, &place, &scope, &fields, asked).await;
     let new = news.as_ref().map_or(0, |news| news.changes.len());
     let is_full = fields.shown.saturating_add(new) > MAX_SHOWN;
     let shown = if is_full { new } else { fields.shown + new };
@@ -100,10 +110,21 @@ pub(super) async fn show(
         }
     };
     let page = visitor.page(Section::Live, main).with_outcome(&news);
-    if is_full { (REPLACE, page).into_response() } else { page.into_response() }
+    match news {
+        // The script asks again.
+        Err(problem) if problem.retryable && fields.mode == "poll" => problem.into_response(),
+        _ if is_full => (REPLACE, page).into_response(),
+        _ => page.into_response(),
+    }
 }
 
-async fn news(visitor: &Visitor, scope: &ScopeFields, fields: &LiveFields, asked: usize) -> Result<News, Problem> {
+async fn news(
+    visitor: &Visitor,
+    place: &RequestPlace,
+    scope: &ScopeFields,
+    fields: &LiveFields,
+    asked: usize,
+) -> Result<News, Problem> {
     if fields.mode == "pause" {
         return Ok(News { changes: Vec::new(), token: fields.from.clone(), is_over: false });
     }
@@ -113,6 +134,7 @@ async fn news(visitor: &Visitor, scope: &ScopeFields, fields: &LiveFields, asked
         changes(&visitor.server, &visitor.access, &watch, limits.places_of_watch(asked, scope.patterns())).await?;
     // It has its places as a watch by now, and may wait for long.
     drop(patterns);
+    place.give_back();
     // Long before the request has to end.
     let patience = limits.heartbeat.min(limits.time / 2);
     come(changes, &fields.from, fields.mode == "poll", shows_ids, patience).await
@@ -206,7 +228,7 @@ fn state(news: &News, mode: &str, shown: usize, to: &impl Fn(&[(&str, &str)]) ->
                 a id="turn" href=(since) hx-get=(at("")) { "Go on" }
             }
         } @else {
-            p id="poll" aria-live="off" hx-get=(at("poll")) hx-trigger="load delay:200ms, htmx:sendError delay:5s" {
+            p id="poll" aria-live="off" hx-get=(at("poll")) hx-trigger="load delay:200ms, htmx:sendError delay:5s, htmx:responseError delay:5s" {
                 span class="scripted" {
                     "Changes come in here by themselves. "
                     a id="turn" href=(at("pause")) hx-get=(at("pause")) { "Pause" } " "

@@ -11,8 +11,8 @@ use super::{SCRIPT, asset};
 const HTMX: &str = include_str!("vendor/htmx.min.js");
 
 /// It makes no code of texts and adds no style, as the policy of the pages says; asks this server alone; and keeps no page. What went wrong is
-/// shown in the place of the answer, and links in an answer work at once.
-const SETTINGS: &str = r#"{"allowEval":false,"allowScriptTags":false,"includeIndicatorStyles":false,"defaultSettleDelay":0,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0,"ignoreTitle":true,"responseHandling":[{"code":"[2345]..","swap":true}]}"#;
+/// shown in the place of the answer, unless the answer says otherwise, and links in an answer work at once.
+const SETTINGS: &str = r#"{"allowEval":false,"allowScriptTags":false,"includeIndicatorStyles":false,"defaultSettleDelay":0,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0,"ignoreTitle":true,"responseHandling":[{"code":"[23]..","swap":true},{"code":"[45]..","swap":true,"error":true}]}"#;
 
 static HREF: LazyLock<String> = LazyLock::new(|| asset::address(SCRIPT, HTMX));
 
