@@ -311,6 +311,27 @@ fn what_is_put_back_leaves_a_worker_its_work() {
     }
 }
 
+/// A page that a browser goes back to has forgotten what was typed.
+#[test]
+fn a_form_that_was_not_taken_can_be_sent_again() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--tokens", &tokens(&cli), "--console-write"]);
+    let of_runtime = format!("Bearer {RUNTIME}");
+    let body = json!({"spaceId": "guild1", "trigger": 1}).to_string();
+    let stored = server.request("POST", "/v1/memories", &[("authorization", &of_runtime)], &body);
+    assert_eq!(stored.status, 201, "{stored:?}");
+    let id = stored.json()["id"].as_str().expect("an id").to_owned();
+    let browser = Browser::signed_in(&server, OPERATOR);
+    let edit = Form::on(&browser.page(&format!("/console/change/memory/{id}")), "Save").with("status", "running");
+    let outside = Browser { server: &server, cookie: Some("agent_memory_console_0=0".to_owned()) };
+    let refused = checked(outside.send(&edit), 401);
+    assert!(refused.contains("in another tab, then reload this page"), "{refused}");
+    assert!(refused.contains("href=\"/console/login\""), "what it is sent to may be no page: {refused}");
+    browser.done(&edit);
+    let page = server.request("GET", "/console/memories", &[("authorization", "Bearer wrong")], "");
+    assert!(!checked(page, 401).contains("reload this page"));
+}
+
 #[test]
 fn an_erased_memory_leaves_no_version() {
     let cli = Cli::new();

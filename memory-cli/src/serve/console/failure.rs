@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use maud::html;
+use maud::{Markup, html};
 
 use super::destination::Destination;
 use super::is_console;
@@ -35,9 +35,13 @@ pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
     let is_led = request.method().is_safe() && !request.headers().contains_key(header::AUTHORIZATION);
     let is_of_script = request.headers().contains_key(BY_SCRIPT);
     let is_asked_again = is_of_script && is_poll(request.uri());
-    let login = Destination::login(
-        if is_of_script { current(request.headers()) } else { Destination::of(request.uri()) }.as_ref(),
-    );
+    // What a form is sent to may be no page.
+    let is_form = !request.method().is_safe();
+    let page = match is_of_script {
+        true => current(request.headers()),
+        false => Destination::of(request.uri()).filter(|_| !is_form),
+    };
+    let login = Destination::login(page.as_ref());
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         response = match response.status() {
@@ -47,10 +51,9 @@ pub(crate) async fn in_pages(request: Request, next: Next) -> Response {
             }
             StatusCode::UNAUTHORIZED if is_led => Redirect::to(&login).into_response(),
             // It tries again after some time.
-            status if is_asked_again && problem.retryable => {
-                (LEAVE, told(response, status, &problem)).into_response()
-            }
-            status => told(response, status, &problem),
+            _ if is_asked_again && problem.retryable => (LEAVE, told(response, &problem, None)).into_response(),
+            StatusCode::UNAUTHORIZED => told(response, &problem, is_form.then(|| resend(Some(&login)))),
+            _ => told(response, &problem, (is_form && problem.retryable).then(|| resend(None))),
         };
     }
     protect(response.headers_mut());
@@ -62,10 +65,22 @@ fn current(headers: &HeaderMap) -> Option<Destination> {
     Destination::of(&headers.get(CURRENT)?.to_str().ok()?.parse::<Uri>().ok()?)
 }
 
+/// How a form is sent again with what was written in it: the page before it has forgotten that. What it has seen keeps it from being done twice.
+fn resend(login: Option<&str>) -> Markup {
+    html! {
+        p {
+            @if let Some(login) = login { a href=(login) target="_blank" { "Sign in" } " in another tab, then reload " }
+            @else { "Reload " }
+            "this page: your browser sends the same form again."
+        }
+    }
+}
+
 /// The same answer with a page as its body.
-fn told(mut response: Response, status: StatusCode, problem: &Problem) -> Response {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let page = Page::of_failure(title, html! { h1 { (title) } (page::failed(problem)) });
+fn told(mut response: Response, problem: &Problem, further: Option<Markup>) -> Response {
+    let title = response.status().canonical_reason().unwrap_or("Error");
+    let main = html! { h1 { (title) } (page::failed(problem)) @if let Some(further) = further { (further) } };
+    let page = Page::of_failure(title, main);
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, page::MEDIA_TYPE);

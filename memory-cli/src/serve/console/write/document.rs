@@ -56,7 +56,12 @@ pub(super) async fn save(
     };
     let Err(problem) = done else { return Ok(Redirect::to(&record).into_response()) };
     if is_stale(&problem) {
-        let texts = [("Content", &fields.content), ("Metadata", &fields.metadata)];
+        let texts = [
+            ("Space", &fields.space),
+            ("Expires", &fields.expires),
+            ("Content", &fields.content),
+            ("Metadata", &fields.metadata),
+        ];
         let written = texts.map(|(name, text)| (name, text.as_deref().unwrap_or_default()));
         return Ok(stale(&visitor, Section::Documents, &record, &written).into_response());
     }

@@ -53,7 +53,12 @@ pub(super) async fn save(
     };
     let Err(problem) = done else { return Ok(Redirect::to(&record).into_response()) };
     if is_stale(&problem) {
-        let texts = [("Context", &fields.context), ("Metadata", &fields.metadata)];
+        let texts = [
+            ("Status", &fields.status),
+            ("Expires", &fields.expires),
+            ("Context", &fields.context),
+            ("Metadata", &fields.metadata),
+        ];
         let written = texts.map(|(name, text)| (name, text.as_deref().unwrap_or_default()));
         return Ok(stale(&visitor, Section::Memories, &record, &written).into_response());
     }

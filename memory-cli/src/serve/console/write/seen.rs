@@ -43,7 +43,7 @@ pub(super) fn is_stale(problem: &Problem) -> bool {
 pub(super) fn stale(visitor: &Visitor, section: Section, record: &str, written: &[(&str, &str)]) -> Page {
     let main = html! {
         h1 { "Not saved" }
-        (alert("Somebody has changed this since you saw it. Nothing was overwritten."))
+        (alert("This has changed since you saw it. Nothing was overwritten. If the form was sent twice, the first has done it."))
         p { a href=(record) { "See what it is now" } }
         @if written.iter().any(|(_, text)| !text.is_empty()) {
             h2 { "What you have written" }
