@@ -506,6 +506,29 @@ fn the_console_can_be_left_out() {
     page_of(&server, &cookie, "/").problem(401);
 }
 
+/// Its page could not read the answer, and tell from its time what is there.
+#[test]
+fn pages_of_others_lead_here_and_load_nothing() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--allow-origin", "https://app.example"]);
+    let asked = |headers: &[(&str, &str)]| {
+        let statuses = ["/console/memories?text=a", "/v1/memories?all=true", "/metrics"]
+            .map(|path| server.request("GET", path, headers, "").status);
+        assert!(statuses.iter().all(|status| *status == statuses[0]), "{statuses:?}");
+        statuses[0]
+    };
+    for site in ["cross-site", "same-site"] {
+        for dest in ["empty", "image", "iframe", "script"] {
+            assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", dest)]), 403, "{site} {dest}");
+        }
+        assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", "document")]), 200);
+        let allowed = [("origin", "https://app.example"), ("sec-fetch-site", site), ("sec-fetch-dest", "empty")];
+        assert_eq!(asked(&allowed), 200);
+    }
+    assert_eq!(asked(&[("sec-fetch-site", "same-origin"), ("sec-fetch-dest", "empty")]), 200);
+    assert_eq!(asked(&[("sec-fetch-site", "none")]), 200);
+}
+
 /// They show no token, so nothing else bounds them.
 #[test]
 fn who_signs_in_takes_no_place_of_others() {

@@ -12,7 +12,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::access::Access;
-use super::console::{Entrance, Pass, check_form};
+use super::console::{Entrance, Pass, check_form, is_for_people, is_of_own_site};
 use super::problem::Problem;
 use super::state::{Callers, Door, Place, STRANGER_TIME, Server};
 
@@ -160,6 +160,10 @@ fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<()
         if !is_own(origin, host) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
             return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
         }
+    }
+    // Without an origin a page can load what it can't read: it could tell from the time that an answer takes what is there. It may lead here.
+    if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_for_people(headers) {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "no page of another server may load this"));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -17,9 +17,6 @@ use super::{HOME, LOGIN};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 use crate::serve::state::{Door, Server};
-
-/// Tells how the client reached the proxy in front of the server.
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What the form is asked for with.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -56,15 +53,15 @@ pub(super) async fn enter(
         let page = Page::outside("Sign in", form(next.as_ref(), Some("This token is not valid.")));
         return Ok(page.with_status(StatusCode::UNAUTHORIZED).into_response());
     }
-    let cookie = Pass::of(token).cookie(&headers, is_secure(&headers));
+    let cookie = Pass::of(token).cookie(&headers);
     Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), lead(next.as_ref())).into_response())
 }
 
 /// Takes the pass away.
 pub(super) async fn leave(headers: HeaderMap) -> Result<Response, Problem> {
     check_own(&headers)?;
-    let cookie = Pass::no_cookie(&headers, is_secure(&headers));
-    Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), Redirect::to(LOGIN)).into_response())
+    let cookies = Pass::no_cookies(&headers).map(|cookie| (header::SET_COOKIE, cookie));
+    Ok((AppendHeaders(cookies), Redirect::to(LOGIN)).into_response())
 }
 
 fn lead(next: Option<&Destination>) -> Redirect {
@@ -85,12 +82,4 @@ fn form(next: Option<&Destination>, mistake: Option<&str>) -> Markup {
         }
         p class="note" { "Tokens are those of the server's configuration. The console shows what a token may read." }
     }
-}
-
-/// Whether the browser has reached the server over TLS, as its origin or a proxy tells.
-fn is_secure(headers: &HeaderMap) -> bool {
-    let begins = |name: &HeaderName, begin: &str| {
-        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(begin))
-    };
-    begins(&header::ORIGIN, "https://") || begins(&FORWARDED_PROTO, "https")
 }

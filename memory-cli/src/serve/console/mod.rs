@@ -51,7 +51,7 @@ use super::state::Server;
 
 pub(crate) use failure::in_pages;
 pub(crate) use pass::Pass;
-pub(crate) use sender::check_form;
+pub(crate) use sender::{check_form, is_for_people, is_of_own_site};
 
 /// The spaces.
 const HOME: &str = "/";

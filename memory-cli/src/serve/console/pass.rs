@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use super::sender::{is_for_people, is_of_own_site};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -11,9 +12,8 @@ use subtle::ConstantTimeEq;
 const COOKIE: &str = "agent_memory_console_";
 /// Browsers take a cookie with a name that begins so only over TLS, and from this very host.
 const OF_HOST: &str = "__Host-";
-/// Tell which page a request comes from, and what it is for; scripts can't set them.
-pub(super) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+/// Tells how the client reached the proxy in front of the server.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Known to this process alone, so that nobody can guess tokens by passes, and no pass is one of another server.
 static SECRET: LazyLock<[u8; 32]> = LazyLock::new(|| {
@@ -42,14 +42,17 @@ impl Pass {
     /// The passes in the cookies of a request, since other servers of the host may have set some, too. None for what a page of another server
     /// loads: it could tell from the time that an answer takes what is there.
     pub(crate) fn all_in(headers: &HeaderMap) -> impl Iterator<Item = Self> {
-        let is_own = headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
-        let is_for_people = headers.get(FETCH_DEST).is_some_and(|dest| dest == "document");
-        let cookies = headers.get_all(header::COOKIE).iter().filter(move |_| is_own || is_for_people);
+        let is_asked = is_of_own_site(headers) || is_for_people(headers);
+        let cookies = headers.get_all(header::COOKIE).iter().filter(move |_| is_asked);
         let pairs = cookies.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
         let pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
         let name = name(headers);
-        let own = pairs.filter(move |(own, _)| own.strip_prefix(OF_HOST).unwrap_or(own) == name);
-        own.filter_map(|(_, value)| Self::parse(value))
+        let of_host = format!("{OF_HOST}{name}");
+        let (strict, plain): (Vec<_>, Vec<_>) =
+            pairs.filter(|(own, _)| *own == name || *own == of_host).partition(|(own, _)| *own == of_host);
+        // Other servers of the host can set the plain one.
+        let own = if strict.is_empty() && !is_secure(headers) { plain } else { strict };
+        own.into_iter().filter_map(|(_, value)| Self::parse(value))
     }
 
     /// Whether it stands for the token with this digest. Takes the same time for every pass that does not.
@@ -57,15 +60,15 @@ impl Pass {
         self.0.ct_eq(&Self::of_digest(digest).0).into()
     }
 
-    /// The cookie that keeps it until the browser ends, for who has sent these headers. With `is_secure` the browser sends it over TLS alone.
-    pub(super) fn cookie(&self, headers: &HeaderMap, is_secure: bool) -> String {
+    /// The cookie that keeps it until the browser ends, for who has sent these headers. What was sent over TLS goes over TLS alone.
+    pub(super) fn cookie(&self, headers: &HeaderMap) -> String {
         let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        cookie(&name(headers), &hex, "", is_secure)
+        cookie(&name(headers), &hex, "", is_secure(headers))
     }
 
-    /// The cookie that takes the place of the one with a pass, and ends at once.
-    pub(super) fn no_cookie(headers: &HeaderMap, is_secure: bool) -> String {
-        cookie(&name(headers), "", "; Max-Age=0", is_secure)
+    /// The cookies that take the place of those with a pass, and end at once: a host may be reached with TLS and without.
+    pub(super) fn no_cookies(headers: &HeaderMap) -> [String; 2] {
+        [true, false].map(|is_secure| cookie(&name(headers), "", "; Max-Age=0", is_secure))
     }
 
     fn of_digest(digest: &[u8; 32]) -> Self {
@@ -91,6 +94,14 @@ impl fmt::Debug for Pass {
     }
 }
 
+/// Whether the browser has reached the server over TLS, as its origin or a proxy tells.
+fn is_secure(headers: &HeaderMap) -> bool {
+    let begins = |name: &HeaderName, begin: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(begin))
+    };
+    begins(&header::ORIGIN, "https://") || begins(&FORWARDED_PROTO, "https")
+}
+
 fn name(headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
     let digest: [u8; 32] = Sha256::digest(host).into();
@@ -110,6 +121,7 @@ mod tests {
     fn a_pass_stands_for_its_token_alone() {
         let (token, other) = ("0123456789abcdef", "0123456789abcdeg");
         let digest = |token: &str| Sha256::digest(token).into();
+        let [site, dest] = ["sec-fetch-site", "sec-fetch-dest"].map(HeaderName::from_static);
         let headers = |host: &str, cookie: &str, more: &[(HeaderName, &str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in
@@ -120,7 +132,8 @@ mod tests {
             headers
         };
         let here = headers("localhost:1", "a=b", &[]);
-        let (set, secure) = (Pass::of(token).cookie(&here, false), Pass::of(token).cookie(&here, true));
+        let over_tls = headers("localhost:1", "a=b", &[(FORWARDED_PROTO, "https")]);
+        let (set, secure) = (Pass::of(token).cookie(&here), Pass::of(token).cookie(&over_tls));
         assert!(!set.contains(token) && !set.contains("Secure") && set.contains("; HttpOnly; SameSite=Strict; Path=/"));
         assert!(secure.starts_with("__Host-agent_memory_console_") && secure.ends_with("; Secure"), "{secure}");
         let count = |headers: HeaderMap| {
@@ -132,16 +145,26 @@ mod tests {
             let value = set.split(';').next().expect("a first part");
             let name = value.split_once('=').expect("a name").0;
             let cookies = format!("a=b; {name}=0; {value}; c=d");
-            let own = [(FETCH_SITE, "same-origin")];
+            let own = [(site.clone(), "same-origin")];
             assert_eq!(count(headers("LOCALHOST:1", &cookies, &own)), [(true, false)]);
             assert_eq!(count(headers("localhost:2", &cookies, &own)), []);
             // A page of another server of the host may lead here, and load nothing from here.
             assert_eq!(
-                count(headers("localhost:1", &cookies, &[(FETCH_SITE, "same-site"), (FETCH_DEST, "image")])),
+                count(headers("localhost:1", &cookies, &[(site.clone(), "same-site"), (dest.clone(), "image")])),
                 []
             );
-            let led = [(FETCH_SITE, "same-site"), (FETCH_DEST, "document")];
+            let led = [(site.clone(), "same-site"), (dest.clone(), "document")];
             assert_eq!(count(headers("localhost:1", &cookies, &led)), [(true, false)]);
+            // Beside one that this host alone can have set, others count for nothing.
+            let (other, counted) = match name.strip_prefix(OF_HOST) {
+                Some(plain) => (plain.to_owned(), vec![(true, false)]),
+                None => (format!("{OF_HOST}{name}"), vec![]),
+            };
+            assert_eq!(count(headers("localhost:1", &format!("{other}=0; {value}"), &own)), counted, "{other}");
+            // Nor does the plain one over TLS.
+            let tls = [(FORWARDED_PROTO, "https")];
+            let kept = if name.starts_with(OF_HOST) { vec![(true, false)] } else { vec![] };
+            assert_eq!(count(headers("localhost:1", value, &tls)), kept, "{value}");
             for wrong in ["", &value[..value.len() - 1], &format!("{value}0"), &format!("{name}={}", "g".repeat(64))] {
                 assert_eq!(count(headers("localhost:1", wrong, &[])), [], "{wrong}");
             }

@@ -1,10 +1,23 @@
 //! Which page has sent a form.
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use super::pass::FETCH_SITE;
 use crate::serve::guard::{bearer, is_own};
 use crate::serve::problem::Problem;
+
+/// Tell which page a request comes from, and what it is for; scripts can't set them.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Whether no page of another server asks, as far as a browser tells.
+pub(crate) fn is_of_own_site(headers: &HeaderMap) -> bool {
+    headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none")
+}
+
+/// Whether a browser asks for a page to show.
+pub(crate) fn is_for_people(headers: &HeaderMap) -> bool {
+    headers.get(FETCH_DEST).is_some_and(|dest| dest == "document")
+}
 
 /// Refuses a form that another page sends, also one that may call REST, so that nobody signs in, signs out or changes something without
 /// knowing.
@@ -12,8 +25,7 @@ pub(super) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_own_origin =
         headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
-    let is_own_site = headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
-    if is_own_origin && is_own_site {
+    if is_own_origin && is_of_own_site(headers) {
         return Ok(());
     }
     Err(Problem::new(StatusCode::FORBIDDEN, "this form was sent by another page"))
