@@ -82,6 +82,8 @@ fn span(route: &str, method: &str) -> Span {
 async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request: Request, next: Next) -> Response {
     let limits = &server.limits;
     let (places, time) = match entrance {
+        // It is there already, and costs nothing.
+        Entrance::Everybody if request.method().is_safe() => return next.run(request).await,
         Entrance::Everybody => (&limits.strangers, limits.time.min(STRANGER_TIME)),
         Entrance::Pass | Entrance::Form | Entrance::Token => (&limits.requests, limits.time),
     };
