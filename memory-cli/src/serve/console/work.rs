@@ -1,5 +1,7 @@
 //! The open work of runtimes and agents, with who holds it.
 
+use std::time::Instant;
+
 use maud::{Markup, html};
 use memory_core::filter::Field;
 use memory_core::{Clock as _, Memory, MemoryPage, MemoryQuery, Order, Status, SystemClock, Timestamp};
@@ -17,6 +19,9 @@ use super::text::{number, preview, time};
 use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
+
+/// How many pages are looked at until one shows something: of memories that are pending since nobody ever begins them, a page shows nothing.
+const LOOKED_AT: usize = 10;
 
 /// From where on the list is shown.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -41,7 +46,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((scope, fields)): Paramete
         }
         @match &found {
             Ok(page) => {
-                (list(&page.memories, SystemClock.now()))
+                (list(page, SystemClock.now()))
                 (unreadable(&page.unreadable, &visitor.access))
                 (turn(&scope, &fields, page))
             }
@@ -57,13 +62,26 @@ async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &WorkFields) -> Re
     let (query, _patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
     let query = query.status(Status::Pending).status(Status::Running).filter(is_claimed);
     let query = filled(&fields.cursor).into_iter().fold(query, |query, cursor| query.cursor(cursor));
-    let query = visitor.access.confine(query.order(Order::OldestFirst));
-    Ok(visitor.server.provider.query(&query.build()?).await?)
+    let mut query = visitor.access.confine(query.order(Order::OldestFirst));
+    let (begun, patience) = (Instant::now(), visitor.server.limits.time / 2);
+    let mut looked_at = 1;
+    loop {
+        let page = visitor.server.provider.query(&query.clone().build()?).await?;
+        let shows = !page.memories.is_empty() || !page.unreadable.is_empty() || looked_at == LOOKED_AT;
+        match &page.next {
+            Some(next) if !shows && begun.elapsed() < patience => query = query.cursor(next.as_str()),
+            _ => return Ok(page),
+        }
+        looked_at += 1;
+    }
 }
 
-fn list(memories: &[Memory], now: Timestamp) -> Markup {
+fn list(page: &MemoryPage, now: Timestamp) -> Markup {
+    let memories = &page.memories;
     html! {
-        @if memories.is_empty() {
+        @if memories.is_empty() && page.next.is_some() {
+            p { "No open work among the oldest memories that are pending or running. There are more of them behind these." }
+        } @else if memories.is_empty() {
             p { "No open work on this page." }
         } @else {
             @let heads = ["Created", "Space", "Status", "Lease", "Begun", "Trigger"].map(Head::Text);
