@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 // Cases and their fixtures panic on purpose: that is how they fail.
 #![allow(clippy::expect_used, clippy::unwrap_used)]

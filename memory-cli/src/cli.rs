@@ -13,8 +13,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, embed, erase, eval, export, health, history, import, migrate, prompt, query,
-    quickstart, recall, retention, run, serve, spaces, store, sweep, watch,
+    chat, compose, copy, doctor, document, embed, erase, eval, export, health, history, import, migrate, probe, prompt,
+    query, quickstart, recall, retention, run, serve, spaces, store, sweep, watch,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -60,9 +60,10 @@ impl Cli {
     /// Runs the command.
     pub(crate) async fn run(&self, output: &mut Output) -> anyhow::Result<ExitCode> {
         match &self.command {
-            // These open no provider, which would migrate, or several, or leave that to the runtime.
+            // These open no provider, which would migrate, or open several, or leave that to the runtime.
             Command::Migrate(args) => migrate::run(self.url()?, args, output).await,
             Command::Run(args) => run::run(self.url()?, args, output).await,
+            Command::Probe(args) => probe::run(args).await,
             Command::Doctor(args) => doctor::run(self.url()?, args, output).await,
             Command::Eval(args) => eval::run(self.url()?, args, &self.embedder, output).await,
             #[cfg(feature = "bench")]

@@ -7,8 +7,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, embed, erase, eval, export, history, import, migrate, prompt, query, recall,
-    retention, run, serve, spaces, store, watch,
+    chat, compose, copy, doctor, document, embed, erase, eval, export, history, import, migrate, probe, prompt, query,
+    recall, retention, run, serve, spaces, store, watch,
 };
 
 /// What the user asks for.
@@ -37,6 +37,10 @@ pub(crate) enum Command {
     Eval(eval::EvalArgs),
     /// Bring the schema up to date, as every other command does on its own.
     Migrate(migrate::MigrateArgs),
+    /// Ask a server that runs whether it is ready, as the health check of a container does.
+    ///
+    /// The exit code is 0 when it is, and 1 when it is not, or does not answer within ten seconds.
+    Probe(probe::ProbeArgs),
     /// Run the suite that proves an engine, in a place of its own that is removed afterwards.
     ///
     /// With several --url, the table has one column for each engine, and the cases on which they differ come first; memory: is

@@ -48,5 +48,5 @@ fn a_fuzzer_finds_that_the_server_does_what_its_description_says() {
     command.args(["--header", "Authorization: Bearer runtime-0123456789abcdef"]);
     command.arg(format!("http://{}/v1/openapi.json", server.address)).current_dir(cli.path(""));
     let report = run(&mut command);
-    assert!(report.contains("Tested: 26"), "{report}");
+    assert!(report.contains("Tested: 28"), "{report}");
 }

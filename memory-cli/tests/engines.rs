@@ -105,6 +105,25 @@ fn a_subscription_outlives_an_outage() {
 }
 
 #[test]
+fn a_server_is_ready_while_its_engine_answers() {
+    let engine = LocalPostgres::start();
+    let mut engine = engine.unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--url", engine.url()]);
+    assert_eq!(server.get("/readyz").status, 200);
+    engine.kill().expect("killed");
+    eventually("it is not ready", || server.get("/readyz").status == 503);
+    let problem = server.get("/readyz");
+    assert_eq!(problem.json()["retryable"], true, "{problem:?}");
+    assert!(!problem.body.contains("PostgreSQL"), "it names no engine: {problem:?}");
+    assert_eq!(server.get("/healthz").status, 200, "the process itself answers");
+    let error = cli.fails(1, &["probe", &server.address]);
+    assert!(error.contains("the server is not ready: it answered 503"), "{error}");
+    engine.restart().expect("restarted");
+    eventually("it is ready again", || cli.run(&["probe", &server.address]).status.success());
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named_without_its_password() {
     let cli = Cli::new();
     let folder = cli.path("no socket").display().to_string();

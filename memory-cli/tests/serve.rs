@@ -345,7 +345,7 @@ fn what_the_server_does_is_counted_and_described() {
     }
     let api = server.get("/v1/openapi.json").json();
     assert_eq!(api["openapi"], "3.1.0");
-    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(18));
+    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(20));
 }
 
 #[test]
@@ -453,6 +453,33 @@ fn no_token_takes_the_places_of_all_others() {
     assert_eq!(get(as_runtime), 200);
 }
 
+#[test]
+fn a_probe_needs_no_token_and_takes_no_place() {
+    let cli = Cli::new();
+    let mut command = cli.command();
+    command.env("AGENT_MEMORY_TOKEN", "secret-0123456789abcdef");
+    let server = Server::start_as(command, &["--concurrency", "1"]);
+    let token = ("authorization", "Bearer secret-0123456789abcdef");
+    let body = r#"{"spaceId":"guild1","trigger":"waits for its body"}"#;
+    let mut waiting = server.let_in("/v1/memories", &[token], body);
+    server.request("GET", "/v1/health", &[token], "").problem(503);
+    for (path, answer) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        // An orchestrator may ask under any name.
+        for headers in [&[][..], &[("host", "memory.internal.example")]] {
+            let told = server.request("GET", path, headers, "");
+            assert_eq!((told.status, told.body.as_str()), (200, answer), "{told:?}");
+        }
+        server.post(path, "").problem(405);
+    }
+    assert_eq!(cli.ok(&["probe", &server.address]), "");
+    waiting.write_all(body.as_bytes()).expect("the server reads");
+    assert_eq!(read(&mut waiting).status, 201);
+
+    let address = server.address.clone();
+    drop(server);
+    let error = cli.fails(1, &["probe", &address]);
+    assert!(error.starts_with("error: the server can't be asked"), "{error}");
+}
 #[test]
 fn tool_calls_are_bounded_in_number_and_time() {
     let cli = Cli::new();

@@ -2,9 +2,9 @@
 //   node npm/pack.mjs OUT                     the package agent-memory, as `npm run build` has left it in dist
 //   node npm/pack.mjs OUT PLATFORM BINARY     the package of a platform, such as linux-x64, with a binary
 import { execFileSync } from "node:child_process";
-import { cpSync, chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -29,6 +29,7 @@ try {
   const licences = ["LICENSE-APACHE", "LICENSE-MIT"];
   writeFileSync(join(staging, "package.json"), `${JSON.stringify({ ...published, files: [...files, ...licences] }, null, 2)}\n`);
   for (const name of licences) cpSync(join(ROOT, "../..", name), join(staging, name));
+  setModes();
   mkdirSync(out, { recursive: true });
   execFileSync("npm", ["pack", "--silent", "--pack-destination", resolve(out)], { cwd: staging, stdio: "inherit" });
 } finally {
@@ -46,16 +47,24 @@ function stagePlatform() {
   const name = `bin/agent-memory${platform.startsWith("win32") ? ".exe" : ""}`;
   mkdirSync(join(staging, "bin"));
   cpSync(resolve(binary), join(staging, name));
-  chmodSync(join(staging, name), 0o755);
-  const { version, license } = manifest;
+  const { version, license, repository } = manifest;
   const description = `The binary of agent-memory for ${platform}.`;
   return {
     name: `@agent-memory/${platform}`,
     version,
     description,
     license,
+    repository: { ...repository, directory: "memory-cli" },
     ...PLATFORMS[platform],
     files: ["bin"],
     preferUnplugged: true,
   };
+}
+
+/** npm packs the modes that the files have, and those come from the umask of whoever packs. */
+function setModes() {
+  for (const name of readdirSync(staging, { recursive: true })) {
+    const path = join(staging, name);
+    if (statSync(path).isFile()) chmodSync(path, dirname(path) === join(staging, "bin") ? 0o755 : 0o644);
+  }
 }

@@ -18,6 +18,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 mod longmemeval;
 pub(crate) mod migrate;
+pub(crate) mod probe;
 pub(crate) mod prompt;
 pub(crate) mod query;
 pub(crate) mod quickstart;

@@ -9,6 +9,7 @@ mod guard;
 mod mcp;
 mod metrics;
 mod openai;
+mod probes;
 mod problem;
 pub(crate) mod rest;
 mod samples;
@@ -189,7 +190,9 @@ fn app(
     max_body: usize,
     sessions: &CancellationToken,
 ) -> anyhow::Result<Router> {
-    let (rest, api) = rest::routes(!matches!(server.callers.door, Door::Open));
+    let (rest, mut api) = rest::routes(!matches!(server.callers.door, Door::Open));
+    let (probes, api_of_probes) = probes::routes(&server.provider);
+    api.merge(api_of_probes);
     // As bytes, since each connection has a copy of what the routes hold.
     let api = Bytes::from(serde_json::to_vec(&api)?);
     let api = move || async { ([(header::CONTENT_TYPE, "application/json")], api) };
@@ -221,7 +224,8 @@ fn app(
     };
     let app = app
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard));
+        .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard))
+        .merge(probes.method_not_allowed_fallback(not_allowed));
     let app = if has_console { app.layer(middleware::from_fn(console::in_pages)) } else { app };
     Ok(if agent.is_some() { app.layer(middleware::from_fn(openai::in_openai_form)) } else { app })
 }

@@ -1,0 +1,91 @@
+//! What an orchestrator asks: whether the process answers, and whether its engine does.
+//!
+//! These paths need no token and hold no data. They stand beside the guard, so that a server whose callers take all places still answers them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use memory_core::MemoryProvider;
+use tokio::sync::Mutex;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::Problem;
+
+/// Knows whether the engine answers. Requests that come at the same time share one check.
+#[derive(Debug)]
+struct Readiness {
+    provider: Arc<dyn MemoryProvider>,
+    last: Mutex<Option<Check>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Check {
+    ended: Instant,
+    is_ready: bool,
+}
+
+/// How long an engine may take to tell its health.
+const TIME: Duration = Duration::from_secs(5);
+/// How long a check stands: anybody may ask, and nobody makes the engine answer more often than this.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The two routes and their description.
+pub(crate) fn routes(provider: &Arc<dyn MemoryProvider>) -> (Router, utoipa::openapi::OpenApi) {
+    let readiness = Arc::new(Readiness { provider: Arc::clone(provider), last: Mutex::default() });
+    let (router, api) = OpenApiRouter::new().routes(routes!(live)).routes(routes!(ready)).split_for_parts();
+    (router.with_state(readiness), api)
+}
+
+impl Readiness {
+    async fn is_ready(&self) -> bool {
+        let mut last = self.last.lock().await;
+        if let Some(check) = last.filter(|check| check.ended.elapsed() < FRESH) {
+            return check.is_ready;
+        }
+        let is_ready = match tokio::time::timeout(TIME, self.provider.check_health()).await {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(?error, "the engine is not ready");
+                false
+            }
+            Err(_) => {
+                tracing::warn!("the engine is not ready: it did not tell its health in time");
+                false
+            }
+        };
+        *last = Some(Check { ended: Instant::now(), is_ready });
+        is_ready
+    }
+}
+
+/// Tells that the server answers, whatever its engine does.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "server",
+    security(()),
+    responses((status = 200, body = String, content_type = "text/plain"))
+)]
+async fn live() -> &'static str {
+    "ok\n"
+}
+
+/// Tells whether the engine answers, at most a second ago.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "server",
+    security(()),
+    responses((status = 200, body = String, content_type = "text/plain"), Problem)
+)]
+async fn ready(State(readiness): State<Arc<Readiness>>) -> Result<&'static str, Problem> {
+    if readiness.is_ready().await {
+        return Ok("ready\n");
+    }
+    let detail = "the engine does not answer: /v1/health and the log tell why";
+    Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
+}
