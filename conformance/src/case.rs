@@ -143,7 +143,11 @@ pub struct Stage {
 
 impl Stage {
     pub(crate) fn new(harness: Arc<dyn Harness>, settings: Settings) -> Self {
-        let namespace = Namespace::unique();
+        Self::of(harness, settings, Namespace::unique())
+    }
+
+    /// The stage of a namespace that may be there already.
+    pub(crate) fn of(harness: Arc<dyn Harness>, settings: Settings, namespace: Namespace) -> Self {
         let used = Arc::new(Mutex::new(vec![namespace.clone()]));
         Self { harness, settings, namespace, used }
     }

@@ -18,6 +18,8 @@ mod harness;
 pub mod ledgers;
 mod model;
 mod namespace;
+#[cfg(all(feature = "power", target_os = "linux"))]
+pub mod power;
 mod random;
 mod reference;
 mod report;

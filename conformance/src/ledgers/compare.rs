@@ -17,7 +17,7 @@ use crate::model::op::{Ask, Question, Selector};
 const PAGE: usize = 60;
 
 /// Compares all that a provider holds with what the model does.
-pub(super) async fn compare(provider: &dyn MemoryProvider, model: &Naive) -> CaseResult {
+pub(crate) async fn compare(provider: &dyn MemoryProvider, model: &Naive) -> CaseResult {
     for memory in model.memories() {
         assert_same(&memory.id, jsons(&provider.get(memory.id).await?), vec![json(memory)]);
     }
@@ -45,7 +45,7 @@ async fn compare_documents(documents: &dyn DocumentStore, model: &Naive) -> Case
     Ok(())
 }
 
-/// Each space, each of its ancestors, each status, each word, and some of what no index answers alone; all of them in both orders.
+/// Each space, each of its ancestors as a path and as a prefix, each status, each word, and some of what no index answers alone; all of them in both orders.
 fn questions(model: &Naive) -> Vec<Question> {
     let in_spaces = |selector| Ask { spaces: vec![selector], ..Ask::everything(PAGE) };
     let with_status = |status: &[Status]| Question { statuses: status.to_vec(), ..question(Ask::everything(PAGE)) };
@@ -57,6 +57,7 @@ fn questions(model: &Naive) -> Vec<Question> {
         question(in_spaces(Selector::Under("discord-".to_owned()))),
         question(in_spaces(Selector::Prefix("discord-4".to_owned()))),
         question(in_spaces(Selector::Glob("discord-4*[:/]?*".to_owned()))),
+        question(in_spaces(Selector::Glob("*[-/:]?*".to_owned()))),
         question(in_spaces(Selector::Regex("^a.b$|東".to_owned()))),
         with_status(&[Status::Pending, Status::Running]),
         with_filter(equals(&["metadata", "topic"], "plum")),
@@ -72,6 +73,7 @@ fn questions(model: &Naive) -> Vec<Question> {
     let paths: BTreeSet<_> = spaces.iter().flat_map(|space| paths_of(space)).collect();
     questions.extend(spaces.iter().map(|space| question(in_spaces(Selector::Exact((*space).to_owned())))));
     questions.extend(paths.iter().map(|path| question(in_spaces(Selector::Under((*path).to_owned())))));
+    questions.extend(paths.iter().map(|path| question(in_spaces(Selector::Prefix((*path).to_owned())))));
 
     let both = questions
         .into_iter()
@@ -79,10 +81,10 @@ fn questions(model: &Naive) -> Vec<Question> {
     both.collect()
 }
 
-/// A space and its ancestors: what is before each boundary.
+/// A space and its ancestors: what is before each boundary, unless that is nothing.
 fn paths_of(space: &str) -> impl Iterator<Item = &str> {
     let ends = space.match_indices(['-', '/', ':']).map(|(end, _)| end);
-    ends.chain([space.len()]).map(|end| &space[..end])
+    ends.chain([space.len()]).map(|end| &space[..end]).filter(|path| !path.is_empty())
 }
 
 fn in_both_orders(ask: Ask) -> [Ask; 2] {

@@ -19,7 +19,7 @@ use crate::fixture::{at, context, key, metadata, new_document, space, trigger};
 use crate::model::naive::{Naive, json};
 use crate::model::op::Ask;
 use crate::server::trial;
-use compare::compare;
+pub(crate) use compare::compare;
 
 /// What every ledger of version 1 holds, as an export.
 const RECORDS: &str = include_str!("../../ledgers/v1/records.jsonl");

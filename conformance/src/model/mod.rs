@@ -5,7 +5,7 @@
 pub(crate) mod condition;
 pub(crate) mod naive;
 pub(crate) mod op;
-mod play;
+pub(crate) mod play;
 pub(crate) mod replica;
 mod sequence;
 mod soak;

@@ -3,6 +3,8 @@
 mod embed;
 mod erase;
 mod expire;
+#[cfg(all(feature = "power", target_os = "linux"))]
+mod state;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ use super::sequence::Sequence;
 use crate::case::{Settings, Stage};
 use crate::fixture::{at, collection, document_id};
 use crate::harness::Harness;
+#[cfg(all(feature = "power", target_os = "linux"))]
+pub(crate) use state::State;
 
 /// How long one sequence may take. Well above what any takes; it ends one that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
@@ -62,14 +66,7 @@ async fn play_on(stage: Stage, sequence: Sequence) -> Step {
             stage.with_history(HistorySettings { transient, ..HistorySettings::default() })
         }
     };
-    let (mut handles, since) = (Vec::new(), stage.namespace().clock.now().as_millis());
-    for _ in 0..sequence.handles {
-        handles.push(opened(&stage).await?);
-    }
-    let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
-    let (model, watches) = (Naive::with_transient(sequence.transient), Vec::new());
-    let mut sides = Sides { stage, handles, model, document_ids, watches, since };
-    sides.begin_vectors().await?;
+    let mut sides = Sides::open(stage, sequence.handles, sequence.transient).await?;
     for (number, call) in sequence.calls.iter().enumerate() {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;
         sides.model.remember_places();
@@ -89,7 +86,7 @@ async fn opened(stage: &Stage) -> Step<Arc<dyn MemoryProvider>> {
 }
 
 /// The engine and the model.
-struct Sides {
+pub(crate) struct Sides {
     stage: Stage,
     /// Providers on the same data.
     handles: Vec<Arc<dyn MemoryProvider>>,
@@ -102,6 +99,7 @@ struct Sides {
 }
 
 /// A watch that goes on from its token, and what it has told so far.
+#[derive(Debug, Clone)]
 struct Begun {
     watching: Watching,
     excluded: Vec<MemoryId>,
@@ -124,7 +122,21 @@ struct Page {
 }
 
 impl Sides {
-    async fn step(&mut self, Call { handle, op }: &Call) -> Step {
+    /// An engine with so many handles on a new namespace, and a model that has nothing either.
+    pub(crate) async fn open(stage: Stage, handles: usize, transient: &'static [&'static str]) -> Step<Self> {
+        let (mut opens, since) = (Vec::new(), stage.namespace().clock.now().as_millis());
+        for _ in 0..handles {
+            opens.push(opened(&stage).await?);
+        }
+        let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
+        let (model, watches) = (Naive::with_transient(transient), Vec::new());
+        let sides = Self { stage, handles: opens, model, document_ids, watches, since };
+        sides.begin_vectors().await?;
+        Ok(sides)
+    }
+
+    /// Makes a call on both sides.
+    pub(crate) async fn step(&mut self, Call { handle, op }: &Call) -> Step {
         let handle = *handle;
         match op {
             Op::Store(item) => {

@@ -7,7 +7,7 @@ use memory_core::{ChangeKind, Record, RecordId};
 use super::naive::json;
 
 /// The records that a watch has told of and that are not gone.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Replica {
     records: BTreeMap<RecordId, Held>,
     /// Whatever it has told of.
@@ -16,7 +16,7 @@ pub(crate) struct Replica {
     erased: BTreeSet<RecordId>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Held {
     revision: u64,
     json: String,

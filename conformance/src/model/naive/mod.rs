@@ -31,7 +31,7 @@ use filter::View;
 pub(crate) type Answer<T> = Result<T, ErrorKind>;
 
 /// All rows of a namespace.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
     memories: Vec<Memory>,
     documents: Vec<Document>,
