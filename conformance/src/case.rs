@@ -44,6 +44,8 @@ pub enum Needs {
     Nothing,
     /// A harness that can damage a row.
     Damage,
+    /// A harness that can leave a schema of a later program.
+    NewerSchema,
     /// An engine that can be made read-only.
     ReadOnly,
     /// An engine with a feed of changes.
@@ -78,6 +80,7 @@ impl Needs {
         let (is_there, reason) = match self {
             Self::Nothing => return None,
             Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
+            Self::NewerSchema => (harness.can_make_newer(), "the harness can't leave a schema of a later program"),
             Self::ReadOnly => (harness.can_be_read_only(), "the engine can't be made read-only"),
             Self::Feed => (harness.can_watch(), "the engine has no feed"),
             Self::History => (harness.keeps_history(), "the engine keeps no history"),

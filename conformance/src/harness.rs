@@ -38,6 +38,18 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether [`Harness::make_newer`] works.
+    fn can_make_newer(&self) -> bool {
+        false
+    }
+
+    /// Leaves, behind the provider's back, what a later program would have: a migration to the version 99 with the name `future`. No provider is
+    /// open on the namespace.
+    async fn make_newer(&self, namespace: &Namespace) -> Result<()> {
+        let _ = namespace;
+        Ok(())
+    }
+
     /// Whether the engine can be made read-only. The cases that need it are ignored otherwise.
     fn can_be_read_only(&self) -> bool {
         true

@@ -9,7 +9,7 @@ use common::events::{Events, store};
 use common::sample::{CHECKS, filled};
 use common::server::{Mcp, Server};
 use common::servers::Servers;
-use common::{Cli, eventually};
+use common::{Cli, eventually, stderr};
 use conformance::server::postgres::LocalPostgres;
 use serde_json::json;
 
@@ -36,6 +36,29 @@ fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
             let is_told = |line: &str| line[5..].starts_with(&format!("{check}: ")) && !line.starts_with("BAD");
             assert!(told.lines().any(is_told), "{check} in {told}");
         }
+    }
+}
+
+/// Eight programs that begin at the same time on a ledger that is not there yet: each makes it or finds it (L1).
+#[test]
+fn eight_programs_begin_one_ledger() {
+    let (cli, servers) = (Cli::new(), Servers::start());
+    let mut urls = servers.urls(&format!("eight_{}", std::process::id())).to_vec();
+    urls.push(format!("sqlite://{}", cli.path("eight.db").display()));
+    for url in &urls {
+        let begin = |number: usize| {
+            let mut program = cli.command();
+            program.args(["--url", url, "store", "--space", "s", "--trigger", &number.to_string()]);
+            program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs")
+        };
+        let programs: Vec<_> = (0..8).map(begin).collect();
+        for program in programs {
+            let output = program.wait_with_output().expect("the binary ends");
+            assert!(output.status.success(), "{url}: {}", stderr(&output));
+        }
+        assert_eq!(cli.count(&["--url", url, "--all"]), 8, "{url}");
+        let told = cli.ok(&["--url", url, "doctor"]);
+        assert!(!told.lines().any(|line| line.starts_with("BAD")), "{told}");
     }
 }
 

@@ -74,6 +74,15 @@ impl Harness for Redis {
         self.admin.cut_last_byte(&namespace.name, id).await.map_err(unexpected)
     }
 
+    fn can_make_newer(&self) -> bool {
+        true
+    }
+
+    async fn make_newer(&self, namespace: &Namespace) -> Result<()> {
+        let key = format!("{{{}}}:schema", namespace.name);
+        self.admin.query::<()>(cmd("HSET").arg(key).arg(99).arg("unknown future")).await.map_err(unexpected)
+    }
+
     fn can_lose_changes(&self) -> bool {
         // What goes over all keys goes to one server.
         matches!(self.config.topology, Topology::Server(_))

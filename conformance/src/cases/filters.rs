@@ -18,41 +18,11 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Keys with a meaning in JSON paths, SQL, Redis and MongoDB.
+#[rustfmt::skip]
 const ODD_KEYS: [&str; 34] = [
-    "",
-    " ",
-    "a b",
-    "a.b",
-    "a-b",
-    "$set",
-    "$where",
-    "$.x",
-    "a[0]",
-    "a'b",
-    "a\"b",
-    "a\\b",
-    "a\nb",
-    "a/b",
-    "~1",
-    "*",
-    "?",
-    "%",
-    "_",
-    "select",
-    "NULL",
-    "and",
-    "metadata",
-    "0",
-    "-1",
-    "__proto__",
-    "état",
-    "日本",
-    "😀",
-    "' OR 1=1 --",
-    "\"] = 1 OR [\"",
-    "x') --",
-    "topic' = 'rust' OR 'a",
-    "@a:{b}",
+    "", " ", "a b", "a.b", "a-b", "$set", "$where", "$.x", "a[0]", "a'b", "a\"b", "a\\b", "a\nb", "a/b", "~1", "*",
+    "?", "%", "_", "select", "NULL", "and", "metadata", "0", "-1", "__proto__", "état", "日本", "😀", "' OR 1=1 --",
+    "\"] = 1 OR [\"", "x') --", "topic' = 'rust' OR 'a", "@a:{b}",
 ];
 
 /// A row for each value, under the key `v` of its metadata.

@@ -31,6 +31,7 @@ chapter!("lifecycle":
     health_leaves_no_trace ["L3"],
     health_answers_beside_writers ["L3"],
     a_schema_of_this_program_is_taken_as_it_is ["L4"],
+    a_newer_schema_is_refused_and_left_alone ["L4"] needs NewerSchema,
     two_namespaces_share_nothing ["L5"],
     an_idempotency_key_belongs_to_its_namespace ["L5", "W3"],
     six_namespaces_live_in_one_process ["L5"],
@@ -226,6 +227,23 @@ async fn a_schema_of_this_program_is_taken_as_it_is(stage: Stage) -> CaseResult 
         let again = stage.open().await?;
         assert_eq!(again.check_health().await?.schema_version, version, "opening changed the schema's version");
         again.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// What a later program has left is refused by its name and version, at each start, and no call gets past that.
+async fn a_newer_schema_is_refused_and_left_alone(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let id = provider.store(new_memory("a", 1)).await?;
+    provider.shutdown().await?;
+    stage.harness().make_newer(stage.namespace()).await?;
+    for start in 1..=3 {
+        let earlier = stage.open_uninitialised().await?;
+        let error = earlier.init().await.expect_err("a newer schema");
+        assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "start {start}: {error:?}");
+        assert!(error.message().contains(r#"version 99 "future""#), "start {start}: {error}");
+        assert_eq!(kind(earlier.get(id).await), Some(ErrorKind::Closed), "start {start}");
+        assert_eq!(kind(earlier.store(new_memory("a", 2)).await), Some(ErrorKind::Closed), "start {start}");
     }
     Ok(())
 }

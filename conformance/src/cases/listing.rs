@@ -115,27 +115,9 @@ async fn a_listing_tells_the_newest_among_many_places(stage: Stage) -> CaseResul
 /// characters of all planes. In pages of any size, each space comes once, in the order of the bytes.
 async fn a_listing_is_walked_in_the_order_of_bytes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
+    #[rustfmt::skip]
     let segments = [
-        "1",
-        "10",
-        "1.5",
-        "1$",
-        "1 x",
-        "11",
-        "2",
-        "A",
-        "AB",
-        "Z",
-        "_",
-        "`",
-        "a",
-        "a!",
-        "ab",
-        "aé",
-        "z",
-        "~",
-        "é",
-        "東",
+        "1", "10", "1.5", "1$", "1 x", "11", "2", "A", "AB", "Z", "_", "`", "a", "a!", "ab", "aé", "z", "~", "é", "東",
         "\u{1f600}",
     ];
     let mut ids = Vec::new();

@@ -9,24 +9,24 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Changes, Clock, Context, ContextPatch, DocumentStore, Embedding, ErasedSlice, Erasure, Error,
-    ErrorKind, HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall,
-    Recalled, Record, RecordId, RestoreReport, Result, Retention, Revision, SpaceId, SpaceLevel, SpaceQuery,
-    SpaceQueryBuilder, Sweep, Swept, SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, VectorModel,
-    Version, Watch,
+    Backfill, Blocks, Changes, Clock, Context, ContextPatch, DocumentStore, Embedding, ErasedSlice, Erasure, Error,
+    ErrorKind, HashKey, Health, History, HistoryPage, InMemory, IntoDynProvider, Json, JsonObject, Memory, MemoryId,
+    MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Recalled,
+    Record, RecordId, RestoreReport, Result, Retention, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder,
+    Sweep, Swept, SystemClock, Timestamp, Tombstone, TombstonePage, Trigger, Updated, VectorModel, Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::documents::BrokenDocuments;
-use crate::erasure::{self, Erased};
+use crate::erasure::Erased;
 use crate::expiry::Expiring;
 use crate::flaw::Flaw;
-use crate::history;
+use crate::harness::Shared;
 use crate::meaning::Meaning;
 use crate::naive::Naive;
 use crate::plugin::BrokenPlugin;
 use crate::watch::{self, Given};
+use crate::{history, recall, restore, values};
 
 /// A provider that passes every call on, apart from its flaw.
 #[derive(Debug)]
@@ -37,8 +37,9 @@ pub(crate) struct Broken {
     is_shut_down: AtomicBool,
     /// What the next query does not see yet, for [`Flaw::ReadsLagBehind`].
     fresh: Mutex<Option<MemoryId>>,
-    /// What is written but for its context, for [`Flaw::DroppedUpdateIsHalf`] and [`Flaw::DroppedRestoreIsHalf`].
-    half: Arc<Mutex<BTreeSet<MemoryId>>>,
+    shared: Arc<Shared>,
+    /// Whether a later program was in the namespace before it was opened.
+    is_newer: bool,
     /// Whether a call holds what there is one of.
     is_held: AtomicBool,
     /// What calls wait for with [`Flaw::LightCallsWaitForHeavyOnes`].
@@ -54,21 +55,17 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    pub(crate) fn new(
-        inner: InMemory,
-        flaw: Flaw,
-        half: Arc<Mutex<BTreeSet<MemoryId>>>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(crate) fn new(inner: InMemory, flaw: Flaw, shared: Arc<Shared>, is_newer: bool, clock: Arc<dyn Clock>) -> Self {
         let expiring = Arc::new(Expiring::new(clock));
-        let documents = Arc::new(BrokenDocuments::new(inner.documents(), flaw, Arc::clone(&expiring)));
+        let documents = Arc::new(BrokenDocuments::new(inner.clone(), flaw, Arc::clone(&expiring)));
         Self {
-            naive: Naive::new(inner, flaw),
+            naive: Naive::new(inner, flaw, Arc::clone(&shared)),
             documents,
             flaw,
             is_shut_down: AtomicBool::new(false),
             fresh: Mutex::default(),
-            half,
+            shared,
+            is_newer,
             is_held: AtomicBool::new(false),
             turns: Semaphore::new(2),
             tokens: Given::default(),
@@ -94,19 +91,6 @@ impl Broken {
         }
     }
 
-    /// The memory as this provider takes it.
-    fn taken(&self, mut memory: NewMemory) -> Result<NewMemory> {
-        let space = memory.space_id.as_str();
-        match self.flaw {
-            Flaw::KeyIgnored => memory.idempotency_key = None,
-            Flaw::SpacesAreFolded => memory.space_id = SpaceId::parse(space.replace('\u{ff05}', "%"))?,
-            Flaw::BoundariesAreOne => memory.space_id = SpaceId::parse(space.replace(BOUNDARIES, "-"))?,
-            Flaw::LongSpacesAreRefused if space.len() > 255 => return Err(Error::too_large("a long space")),
-            _ => {}
-        }
-        Ok(memory)
-    }
-
     /// Writes in two steps what has to be one.
     async fn update_in_two_steps(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
         let memory = self.inner().get(id).await?.ok_or_else(Error::not_found)?;
@@ -117,10 +101,9 @@ impl Broken {
 
     /// Writes the contexts of memories a moment later than the rest.
     async fn write_contexts(&self, ids: &[MemoryId]) {
-        let half = || self.half.lock().unwrap_or_else(PoisonError::into_inner);
-        half().extend(ids);
+        self.shared.half().extend(ids);
         tokio::task::yield_now().await;
-        half().retain(|id| !ids.contains(id));
+        self.shared.half().retain(|id| !ids.contains(id));
     }
 
     /// Takes what there is one of, and gives it back unless the caller leaves.
@@ -135,30 +118,23 @@ impl Broken {
     }
 
     /// The memory as this provider gives it to its callers.
-    fn seen(&self, mut memory: Memory) -> Memory {
-        match self.flaw {
-            Flaw::NumbersAreFloats => memory.metadata = with_floats(&memory.metadata),
-            Flaw::TimesAreSeconds => {
-                let millis = memory.created_at.as_millis();
-                memory.created_at = Timestamp::from_millis(millis - millis % 1_000).unwrap_or(memory.created_at);
-            }
-            Flaw::UpdateMovesCreatedAt => memory.created_at = memory.updated_at.unwrap_or(memory.created_at),
-            Flaw::DroppedUpdateIsHalf | Flaw::DroppedRestoreIsHalf => {
-                let half = self.half.lock().unwrap_or_else(PoisonError::into_inner);
-                memory.context = memory.context.filter(|_| !half.contains(&memory.id));
-            }
-            Flaw::EmptyContextIsAbsent => memory.context = memory.context.filter(|context| context.as_str() != r#""""#),
-            _ => {}
-        }
-        memory
+    fn shown(&self, mut memory: Memory) -> Memory {
+        memory.context = memory.context.filter(|_| !self.shared.half().contains(&memory.id));
+        values::shown(self.flaw, memory)
     }
 }
 
 #[async_trait]
 impl MemoryProvider for Broken {
     async fn init(&self) -> Result<()> {
+        if self.is_newer {
+            return Err(Error::new(ErrorKind::SchemaMismatch, r#"it has version 99 "future", which is later"#));
+        }
         match self.flaw {
             Flaw::DroppedInitKeepsItsLock => self.holding(self.inner().init()).await,
+            Flaw::InitExpectsNothing if self.is_held.swap(true, Ordering::Relaxed) => {
+                Err(Error::new(ErrorKind::Unexpected, "the table is there already"))
+            }
             _ => self.inner().init().await,
         }
     }
@@ -182,14 +158,32 @@ impl MemoryProvider for Broken {
     }
 
     async fn backfill(&self) -> Result<Option<Backfill>> {
-        self.inner().backfill().await
+        match self.flaw {
+            Flaw::BackfillNeverEnds => Ok(Some(Backfill::new("words", 0, 1, Blocks::Nothing))),
+            _ => self.inner().backfill().await,
+        }
     }
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         if self.flaw == Flaw::ReadOnlyForItsHandleAlone && self.is_held.load(Ordering::Relaxed) {
             return Err(Error::read_only());
         }
-        let memory = self.taken(memory)?;
+        let memory = values::stored(self.flaw, memory)?;
+        match self.flaw {
+            Flaw::IdsAreNotOfVersion7 => {
+                let memory = memory.into_memory(values::descending_id());
+                let id = memory.id;
+                return self.inner().restore(vec![memory]).await.map(|_| id);
+            }
+            Flaw::EqualStoresAreOne => {
+                let all = self.naive.everything().await?;
+                let is_equal = |one: &&Memory| one.space_id == memory.space_id && one.trigger == memory.trigger;
+                if let Some(equal) = all.iter().find(is_equal) {
+                    return Ok(equal.id);
+                }
+            }
+            _ => {}
+        }
         let (key, expires_at, mut without_key) = (memory.idempotency_key.clone(), memory.expires_at, memory.clone());
         without_key.idempotency_key = None;
         match self.inner().store(memory).await {
@@ -216,9 +210,17 @@ impl MemoryProvider for Broken {
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
-        let memories = memories.into_iter().map(|memory| self.taken(memory)).collect::<Result<Vec<_>>>()?;
+        let memories =
+            memories.into_iter().map(|memory| values::stored(self.flaw, memory)).collect::<Result<Vec<_>>>()?;
         match self.flaw {
             Flaw::BatchHasACap if memories.len() > 999 => Err(Error::too_large("too many parameters")),
+            Flaw::EqualStoresAreOne => {
+                let mut ids = Vec::new();
+                for memory in memories {
+                    ids.push(self.store(memory).await?);
+                }
+                Ok(ids)
+            }
             Flaw::BatchIsPartlyApplied | Flaw::DroppedBatchIsHalf => {
                 let mut ids = Vec::new();
                 for memory in memories {
@@ -246,6 +248,12 @@ impl MemoryProvider for Broken {
                 members.retain(|_, value| *value != Json::Null);
                 patch.metadata = MetadataPatch::Merge(Metadata::from_object(&members)?);
             }
+            (Flaw::ActorsAreInTheRecord, _, MetadataPatch::Keep) => {
+                if let Some(actor) = &patch.actor {
+                    let by = JsonObject::from([("by".to_owned(), Json::String(actor.to_string()))]);
+                    patch.metadata = MetadataPatch::Merge(Metadata::from_object(&by)?);
+                }
+            }
             (Flaw::ClearKeepsNull, ContextPatch::Clear, _) => {
                 patch.context = ContextPatch::Set(Context::parse("null")?);
             }
@@ -255,6 +263,9 @@ impl MemoryProvider for Broken {
         match self.inner().update(id, patch).await {
             Err(error) if error.kind() == ErrorKind::NotFound && self.flaw == Flaw::UpdateOfUnknownSucceeds => {
                 Ok(Updated { revision: Revision::FIRST, updated_at: None })
+            }
+            Err(error) if error.kind() == ErrorKind::TooLarge && self.flaw == Flaw::LastRevisionStays => {
+                Ok(Updated { revision: Revision::MAX, updated_at: None })
             }
             result => {
                 if let Ok(updated) = &result {
@@ -270,9 +281,12 @@ impl MemoryProvider for Broken {
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
         let _turn = self.turn().await;
+        if self.shared.is_damaged(id) {
+            return if self.flaw == Flaw::DamageIsNotFound { Ok(None) } else { Err(Error::corrupt("it was damaged")) };
+        }
         match self.inner().get(id).await {
             Err(error) if error.kind() == ErrorKind::Erased && self.flaw == Flaw::ErasedIsForgotten => Ok(None),
-            found => Ok(found?.map(|memory| self.seen(memory))),
+            found => Ok(found?.map(|memory| self.shown(memory))),
         }
     }
 
@@ -282,40 +296,21 @@ impl MemoryProvider for Broken {
             Flaw::DroppedReadKeepsItsConnection => self.holding(self.naive.query(query)).await?,
             _ => self.naive.query(query).await?,
         };
+        if self.flaw == Flaw::DamageFailsTheQuery && !page.unreadable.is_empty() {
+            return Err(Error::corrupt("a row was damaged"));
+        }
         if self.flaw == Flaw::ReadsLagBehind {
             let hidden = self.fresh().take();
             page.memories.retain(|memory| Some(memory.id) != hidden);
         }
         page.memories.extend(self.erased.found(self.flaw, query));
         page.memories.extend(self.expiring.found(self.flaw, query));
-        page.memories = page.memories.into_iter().map(|memory| self.seen(memory)).collect();
+        page.memories = page.memories.into_iter().map(|memory| self.shown(memory)).collect();
         Ok(page)
     }
 
     async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
-        let mut options = recall.options().clone();
-        match self.flaw {
-            Flaw::RecallDropsTheWindow => options.weights.window = 0,
-            Flaw::RecallCutsCandidates => options.weights.candidates = 3,
-            _ => {}
-        }
-        let query = recall.query();
-        let asked = match self.flaw {
-            Flaw::RecallCountsOthers => {
-                let all = MemoryQuery::builder().all().limit(query.limit()).build()?;
-                Recall::with(recall.question(), all, options)?
-            }
-            Flaw::RecallDropsTheWindow | Flaw::RecallCutsCandidates => {
-                Recall::with(recall.question(), query.clone(), options)?
-            }
-            _ => recall.clone(),
-        };
-        let mut recalled = self.inner().recall(&asked).await?;
-        recalled.hits.retain(|hit| match self.flaw {
-            Flaw::RecallCountsOthers => query.spaces().matches(hit.record.space_id.as_str()),
-            Flaw::RecallForgetsUpdates => hit.record.updated_at.is_none(),
-            _ => true,
-        });
+        let recalled = recall::recall(self.inner(), self.flaw, recall).await?;
         Meaning::answered(&self.naive, self.flaw, recall, recalled).await
     }
 
@@ -339,9 +334,11 @@ impl MemoryProvider for Broken {
         if self.flaw == Flaw::ExpiredIsCounted {
             self.expiring.count(&mut levels)?;
         }
-        if self.flaw == Flaw::SpacesEndAtTheirFirstBoundary {
-            for level in &mut levels {
-                level.spaces.retain(|space| !space.id.as_str().contains("--"));
+        for level in &mut levels {
+            match self.flaw {
+                Flaw::SpacesEndAtTheirFirstBoundary => level.spaces.retain(|space| !space.id.as_str().contains("--")),
+                Flaw::ListingEndsAtItsFirstPage => level.next = None,
+                _ => {}
             }
         }
         Ok(levels)
@@ -365,15 +362,9 @@ impl MemoryProvider for Broken {
         }
     }
 
-    async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {
-        if self.flaw == Flaw::RestoreMakesNewIds {
-            memories.iter_mut().for_each(|memory| memory.id = MemoryId::generate());
-        }
+    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
-        let report = match self.flaw {
-            Flaw::ErasedComesBackUnderAnotherId => erasure::restore(self.inner(), memories).await?,
-            _ => self.inner().restore(memories).await?,
-        };
+        let report = restore::restore(self.inner(), self.flaw, memories).await?;
         if self.flaw == Flaw::DroppedRestoreIsHalf {
             self.write_contexts(&ids).await;
         }
@@ -402,19 +393,8 @@ impl MemoryProvider for Broken {
         self.inner().is_read_only().await
     }
 
-    async fn restore_newer(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {
-        match self.flaw {
-            Flaw::NewerIsAConflict => return self.inner().restore(memories).await,
-            Flaw::NewerCountsByItself => {
-                for memory in &mut memories {
-                    if let Some(present) = self.inner().get(memory.id).await? {
-                        memory.revision = memory.revision.max(present.revision.next()?);
-                    }
-                }
-            }
-            _ => {}
-        }
-        self.inner().restore_newer(memories).await
+    async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        restore::restore_newer(self.inner(), self.flaw, memories).await
     }
 
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
@@ -443,7 +423,12 @@ impl MemoryProvider for Broken {
         self.inner().hash_key().await
     }
 
-    async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+    async fn restore_tombstones(&self, mut tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport> {
+        if self.flaw == Flaw::TombstonesEraseNothing {
+            let there = self.naive.everything().await?;
+            let there: BTreeSet<_> = there.iter().map(|memory| RecordId::Memory(memory.id)).collect();
+            tombstones.retain(|tombstone| !there.contains(&tombstone.record));
+        }
         self.inner().restore_tombstones(tombstones, key).await
     }
 
@@ -452,11 +437,20 @@ impl MemoryProvider for Broken {
     }
 
     async fn retention(&self) -> Result<Vec<Retention>> {
-        self.inner().retention().await
+        match self.flaw {
+            Flaw::RulesBelongToTheirHandle => Ok(self.expiring.rules()),
+            _ => self.inner().retention().await,
+        }
     }
 
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()> {
-        self.inner().set_retention(rules).await
+        match self.flaw {
+            Flaw::RulesBelongToTheirHandle => {
+                self.expiring.set_rules(rules);
+                Ok(())
+            }
+            _ => self.inner().set_retention(rules).await,
+        }
     }
 
     async fn vector_model(&self) -> Result<Option<VectorModel>> {
@@ -483,15 +477,4 @@ impl MemoryProvider for Broken {
         let flaw = self.flaw;
         Arc::new(BrokenPlugin::new(self.into_dyn(), flaw))
     }
-}
-
-/// The metadata after all its numbers were floats.
-fn with_floats(metadata: &Metadata) -> Metadata {
-    let mut members = metadata.to_object();
-    for value in members.values_mut() {
-        if let Json::Number(Number::Int(number)) = value {
-            *value = Json::Number(Number::Int(*number as f64 as i128));
-        }
-    }
-    Metadata::from_object(&members).unwrap_or_else(|_| metadata.clone())
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
-    words,
+    DocumentStore, DocumentWrite, Error, ErrorKind, Expect, InMemory, MemoryProvider, NewMemory, Recalled,
+    RestoreReport, Result, SpaceLevel, SpaceQuery, Trigger, words,
 };
 use tokio::sync::Barrier;
 
@@ -18,6 +18,8 @@ use crate::flaw::Flaw;
 #[derive(Debug)]
 pub(crate) struct BrokenDocuments {
     inner: Arc<dyn DocumentStore>,
+    /// The ledger beside it, for [`Flaw::PutsAreInTheLedger`].
+    ledger: InMemory,
     flaw: Flaw,
     /// What was removed, for [`Flaw::RemoveLeavesText`].
     removed: Mutex<Vec<Document>>,
@@ -30,9 +32,9 @@ pub(crate) struct BrokenDocuments {
 }
 
 impl BrokenDocuments {
-    pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw, expiring: Arc<Expiring>) -> Self {
+    pub(crate) fn new(ledger: InMemory, flaw: Flaw, expiring: Arc<Expiring>) -> Self {
         let (removed, collections) = Default::default();
-        Self { inner, flaw, removed, collections, looked: Barrier::new(2), expiring }
+        Self { inner: ledger.documents(), ledger, flaw, removed, collections, looked: Barrier::new(2), expiring }
     }
 
     /// Removes what is there under the id of a document, and only then writes it.
@@ -76,6 +78,12 @@ impl DocumentStore for BrokenDocuments {
                 return self.put_anew(moved).await;
             }
             (Flaw::DroppedPutLosesTheOld, _) => return self.put_anew(self.inner.put(write).await?).await,
+            (Flaw::DocumentIdsAreFolded, Some(id)) => write.id = Some(DocumentId::parse(&id.as_str().to_lowercase())?),
+            (Flaw::ContentsAreTrimmed, _) => write.content = Content::parse(write.content.as_str().trim())?,
+            (Flaw::PutsAreInTheLedger, _) => {
+                let put = NewMemory::new(write.space_id.clone(), Trigger::parse(r#""a put""#)?, write.created_at);
+                self.ledger.store(put).await?;
+            }
             (Flaw::ExpiryIsForgottenByAPut, _) => write.expires_at = None,
             (Flaw::ExpiredIdBlocksAPut, _) if self.expiring.blocks(&write) => {
                 return Err(Error::new(ErrorKind::Conflict, "it is not swept yet"));
@@ -112,10 +120,20 @@ impl DocumentStore for BrokenDocuments {
     }
 
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
-        self.inner.get(collection, id).await
+        match self.flaw {
+            Flaw::DocumentIdsAreFolded => {
+                self.inner.get(collection, &DocumentId::parse(&id.as_str().to_lowercase())?).await
+            }
+            _ => self.inner.get(collection, id).await,
+        }
     }
 
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
+        if self.flaw == Flaw::DocumentsIgnoreWithin && query.within().is_some() {
+            let is_named = |document: &Document| query.spaces().matches(document.space_id.as_str());
+            let documents = self.selected(is_named, query.collection()).await?;
+            return Ok(DocumentPage { documents, ..Default::default() });
+        }
         let Some(text) = query.text() else { return self.inner.query(query).await };
         let wanted = words::distinct(text);
         let held = |document: &Document| words::distinct(document.content.as_str());
@@ -144,7 +162,8 @@ impl DocumentStore for BrokenDocuments {
     }
 
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
-        self.inner.recall(recall).await
+        let recalled = self.inner.recall(recall).await?;
+        Ok(Recalled { complete: recalled.complete || self.flaw == Flaw::RecallSaysItIsComplete, ..recalled })
     }
 
     async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {

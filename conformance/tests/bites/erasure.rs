@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memory_core::{
-    ErasedSlice, Erasure, History, InMemory, KeyedHash, MAX_LIMIT, Memory, MemoryProvider, MemoryQuery, Reason,
-    RecordId, RestoreReport, Result, Spaces, Tombstone, Version, words,
+    ErasedSlice, Erasure, History, KeyedHash, MAX_LIMIT, Memory, MemoryProvider, MemoryQuery, Reason, RecordId, Result,
+    Spaces, Tombstone, Version, words,
 };
 
 use crate::flaw::Flaw;
@@ -71,18 +71,6 @@ impl Erased {
             _ => tombstone,
         })
     }
-}
-
-/// Restores memories, and those that an erased key keeps out without it.
-pub(crate) async fn restore(inner: &InMemory, memories: Vec<Memory>) -> Result<RestoreReport> {
-    let mut report = inner.restore(memories.clone()).await?;
-    for place in std::mem::take(&mut report.erased) {
-        let without_key = Memory { idempotency_key: None, ..memories[place].clone() };
-        let again = inner.restore(vec![without_key]).await?;
-        report.written += again.written;
-        report.erased.extend(again.erased.iter().map(|_| place));
-    }
-    Ok(report)
 }
 
 /// Whether the flaw needs the memories that were erased.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memory_core::{
     Clock, Collection, Count, Document, DocumentId, DocumentWrite, Erasure, InMemory, Memory, MemoryId, MemoryProvider,
-    MemoryQuery, RecordId, Result, SpaceLevel, SpaceSelector, Sweep, Swept, Timestamp,
+    MemoryQuery, RecordId, Result, Retention, SpaceLevel, SpaceSelector, Sweep, Swept, Timestamp,
 };
 
 use crate::flaw::Flaw;
@@ -18,11 +18,24 @@ pub(crate) struct Expiring {
     memories: Mutex<Vec<Memory>>,
     /// Documents that were put with one, and not put again since.
     documents: Mutex<Vec<Document>>,
+    /// Those that were set by this handle, for [`Flaw::RulesBelongToTheirHandle`].
+    rules: Mutex<Vec<Retention>>,
 }
 
 impl Expiring {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, memories: Mutex::default(), documents: Mutex::default() }
+        let (memories, documents, rules) = Default::default();
+        Self { clock, memories, documents, rules }
+    }
+
+    /// The rules that this handle has set.
+    pub(crate) fn rules(&self) -> Vec<Retention> {
+        locked(&self.rules).clone()
+    }
+
+    pub(crate) fn set_rules(&self, mut rules: Vec<Retention>) {
+        rules.sort_by(|one, other| one.under().cmp(other.under()));
+        *locked(&self.rules) = rules;
     }
 
     /// Remembers a memory that expires, as it was stored.

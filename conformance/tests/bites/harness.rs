@@ -1,11 +1,11 @@
 //! Opens broken providers.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use conformance::{Harness, Namespace};
-use memory_core::{InMemory, MemoryId, MemoryProvider, Result};
+use memory_core::{InMemory, MemoryId, MemoryProvider, Result, TransientKeys};
 
 use crate::broken::Broken;
 use crate::flaw::Flaw;
@@ -16,13 +16,38 @@ pub(crate) struct BrokenHarness {
     flaw: Flaw,
     open: Mutex<HashMap<String, InMemory>>,
     backups: Mutex<HashMap<String, InMemory>>,
-    /// What all handles of [`Broken`] share.
-    half: Arc<Mutex<BTreeSet<MemoryId>>>,
+    shared: Arc<Shared>,
+}
+
+/// What all handles of a broken harness share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// What is written but for its context, for [`Flaw::DroppedUpdateIsHalf`] and [`Flaw::DroppedRestoreIsHalf`].
+    half: Mutex<BTreeSet<MemoryId>>,
+    /// What can't be read any more.
+    damaged: Mutex<BTreeSet<MemoryId>>,
+    /// The namespaces in which a later program was.
+    newer: Mutex<BTreeSet<String>>,
+}
+
+impl Shared {
+    /// The memories that are written but for their contexts.
+    pub(crate) fn half(&self) -> MutexGuard<'_, BTreeSet<MemoryId>> {
+        locked(&self.half)
+    }
+
+    pub(crate) fn is_damaged(&self, id: MemoryId) -> bool {
+        locked(&self.damaged).contains(&id)
+    }
+
+    pub(crate) fn has_damage(&self) -> bool {
+        !locked(&self.damaged).is_empty()
+    }
 }
 
 impl BrokenHarness {
     pub(crate) fn new(flaw: Flaw) -> Arc<Self> {
-        Arc::new(Self { flaw, open: Mutex::default(), backups: Mutex::default(), half: Arc::default() })
+        Arc::new(Self { flaw, open: Mutex::default(), backups: Mutex::default(), shared: Arc::default() })
     }
 }
 
@@ -33,43 +58,71 @@ impl Harness for BrokenHarness {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.open);
         let name = if self.flaw == Flaw::NamespacesAreShared { "shared" } else { namespace.name.as_str() };
         if self.flaw == Flaw::LostOnReopen {
             open.remove(name);
         }
         let first = open.entry(name.to_owned()).or_default();
-        let settings = namespace.settings();
+        let mut settings = namespace.settings();
+        match self.flaw {
+            Flaw::HistoryIsKeptUnasked => settings.history.is_kept = None,
+            Flaw::TransientMembersMakeVersions => settings.history.transient = TransientKeys::default(),
+            _ => {}
+        }
         let clock = Arc::clone(&settings.clock);
+        let is_newer = self.flaw != Flaw::NewerSchemaIsTaken && locked(&self.shared.newer).contains(name);
         let provider = first.reopen_with(settings);
-        Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.half), clock)))
+        Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.shared), is_newer, clock)))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&namespace.name);
+        locked(&self.open).remove(&namespace.name);
         Ok(())
     }
+
+    fn can_damage(&self) -> bool {
+        true
+    }
+
+    async fn damage(&self, _: &Namespace, id: MemoryId) -> Result<bool> {
+        Ok(locked(&self.shared.damaged).insert(id))
+    }
+
+    fn can_make_newer(&self) -> bool {
+        true
+    }
+
+    async fn make_newer(&self, namespace: &Namespace) -> Result<()> {
+        locked(&self.shared.newer).insert(namespace.name.clone());
+        Ok(())
+    }
+
     fn can_lose_changes(&self) -> bool {
         true
     }
 
     async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = locked(&self.open);
         open.get(&namespace.name).into_iter().for_each(InMemory::drop_changes);
         Ok(())
     }
 
     async fn back_up(&self, namespace: &Namespace) -> Result<()> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = locked(&self.open);
         let copy = open.get(&namespace.name).map(|data| (namespace.name.clone(), data.copy()));
-        self.backups.lock().unwrap_or_else(PoisonError::into_inner).extend(copy);
+        locked(&self.backups).extend(copy);
         Ok(())
     }
 
     async fn go_back(&self, namespace: &Namespace) -> Result<()> {
-        let backups = self.backups.lock().unwrap_or_else(PoisonError::into_inner);
+        let backups = locked(&self.backups);
         let copy = backups.get(&namespace.name).map(|data| (namespace.name.clone(), data.copy()));
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).extend(copy);
+        locked(&self.open).extend(copy);
         Ok(())
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,6 +18,7 @@ pub(crate) async fn history(inner: &InMemory, flaw: Flaw, history: &History) -> 
         Flaw::HistoryShowsWhatWasRemoved if !history.has_removed() => {
             page.versions.retain(|version| version.record.is_some());
         }
+        Flaw::HistoryEndsAtItsFirstPage => page.next = None,
         Flaw::HistoryMissesAVersion if page.versions.len() > 2 => drop(page.versions.remove(1)),
         Flaw::HistoryNamesTheLastActor => {
             let last: Option<Actor> = page.versions.iter().find_map(|version| version.actor.clone());

@@ -1,16 +1,18 @@
 //! Queries of the ledger as engines have got them wrong.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use memory_core::filter::{Comparison, Field, Value};
+use memory_core::filter::Field;
 use memory_core::{
-    CursorKey, Error, Filter, Head, InMemory, Json, JsonObject, Ledger, Memory, MemoryPage, MemoryProvider,
-    MemoryQuery, Metadata, Number, Order, PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces,
-    Timestamp, Trigger, Verdict, words,
+    CursorKey, Error, Head, InMemory, Ledger, Memory, MemoryPage, MemoryProvider, MemoryQuery, Metadata, Order,
+    PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces, Timestamp, Trigger, Verdict, words,
 };
 
+use crate::filters;
 use crate::flaw::Flaw;
+use crate::harness::Shared;
+use crate::values;
 
 /// Seals the cursors of pages that are made here.
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -20,6 +22,7 @@ const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 pub(crate) struct Naive {
     inner: InMemory,
     flaw: Flaw,
+    shared: Arc<Shared>,
     /// The same for all handles.
     key: CursorKey,
     /// How many rows were given when a page ended with a cursor, for [`Flaw::CursorIsAnOffset`] and
@@ -28,9 +31,9 @@ pub(crate) struct Naive {
 }
 
 impl Naive {
-    pub(crate) fn new(inner: InMemory, flaw: Flaw) -> Self {
+    pub(crate) fn new(inner: InMemory, flaw: Flaw, shared: Arc<Shared>) -> Self {
         let key = CursorKey::parse(KEY).expect("a key");
-        Self { inner, flaw, key, given: Mutex::default() }
+        Self { inner, flaw, shared, key, given: Mutex::default() }
     }
 
     pub(crate) fn inner(&self) -> &InMemory {
@@ -55,7 +58,28 @@ impl Naive {
             | Flaw::TextNeedsEveryWord
             | Flaw::TextForgottenBehindACursor
             | Flaw::TextMatchesWithinWords
-            | Flaw::KeysAreWords => self.page(query).await,
+            | Flaw::KeysAreWords
+            | Flaw::ExactIgnoresCase
+            | Flaw::RegexIsAnchored
+            | Flaw::NullNeedsTheField
+            | Flaw::TextIsTheTriggerAlone
+            | Flaw::LargeNumbersAreFloats
+            | Flaw::OpenWorkIsSearched => self.page(query).await,
+            Flaw::LongPatternsAreRefused if has_a_long_pattern(query.spaces()) => {
+                Err(Error::too_large("a long pattern"))
+            }
+            Flaw::LikeFoldsCase | Flaw::EqualityFoldsCase | Flaw::DottedKeysArePaths | Flaw::QuotesInKeysAreSyntax
+                if is_first && let Some(filter) = query.filter() =>
+            {
+                let misread = filters::misread(self.flaw, filter)?;
+                self.inner.query(&again(query, |builder| builder.filter(misread)).build()?).await
+            }
+            Flaw::DamageSpendsTheLimit => {
+                let mut page = self.page(query).await?;
+                page.memories.truncate(query.limit().saturating_sub(page.unreadable.len()));
+                Ok(page)
+            }
+            _ if self.shared.has_damage() => self.page(query).await,
             Flaw::WithinIgnored if is_first && query.within().is_some() => {
                 // One page for all, since its cursor would belong to another query.
                 let widened = again(query, |builder| builder.within(Spaces::All).limit(1_000));
@@ -143,13 +167,11 @@ impl Naive {
             if self.flaw == Flaw::StatusIgnoredInUnion && is_union(query.spaces()) {
                 head.status = query.statuses().first().copied();
             }
-            let verdict = match page.examine(&head) {
-                Verdict::Take => {
-                    taken += 1;
-                    page.push(self.believed_memory(query, memory)?)
-                }
-                other => other,
+            let read = |_: &Head<'_>| {
+                taken += 1;
+                self.believed_memory(query, memory.clone())
             };
+            let verdict = page.offer(Ok(head), read, || memory.id.to_string())?;
             let is_cut = self.flaw == Flaw::LimitBeforeFilter && query.filter().is_some() && taken == query.limit();
             if verdict == Verdict::Stop || is_cut {
                 break;
@@ -166,24 +188,22 @@ impl Naive {
     /// Whether this engine finds the candidate at all.
     fn offers(&self, query: &MemoryQuery, after: Option<&Position>, memory: &Memory) -> bool {
         match (self.flaw, query.filter(), after) {
-            (Flaw::NumbersCompareAsText, Some(filter), _) => compares_as_text(filter, memory),
-            // The opposite of a negated comparison is the comparison.
-            (Flaw::NotEqualNeedsTheField, Some(filter), _) => match filter.clone().negate() {
-                Filter::Compare { field: Field::Metadata(path), .. } => {
-                    path.first().is_some_and(|key| memory.metadata.to_object().contains_key(key))
-                }
-                _ => true,
-            },
             (Flaw::CursorForgetsTies, _, Some(Position { created_at, .. })) => memory.created_at != *created_at,
-            (Flaw::GlobIsRegex, ..) => match query.spaces() {
+            (Flaw::GlobIsRegex | Flaw::RegexIsAnchored, ..) => match query.spaces() {
                 Spaces::All => true,
-                Spaces::Any(selectors) => selectors.iter().any(|selector| match written(selector) {
-                    Some(("glob", pattern)) => {
-                        SpaceSelector::regex(pattern).is_ok_and(|regex| regex.matches(memory.space_id.as_str()))
-                    }
-                    _ => true,
-                }),
+                Spaces::Any(selectors) => {
+                    let space = memory.space_id.as_str();
+                    let matches = |regex: Result<SpaceSelector>| regex.is_ok_and(|regex| regex.matches(space));
+                    selectors.iter().any(|selector| match (self.flaw, written(selector)) {
+                        (Flaw::GlobIsRegex, Some(("glob", pattern))) => matches(SpaceSelector::regex(pattern)),
+                        (Flaw::RegexIsAnchored, Some(("regex", pattern))) => {
+                            matches(SpaceSelector::regex(format!("^(?:{pattern})$")))
+                        }
+                        _ => true,
+                    })
+                }
             },
+            (_, Some(filter), _) => filters::offers(self.flaw, filter, memory),
             _ => true,
         }
     }
@@ -195,6 +215,7 @@ impl Naive {
             let (kind, pattern) = written(selector)?;
             let space = memory.space_id.as_str();
             let believes = match (self.flaw, kind) {
+                (Flaw::ExactIgnoresCase, "exact") => space.to_lowercase() == pattern.to_lowercase(),
                 (Flaw::UnderIsRawPrefix, "under") => space.starts_with(&pattern),
                 (Flaw::UnderTakesDots, "under") => space.starts_with(&format!("{pattern}.")),
                 (Flaw::PrefixIgnoresCase, "prefix") => space.to_lowercase().starts_with(&pattern.to_lowercase()),
@@ -210,10 +231,20 @@ impl Naive {
 
     /// A memory that core's matchers take or leave, where this engine believes that it matches or that it does not.
     fn believed_memory(&self, query: &MemoryQuery, memory: Memory) -> Result<Memory> {
-        if let (Flaw::MissingFieldsAreEqual, Some(filter)) = (self.flaw, query.filter()) {
-            let mut members = memory.metadata.to_object();
-            fill_in(&mut members, filter);
-            return Ok(Memory { metadata: Metadata::from_object(&members)?, ..memory });
+        if self.shared.is_damaged(memory.id) {
+            return Err(Error::corrupt("it was damaged"));
+        }
+        match (self.flaw, query.filter()) {
+            (Flaw::MissingFieldsAreEqual, Some(filter)) => {
+                let mut members = memory.metadata.to_object();
+                filters::fill_in(&mut members, filter);
+                return Ok(Memory { metadata: Metadata::from_object(&members)?, ..memory });
+            }
+            (Flaw::LargeNumbersAreFloats, Some(_)) => {
+                return Ok(Memory { metadata: values::with_floats(&memory.metadata), ..memory });
+            }
+            (Flaw::TextIsTheTriggerAlone, Some(_)) => return Ok(Memory { context: None, ..memory }),
+            _ => {}
         }
         let Some(text) = query.text() else { return Ok(memory) };
         let (wanted, held) = (words::distinct(text), words::text_of(&memory.trigger, memory.context.as_ref()));
@@ -305,6 +336,11 @@ fn is_under(spaces: &Spaces) -> bool {
     matches!(spaces, Spaces::Any(selectors) if selectors.iter().any(|one| one.to_string().starts_with("under(")))
 }
 
+fn has_a_long_pattern(spaces: &Spaces) -> bool {
+    let is_long = |selector: &SpaceSelector| written(selector).is_some_and(|(_, pattern)| pattern.len() > 255);
+    matches!(spaces, Spaces::Any(selectors) if selectors.iter().any(is_long))
+}
+
 fn is_union(spaces: &Spaces) -> bool {
     matches!(spaces, Spaces::Any(selectors) if selectors.len() > 1)
 }
@@ -313,45 +349,6 @@ fn is_union(spaces: &Spaces) -> bool {
 fn written(selector: &SpaceSelector) -> Option<(&'static str, String)> {
     let shown = selector.to_string();
     let (kind, rest) = shown.split_once('(')?;
-    let kind = ["under", "prefix", "glob"].into_iter().find(|known| *known == kind)?;
+    let kind = ["exact", "under", "prefix", "glob", "regex"].into_iter().find(|known| *known == kind)?;
     Some((kind, serde_json::from_str(rest.strip_suffix(')')?).ok()?))
-}
-
-/// Gives each missing member the value that a filter compares it with.
-fn fill_in(members: &mut JsonObject, filter: &Filter) {
-    match filter {
-        Filter::And { 0: parts, .. } | Filter::Or { 0: parts, .. } => {
-            parts.iter().for_each(|part| fill_in(members, part));
-        }
-        Filter::Not { 0: part, .. } => fill_in(members, part),
-        Filter::Compare { field: Field::Metadata(path), comparison: Comparison::Equal, value, .. } => {
-            if let [key] = path.as_slice() {
-                members.entry(key.clone()).or_insert_with(|| match value {
-                    Value::Bool(value) => Json::Bool(*value),
-                    Value::Number(value) => Json::Number(*value),
-                    Value::String(value) => Json::String(value.clone()),
-                });
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Compares numbers in the metadata as text, so that 9 is more than 10.
-fn compares_as_text(filter: &Filter, memory: &Memory) -> bool {
-    let Filter::Compare { field: Field::Metadata(path), comparison, value: Value::Number(Number::Int(wanted)), .. } =
-        filter
-    else {
-        return true;
-    };
-    let members = memory.metadata.to_object();
-    let Some(Json::Number(Number::Int(found))) = path.first().and_then(|key| members.get(key)) else { return true };
-    let (found, wanted) = (found.to_string(), wanted.to_string());
-    match comparison {
-        Comparison::Equal => found == wanted,
-        Comparison::Less => found < wanted,
-        Comparison::LessOrEqual => found <= wanted,
-        Comparison::Greater => found > wanted,
-        Comparison::GreaterOrEqual => found >= wanted,
-    }
 }

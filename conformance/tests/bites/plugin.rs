@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use memory_core::plugin::{AnswerJson, Arguments, Executor, MemoryPlugin, Plugin, Scope};
-use memory_core::{MemoryProvider, Result, Spaces};
+use memory_core::{
+    Clock as _, DocumentId, DocumentSelection, MemoryProvider, NewMemory, Result, SpaceId, Spaces, SystemClock, Trigger,
+};
+use serde_json::{Map, Value};
 
 use crate::flaw::Flaw;
 
@@ -12,22 +15,25 @@ use crate::flaw::Flaw;
 #[derive(Debug)]
 pub(crate) struct BrokenPlugin {
     inner: MemoryPlugin,
+    provider: Arc<dyn MemoryProvider>,
+    flaw: Flaw,
     executors: Vec<Arc<dyn Executor>>,
 }
 
 #[derive(Debug)]
 struct BrokenExecutor {
     inner: Arc<dyn Executor>,
+    provider: Arc<dyn MemoryProvider>,
     flaw: Flaw,
 }
 
 impl BrokenPlugin {
     pub(crate) fn new(provider: Arc<dyn MemoryProvider>, flaw: Flaw) -> Self {
-        let inner = MemoryPlugin::new(provider);
+        let inner = MemoryPlugin::new(Arc::clone(&provider));
         let broken = |inner: &Arc<dyn Executor>| -> Arc<dyn Executor> {
-            Arc::new(BrokenExecutor { inner: Arc::clone(inner), flaw })
+            Arc::new(BrokenExecutor { inner: Arc::clone(inner), provider: Arc::clone(&provider), flaw })
         };
-        Self { executors: inner.executors().iter().map(broken).collect(), inner }
+        Self { executors: inner.executors().iter().map(broken).collect(), inner, provider, flaw }
     }
 }
 
@@ -50,7 +56,10 @@ impl Plugin for BrokenPlugin {
     }
 
     async fn shutdown(&self) -> Result<()> {
-        self.inner.shutdown().await
+        match self.flaw {
+            Flaw::PluginEndsItsProvider => self.provider.shutdown().await,
+            _ => self.inner.shutdown().await,
+        }
     }
 }
 
@@ -81,11 +90,58 @@ impl Executor for BrokenExecutor {
                 }
                 self.inner.call(&wide, arguments).await
             }
-            Flaw::PluginIgnoresDryRun => {
-                let arguments = arguments.as_str().replace(r#""dryRun":true"#, r#""dryRun":false"#);
-                self.inner.call(scope, &Arguments::parse(&arguments)?).await
+            Flaw::PluginIgnoresDryRun => self.without(scope, arguments, "dryRun").await,
+            Flaw::PluginIgnoresTheOrder => self.without(scope, arguments, "order").await,
+            Flaw::PluginTakesUnknownArguments => {
+                let mut members = object(arguments.as_str());
+                members.retain(|name, _| self.arguments()["properties"].get(name).is_some());
+                self.call_with(scope, members).await
+            }
+            Flaw::PluginWritesTheLedger => {
+                let call = NewMemory::new(SpaceId::parse("calls")?, Trigger::parse("1")?, SystemClock.now());
+                self.provider.store(call).await?;
+                self.inner.call(scope, arguments).await
+            }
+            Flaw::PluginWritesEscapesAnew => {
+                let answer = self.inner.call(scope, arguments).await?;
+                AnswerJson::parse(&answer.as_str().replace(r"\/", "/"))
+            }
+            Flaw::PluginCutsWithoutAWord => {
+                let mut answer = object(self.inner.call(scope, arguments).await?.as_str());
+                answer.remove("cut");
+                AnswerJson::parse(&Value::Object(answer).to_string())
+            }
+            Flaw::PluginAddsOver if self.name() == "memory:add_document" => {
+                if let (Some(Value::String(id)), [collection, ..]) =
+                    (object(arguments.as_str()).get("id"), scope.collections())
+                {
+                    let present = DocumentSelection::ids(collection.clone(), [DocumentId::parse(id)?])?;
+                    self.provider.documents().remove(&present, 1).await?;
+                }
+                self.inner.call(scope, arguments).await
             }
             _ => self.inner.call(scope, arguments).await,
         }
+    }
+}
+
+impl BrokenExecutor {
+    /// Calls as if an argument had not been given.
+    async fn without(&self, scope: &Scope, arguments: &Arguments, name: &str) -> Result<AnswerJson> {
+        let mut members = object(arguments.as_str());
+        members.remove(name);
+        self.call_with(scope, members).await
+    }
+
+    async fn call_with(&self, scope: &Scope, members: Map<String, Value>) -> Result<AnswerJson> {
+        self.inner.call(scope, &Arguments::parse(&Value::Object(members).to_string())?).await
+    }
+}
+
+/// The members of JSON that is an object; none of any other.
+fn object(json: &str) -> Map<String, Value> {
+    match serde_json::from_str(json) {
+        Ok(Value::Object(members)) => members,
+        _ => Map::new(),
     }
 }

@@ -102,6 +102,9 @@ impl Seen {
                     None => vec![change],
                 }
             }
+            (Flaw::WatchTellsOfStoresAlone, ChangeKind::Updated(record)) => {
+                vec![Change { kind: ChangeKind::Stored(record.clone()), ..change }]
+            }
             (Flaw::WatchIsReachedTooSoon, _) if self.told == 10 => {
                 vec![Change { token: change.token.clone(), kind: ChangeKind::Reached }, change]
             }

@@ -42,22 +42,11 @@ async fn nine_is_less_than_ten(stage: Stage) -> CaseResult {
 /// F3: integers of 64 bits are exact, and so are comparisons with floats beside them.
 async fn large_numbers_compare_exactly(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
+    #[rustfmt::skip]
     let values = [
-        "9007199254740992",
-        "9007199254740993",
-        "9007199254740994",
-        "9223372036854775806",
-        "9223372036854775807",
-        "9223372036854775808",
-        "18446744073709551614",
-        "18446744073709551615",
-        "-9223372036854775808",
-        "-9223372036854775807",
-        "1e19",
-        "1e300",
-        "-1e300",
-        "1e-7",
-        "-0.0",
+        "9007199254740992", "9007199254740993", "9007199254740994", "9223372036854775806", "9223372036854775807",
+        "9223372036854775808", "18446744073709551614", "18446744073709551615", "-9223372036854775808",
+        "-9223372036854775807", "1e19", "1e300", "-1e300", "1e-7", "-0.0",
     ];
     let stored = store_values(&*provider, &values).await?;
     for (value, id) in values.iter().zip(&stored) {

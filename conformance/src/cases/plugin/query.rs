@@ -7,7 +7,7 @@ use memory_core::plugin::{MAX_ANSWER_BYTES, Plugin, Scope};
 use memory_core::{ErrorKind, NewMemory, Result};
 use serde_json::{Value, json};
 
-use super::{NOTES, QUERY, World, call, call_raw, ids, scope, wide_scope};
+use super::{NOTES, QUERY, World, call, call_raw, ids, scope};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{at, context, kind, metadata, new_document, new_memory, space, trigger};
 
@@ -19,7 +19,6 @@ chapter!("plugin":
     query_walks_in_both_orders ["P4", "Q6"],
     stored_json_comes_byte_for_byte ["P5", "V3"],
     answers_end_at_their_bytes_and_say_so ["P5"],
-    long_values_are_cut_and_named ["P5"],
     damaged_records_are_left_out_and_mentioned ["P5", "Q8"] needs Damage,
 );
 
@@ -185,36 +184,6 @@ async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
             assert_eq!(walked.len(), 30);
         }
     }
-    Ok(())
-}
-
-/// A value that is too long or too deep is cut or shown as text, a sentence names it, and no other record is lost.
-async fn long_values_are_cut_and_named(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let long = "long ".repeat((1 << 20) / 5);
-    provider.documents().put(new_document(NOTES, "long", "mine-a", &long)).await?;
-    provider.documents().put(new_document(NOTES, "short", "mine-a", "short")).await?;
-    let nested = format!("{}{}", "[".repeat(100), "]".repeat(100));
-    let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(4 << 20).split_off(100));
-    for (place, value) in (0..).zip([&nested, &large, &r#"{"text":"small"}"#.to_owned()]) {
-        provider.store(NewMemory::new(space("mine-a"), trigger(value), at(place))).await?;
-    }
-    let plugin = provider.plugin();
-    let answer = call(&*plugin, &scope(), QUERY, json!({})).await?;
-    assert_eq!(ids(&answer), ["short", "long"]);
-    let shown = answer["records"][1]["content"].as_str().expect("a text");
-    assert!(shown.len() > 10_000 && long.starts_with(shown));
-    let said = format!("long: content is cut to its first {} of {} bytes", shown.len(), long.len());
-    assert_eq!(answer["cut"], json!([said]));
-    let answer = call(&*plugin, &wide_scope(), QUERY, json!({"source": "ledger", "order": "oldest"})).await?;
-    let triggers: Vec<_> =
-        ids(&answer).iter().zip(0..).map(|(_, place)| &answer["records"][place]["trigger"]).collect();
-    assert_eq!(*triggers[0], json!(nested), "as text");
-    assert!(triggers[1].as_str().is_some_and(|text| large.starts_with(text)));
-    assert_eq!(*triggers[2], json!({"text": "small"}));
-    let cut: Vec<_> =
-        answer["cut"].as_array().expect("sentences").iter().map(|cut| cut.as_str().unwrap_or("")).collect();
-    assert!(cut.len() == 2 && cut[0].contains("nests too deep") && cut[1].contains("is shown as text, cut"), "{cut:?}");
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Q9: pending and running rows are found at once. What they cost is measured by benchmarks; that they are found, here.
+//! Q9: pending and running rows are found, wherever they lie. That no others are examined for them is seen in `pages`, where there are
+//! enough of those.
 
 use memory_core::{MemoryPatch, Order, Status};
 

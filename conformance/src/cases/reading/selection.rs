@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::{ErrorKind, MemoryQuery, SpaceSelector, Spaces, Status};
+use memory_core::{ErrorKind, MemoryQuery, SpaceSelector, Status};
 
 use super::{BOTH_ORDERS, READ_PATHS, guilds, page};
 use crate::case::{CaseResult, Stage, chapter};
@@ -16,8 +16,6 @@ chapter!("reading":
     selectors_have_a_limit ["Q1"],
     patterns_have_a_limit ["Q1"],
     every_read_path_finds_the_same ["Q1"],
-    a_query_without_spaces_is_refused ["Q1"],
-    all_beside_a_selector_is_refused ["Q1"],
     within_narrows_what_selectors_find ["Q1"],
     within_confines_every_selector ["Q1"],
     within_is_a_union_too ["Q1"],
@@ -130,29 +128,6 @@ async fn every_read_path_finds_the_same(stage: Stage) -> CaseResult {
             assert_eq!(ids(&found), ids(&expected), "{name}, {order:?}");
         }
     }
-    Ok(())
-}
-
-/// Q1: no selector is `InvalidInput` and never "everything" (an empty selector object that read all spaces).
-async fn a_query_without_spaces_is_refused(_: Stage) -> CaseResult {
-    let within = || SpaceSelector::under("guild-1").expect("a valid path");
-    for builder in [
-        MemoryQuery::builder(),
-        MemoryQuery::builder().limit(1),
-        MemoryQuery::builder().status(Status::Pending),
-        MemoryQuery::builder().within(within()),
-        MemoryQuery::builder().all().within(Spaces::Any(Vec::new())),
-    ] {
-        let refused = builder.build().expect_err("a query that names no space");
-        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-    }
-    Ok(())
-}
-
-/// Q1: a query asks for all spaces or names some; both at once is `InvalidInput`.
-async fn all_beside_a_selector_is_refused(_: Stage) -> CaseResult {
-    let refused = MemoryQuery::builder().all().exact("a").build().expect_err("all and one");
-    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     Ok(())
 }
 

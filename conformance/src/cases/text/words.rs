@@ -10,14 +10,8 @@ use crate::fixture::{at, collection, document_id, kind, metadata, new_document, 
 
 chapter!("text":
     words_are_runs_of_letters_and_digits ["T1", "T2"],
-    no_punctuation_is_an_error ["T2"],
-    query_operators_are_ordinary_words ["T2"],
-    ideographs_and_kana_are_words ["T1"],
-    diacritics_are_kept_and_case_is_not ["T1"],
-    of_a_long_word_the_first_bytes_count ["T1"],
     any_word_is_enough ["T2"],
     text_comes_in_the_order_of_the_query ["T2", "Q4"],
-    text_without_words_finds_nothing ["T2"],
     text_goes_with_spaces_filter_and_limit ["T2", "D3"],
     collections_do_not_share_words ["T2", "D3"],
     replaced_content_is_found_by_its_new_words ["T2", "T3"],
@@ -28,168 +22,38 @@ chapter!("text":
     backslashes_in_a_content_hurt_no_search ["T2", "V9"],
 );
 
-/// A word is a run of letters and digits: everything else separates, and a part of a word is no word.
+/// What is a word is decided by the core, and tried there; here is some of each kind, as far as an engine could read it otherwise.
 async fn words_are_runs_of_letters_and_digits(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
-    let contents = [
-        "foo_bar-baz's", // 0
-        "foobar",        // 1
-        "Don't PANIC!",  // 2
-        r"C:\new\table", // 3
-        "v1.2.3-rc4",    // 4
-        "x² ½ Ⅷ ٣",      // 5
-        "a\u{300}b",     // 6
-        "straße №42",    // 7
-    ];
+    let long = "x".repeat(128);
+    let contents =
+        ["foo_bar-baz's", "foobar", "v1.2-rc4 x²", "abc漢字def", "Café", "cafe", "not running", "--- !", &long];
     put_all(&*documents, &contents).await?;
-    let table: [(&str, &[usize]); 22] = [
-        ("foo", &[0]),
-        ("bar", &[0]),
-        ("baz", &[0]),
-        ("foobar", &[1]),
+    let table: [(&str, &[usize]); 20] = [
+        ("foo, BAR", &[0]),
         ("fo", &[]),
-        ("foo bar", &[0]),
-        ("don", &[2]),
-        ("t", &[2]),
-        ("dont", &[]),
-        ("new", &[3]),
-        ("table", &[3]),
-        ("ew", &[]),
-        ("v1", &[4]),
-        ("rc4", &[4]),
-        ("rc", &[]),
-        ("x²", &[5]),
+        ("foobar", &[1]),
+        ("rc4", &[2]),
         ("x2", &[]),
-        ("ⅷ", &[5]),
-        ("a\u{300}b", &[6]),
-        ("b", &[]),
-        ("straße", &[7]),
-        ("42", &[7]),
-    ];
-    for (text, expected) in table {
-        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
-    }
-    Ok(())
-}
-
-/// Raw text from a user is never a syntax error, whatever punctuation it holds, and the words in it still find.
-async fn no_punctuation_is_an_error(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    put_all(&*documents, &["red apple", "blue pear"]).await?;
-    let mut odd: Vec<String> = (' '..='~').filter(char::is_ascii_punctuation).map(String::from).collect();
-    odd.extend(
-        ["\"\"", "''", "--", "/*", "*/", "\\\"", "((", "))", "{}", "@x:", "\0", "\n", "\u{201C}", "«", "～"]
-            .map(str::to_owned),
-    );
-    for mark in &odd {
-        for text in [
-            format!("{mark}apple"),
-            format!("apple{mark}"),
-            format!("{mark}apple{mark}"),
-            format!("apple {mark} zebra"),
-            format!("{mark} {mark}apple"),
-            format!("zebra{mark}apple"),
-        ] {
-            assert_eq!(found(&*documents, &text).await?, places(&[0]), "{text:?}");
-        }
-        let alone = found(&*documents, mark).await?;
-        assert!(alone.is_empty(), "{mark:?} holds no word that is there");
-    }
-    let all: String = odd.concat();
-    assert_eq!(found(&*documents, &format!("{all} pear {all}")).await?, places(&[1]));
-    Ok(())
-}
-
-/// What is an operator in the language of some engine is an ordinary word here.
-async fn query_operators_are_ordinary_words(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    put_all(&*documents, &["near the lake", "this and that", "apple", "not content or title"]).await?;
-    let table: [(&str, &[usize]); 16] = [
-        ("NEAR", &[0]),
-        ("NEAR(lake that)", &[0, 1]),
-        ("AND", &[1]),
-        ("apple AND lake", &[0, 1, 2]),
-        ("OR", &[3]),
-        ("apple NOT that", &[1, 2, 3]),
-        ("NOT", &[3]),
-        ("-apple", &[2]),
-        ("lake -apple", &[0, 2]),
-        ("\"lake near\"", &[0]),
-        ("appl*", &[]),
-        ("^apple", &[2]),
-        ("content:apple", &[2, 3]),
-        ("apple | lake & !that", &[0, 1, 2]),
-        ("%appl%", &[]),
-        ("apple~1", &[2]),
-    ];
-    for (text, expected) in table {
-        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
-    }
-    Ok(())
-}
-
-/// Each ideograph and each kana is a word, also amid letters; other scripts have words as runs.
-async fn ideographs_and_kana_are_words(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    put_all(&*documents, &["東京タワー", "京都", "abc漢字def", "안녕하세요 세계", "สวัสดี", "ひらがな"]).await?;
-    let table: [(&str, &[usize]); 12] = [
-        ("東", &[0]),
-        ("京", &[0, 1]),
-        ("都東", &[0, 1]),
-        ("タ", &[0]),
-        ("abc", &[2]),
-        ("漢", &[2]),
-        ("def字", &[2]),
+        ("字", &[3]),
         ("ab", &[]),
-        ("안녕하세요", &[3]),
-        ("안녕", &[]),
-        ("สวัสดี", &[4]),
-        ("が", &[5]),
-    ];
-    for (text, expected) in table {
-        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
-    }
-    Ok(())
-}
-
-/// Words are lowercased in every script and keep their diacritics: `café` is not `cafe`, nor is its decomposed form.
-async fn diacritics_are_kept_and_case_is_not(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    put_all(&*documents, &["Café", "cafe", "cafe\u{301}", "ÉCOLE ΣΟΦΊΑ", "Москва", "naïve", "ﬁn", "fin", "running"])
-        .await?;
-    let table: [(&str, &[usize]); 15] = [
-        ("café", &[0]),
-        ("CAFÉ", &[0]),
-        ("CAFE", &[1]),
-        ("Cafe\u{301}", &[2]),
-        ("école", &[3]),
-        ("ecole", &[]),
-        ("σοφία", &[3]),
-        ("МОСКВА", &[4]),
-        ("naive", &[]),
-        ("NAÏVE", &[5]),
-        ("ﬁn", &[6]),
-        ("FIN", &[7]),
+        ("CAFÉ", &[4]),
+        ("cafe", &[5]),
         ("run", &[]),
         ("runs", &[]),
-        ("Running", &[8]),
+        ("NOT", &[6]),
+        ("foobar NOT v1", &[1, 2, 6]),
+        ("\"foo bar", &[0]),
+        ("foob*", &[]),
+        ("content:cafe~2", &[2, 5]),
+        ("(('%_\\\"\0", &[]),
+        ("", &[]),
+        ("-!?", &[]),
+        (&format!("{long}y"), &[8]),
     ];
     for (text, expected) in table {
         assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
     }
-    Ok(())
-}
-
-/// Of a word over 128 bytes the first 128 count, cut at a character: such words are found, and told apart up to there.
-async fn of_a_long_word_the_first_bytes_count(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    let (at_limit, accents) = ("x".repeat(128), "é".repeat(64));
-    let contents = [at_limit.clone(), "x".repeat(5_000), "x".repeat(127), format!("{accents}tail")];
-    put_all(&*documents, &contents.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-    assert_eq!(found(&*documents, &at_limit).await?, places(&[0, 1]));
-    assert_eq!(found(&*documents, &format!("{at_limit}yz")).await?, places(&[0, 1]));
-    assert_eq!(found(&*documents, &"x".repeat(127)).await?, places(&[2]));
-    assert_eq!(found(&*documents, &format!("{accents}é")).await?, places(&[3]));
     Ok(())
 }
 
@@ -233,16 +97,6 @@ async fn text_comes_in_the_order_of_the_query(stage: Stage) -> CaseResult {
 
 fn ids(documents: &[Document]) -> Vec<&str> {
     documents.iter().map(|document| document.id.as_str()).collect()
-}
-
-/// A text without a word finds nothing: it is neither an error nor a query for everything.
-async fn text_without_words_finds_nothing(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    put_all(&*documents, &["something", "", "--- !"]).await?;
-    for text in ["", " ", "---", "!?", "\u{1F600}", "\n\t", "\"\"", "*"] {
-        assert!(found(&*documents, text).await?.is_empty(), "{text:?}");
-    }
-    Ok(())
 }
 
 /// Text is one more condition: selectors, `within`, filter and limit hold as they do without it.

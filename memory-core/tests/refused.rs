@@ -1,0 +1,133 @@
+//! What no type of the contract takes (V2 to V5, Q1, S7, F5): it is refused before any engine could see it.
+
+use memory_core::filter::Field;
+use memory_core::{
+    Context, ErrorKind, Filter, MemoryQuery, Metadata, Result, SpaceId, SpaceSelector, Spaces, Status, Timestamp,
+    Trigger,
+};
+
+use ErrorKind::{InvalidInput, TooLarge};
+
+fn kind<T>(made: Result<T>) -> Option<ErrorKind> {
+    made.err().map(|error| error.kind())
+}
+
+#[test]
+fn spaces_beyond_their_rules() {
+    let refused = |id: &str, expected| {
+        assert_eq!(kind(SpaceId::parse(id)), Some(expected), "{id:.20?}");
+        assert_eq!(kind(SpaceSelector::exact(id)), Some(expected), "exact {id:.20?}");
+    };
+    for id in ["", "a\0", "a\0b", "\n", "a\nb", "a\tb", "a\u{7f}", "a\u{7f}b", "a\u{85}", "a\u{85}b"] {
+        refused(id, InvalidInput);
+    }
+    for (part, times) in [("x", 513), ("é", 257), ("-", 33), ("a-", 33), ("a/", 33), ("-/:", 11), ("a-b:c/", 11)] {
+        refused(&part.repeat(times), TooLarge);
+    }
+}
+
+/// Also what stands for no text, such as half of a surrogate pair.
+#[test]
+fn triggers_and_contexts_that_are_not_json() {
+    let text = ["", " ", "{", "[1,]", "nul", "'a'", "01", "1 2", "\"\u{1}\""];
+    for text in text.into_iter().chain([r#""\ud800""#, r#""\udc00x""#, r#"{"\ud800":1}"#]) {
+        assert_eq!(kind(Trigger::parse(text)), Some(InvalidInput), "{text:?}");
+        assert_eq!(kind(Context::parse(text)), Some(InvalidInput), "{text:?}");
+    }
+}
+
+/// Duplicate keys, U+0000 and numbers beyond all would have no one meaning on all engines.
+#[test]
+fn metadata_beyond_their_rules() {
+    let twice = [r#"{"a":1,"a":1}"#, r#"{"a":{"b":1,"b":2}}"#, r#"{"a":1,"\u0061":2}"#];
+    let others = [r#"{"a":"\u0000"}"#, r#"{"\u0000":1}"#, r#"{"a":1e400}"#, r#"{"a":NaN}"#, r#"{"a":"\ud800"}"#];
+    for text in ["", "[]", "1", "null", "{}x"].into_iter().chain(twice).chain(others) {
+        assert_eq!(kind(Metadata::parse(text)), Some(InvalidInput), "{text}");
+    }
+}
+
+#[test]
+fn times_beyond_the_limits() {
+    for millis in [i64::MIN, -8_640_000_000_001, 8_640_000_000_001, 1 << 53, i64::MAX] {
+        assert_eq!(kind(Timestamp::from_millis(millis)), Some(InvalidInput), "{millis}");
+    }
+    assert_eq!((Timestamp::MIN.as_millis(), Timestamp::MAX.as_millis()), (-8_640_000_000_000, 8_640_000_000_000));
+}
+
+/// No selector is never "everything", and neither is all of them beside one.
+#[test]
+fn queries_that_name_no_space() {
+    let within = SpaceSelector::under("guild-1").expect("a valid path");
+    for builder in [
+        MemoryQuery::builder(),
+        MemoryQuery::builder().limit(1),
+        MemoryQuery::builder().status(Status::Pending),
+        MemoryQuery::builder().within(within),
+        MemoryQuery::builder().all().within(Spaces::Any(Vec::new())),
+        MemoryQuery::builder().all().exact("a"),
+    ] {
+        assert_eq!(kind(builder.build()), Some(InvalidInput));
+    }
+}
+
+#[test]
+fn patterns_beyond_their_rules() {
+    let (query, long) = (MemoryQuery::builder, "a".repeat(1_025));
+    for (what, builder) in [
+        ("empty prefix", query().prefix("")),
+        ("empty path", query().under("")),
+        ("empty glob", query().glob("")),
+        ("empty id", query().exact("")),
+        ("long prefix", query().prefix(&long)),
+        ("long path", query().under(&long)),
+        ("long glob", query().glob(&long)),
+        ("long regex", query().regex(&long)),
+        ("a mistake beside what is right", query().exact("a").prefix("")),
+    ] {
+        assert_eq!(kind(builder.build()), Some(InvalidInput), "{what}");
+    }
+    let unfinished = ["(", "[a", "a{2", "*", "a**{", "\\", "(?<n>", "(?x"];
+    for regex in unfinished.into_iter().chain(["(?=a)", "\\1", "[z-a]", "a{1000}{1000}{1000}"]) {
+        assert_eq!(kind(query().regex(regex).build()), Some(InvalidInput), "{regex}");
+    }
+}
+
+/// Written as a text and built in Rust; those at the limit are taken.
+#[test]
+fn filters_beyond_their_limits() {
+    let condition = || Field::metadata(["v"]).eq(1);
+    let (many, one_of) = (
+        |count: usize| (1..count).fold(condition(), |filter, _| filter.or(condition())),
+        |count: usize| Field::metadata(["v"]).one_of(vec![1; count]),
+    );
+    let deep = |levels: usize| {
+        let deeper = |filter: Filter, level| match level % 2 {
+            0 => filter.and(condition()),
+            _ => filter.or(condition()),
+        };
+        (0..levels).fold(condition(), deeper)
+    };
+    let built = |filter: Filter| kind(MemoryQuery::builder().all().filter(filter).build());
+    for within in [many(256), deep(14), one_of(1_000)] {
+        assert_eq!(built(within), None);
+    }
+    for over in [many(257), many(5_000), deep(40), one_of(1_001), Field::metadata(["v"]).eq("x".repeat(17 << 10))] {
+        assert_eq!(built(over), Some(TooLarge));
+    }
+    let written = |text: &str| kind(MemoryQuery::builder().all().filter_text(text).build());
+    let text = |bytes: usize| format!("metadata.v = '{}'", "x".repeat(bytes - 15));
+    let conditions = |count: usize| vec!["metadata.v = 1"; count].join(" OR ");
+    let values = |count: usize| format!("metadata.v IN ({})", vec!["1"; count].join(","));
+    let depth = |levels: usize| format!("{}metadata.v = 1{}", "(".repeat(levels), ")".repeat(levels));
+    for (within, over) in [
+        (text(16 << 10), text((16 << 10) + 1)),
+        (conditions(256), conditions(257)),
+        (values(1_000), values(1_001)),
+        (depth(14), depth(17)),
+    ] {
+        assert_eq!((written(&within), written(&over)), (None, Some(TooLarge)), "{over:.40}");
+    }
+    for bomb in ["NOT ".repeat(4_000), "(".repeat(16_000), "metadata.v = 1 AND ".repeat(800), "-".repeat(16_000)] {
+        assert!(written(&format!("{bomb}metadata.v = 1")).is_some(), "{bomb:.40}");
+    }
+}
