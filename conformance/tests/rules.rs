@@ -32,7 +32,7 @@ const CASES: [(&str, usize); 21] = [
     ("filters", 23),
     ("history", 48),
     ("lifecycle", 24),
-    ("meaning", 60),
+    ("meaning", 61),
     ("model", 1),
     ("plugin", 24),
     ("read_only", 6),
