@@ -23,10 +23,10 @@ pub enum Loss {
 
 /// Files, each with what is on the disk of it and what was written since, and their names.
 ///
-/// It keeps what a journalling file system keeps (ext4, XFS, btrfs), and nothing beyond that. The sync of a file brings its bytes and its
-/// length to the disk. Files are created, renamed and unlinked in one order for all of them; a loss drops the latest of these alone, and each
-/// sync of any file or folder brings those before it to the disk. A rename does not bring the bytes of a file along. Without a sync, a write
-/// and a change of the length come to the disk in any order, in any of their sectors, or not at all; what was never written reads as zeros.
+/// It keeps what a journalling file system keeps (ext4, XFS), and nothing beyond that. The sync of a file brings its bytes and its length to the
+/// disk, and that it was created. Files are created, renamed and unlinked in one order for all of them: a loss drops the latest of these alone,
+/// and the sync of a folder brings all before it to the disk. A rename does not bring the bytes of a file along. Without a sync, a write and a
+/// change of the length come to the disk in any order, in any of their sectors, or not at all; what was never written reads as zeros.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     files: Vec<Content>,
@@ -70,14 +70,18 @@ impl Disk {
             }
             Event::Cut { file, length } => self.file(*file)?.pending.push(Change::Cut { length: *length }),
             Event::Sync { file } => {
-                // A folder is not among the files.
-                if let Ok(content) = self.file(*file) {
-                    let pending = std::mem::take(&mut content.pending);
-                    pending.iter().for_each(|change| change.apply(&mut content.durable));
-                }
-                for naming in std::mem::take(&mut self.renamed) {
-                    naming.apply(&mut self.names);
-                }
+                let synced = match self.inodes.get(file) {
+                    Some(file) => {
+                        let Content { durable, pending } = &mut self.files[*file];
+                        pending.drain(..).for_each(|change| change.apply(durable));
+                        let creates =
+                            |naming: &Naming| matches!(naming, Naming::Create { file: new, .. } if new == file);
+                        self.renamed.iter().position(creates).map_or(0, |place| place + 1)
+                    }
+                    // A folder is not among the files.
+                    None => self.renamed.len(),
+                };
+                self.renamed.drain(..synced).for_each(|naming| naming.apply(&mut self.names));
             }
             Event::Rename { from, to } => {
                 self.renamed.push(Naming::Rename { from: from.clone(), to: to.clone() });
@@ -191,6 +195,7 @@ mod tests {
     use super::*;
 
     const FILE: u64 = 7;
+    const FOLDER: u64 = 1;
 
     fn disk(events: &[Event]) -> Disk {
         let mut disk = Disk::default();
@@ -226,14 +231,18 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_is_of_its_own_file_and_of_all_names_before_it() {
-        let mut events = vec![create(FILE, "a"), written(0, 1, 3), create(8, "b"), Event::Sync { file: 8 }];
+    fn a_sync_is_of_its_own_file_and_of_the_names_until_that_was_created() {
+        let mut events =
+            vec![create(FILE, "a"), written(0, 1, 3), create(8, "b"), create(9, "d"), Event::Sync { file: 8 }];
         assert_eq!(content(&disk(&events), Loss::Dropped, "a"), Some(vec![]));
+        assert_eq!(content(&disk(&events), Loss::Dropped, "d"), None);
         events.extend([Event::Rename { from: "a".into(), to: "c".into() }, Event::Unlink { name: "b".into() }]);
         let before = disk(&events);
         assert_eq!(content(&before, Loss::Dropped, "c"), None);
         assert_eq!((content(&before, Loss::Kept, "c"), content(&before, Loss::Kept, "b")), (Some(vec![1; 3]), None));
         events.push(Event::Sync { file: FILE });
+        assert_eq!(content(&disk(&events), Loss::Dropped, "a"), Some(vec![1; 3]));
+        events.push(Event::Sync { file: FOLDER });
         assert_eq!(content(&disk(&events), Loss::Dropped, "c"), Some(vec![1; 3]));
     }
 

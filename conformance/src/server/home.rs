@@ -19,6 +19,8 @@ pub(super) struct Home {
     folder: TempDir,
     /// Who owns it and runs the programs, when that is another user.
     user: Option<User>,
+    /// What its programs find in their environment.
+    variables: Vec<(&'static str, PathBuf)>,
 }
 
 impl Home {
@@ -27,14 +29,15 @@ impl Home {
     pub(super) fn new(users: &[&str]) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("memory-test-").tempdir()?;
         let user = if Uid::effective().is_root() { Some(unprivileged(users)?) } else { None };
-        let home = Self { folder, user };
+        let home = Self { folder, user, variables: Vec::new() };
         home.give_away(home.path())?;
         Ok(home)
     }
 
     /// An empty one of the user that runs this program.
     pub(super) fn of_this_user() -> io::Result<Self> {
-        Ok(Self { folder: tempfile::Builder::new().prefix("memory-test-").tempdir()?, user: None })
+        let folder = tempfile::Builder::new().prefix("memory-test-").tempdir()?;
+        Ok(Self { folder, user: None, variables: Vec::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -51,11 +54,18 @@ impl Home {
         Ok(path)
     }
 
+    /// Lets all programs that are run from now on find these in their environment.
+    #[cfg(all(feature = "power", target_os = "linux"))]
+    pub(super) fn set_variables<'v>(&mut self, variables: impl IntoIterator<Item = (&'static str, &'v Path)>) {
+        self.variables = variables.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+    }
+
     /// A program to run here as the server's user. What it prints goes to the log.
     pub(super) fn command(&self, program: &Path) -> io::Result<Command> {
         let log = OpenOptions::new().create(true).append(true).mode(0o644).open(self.log_path())?;
         let mut command = Command::new(program);
         command.current_dir(self.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(user) = &self.user {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw()).env("HOME", self.path());
         }
@@ -74,7 +84,8 @@ impl Home {
         self.path().join("log")
     }
 
-    fn give_away(&self, path: &Path) -> io::Result<()> {
+    /// Makes the server's user the owner of a file.
+    pub(super) fn give_away(&self, path: &Path) -> io::Result<()> {
         match &self.user {
             Some(user) => chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
             None => Ok(()),

@@ -26,6 +26,8 @@ mod on_demand;
 pub mod postgres;
 #[cfg(all(feature = "servers", unix))]
 mod process;
+#[cfg(all(feature = "servers", feature = "power", target_os = "linux"))]
+mod recorded_redis;
 #[cfg(all(feature = "servers", unix))]
 pub mod redis;
 #[cfg(all(feature = "servers", unix))]

@@ -17,6 +17,8 @@ use crate::fault::Server;
 
 pub(super) const ENGINE: &str = "redis";
 const USUAL_IMAGE: &str = "redis:7-alpine";
+/// Who runs it, where this program is run by root.
+pub(super) const USERS: &[&str] = &["redis"];
 /// Where it listens in a container.
 const PORT: u16 = 6379;
 
@@ -30,7 +32,7 @@ impl TestServer {
 /// A Redis server from the binary of this machine, for tests that kill it or need settings of their own.
 #[derive(Debug)]
 pub struct LocalRedis {
-    local: Local,
+    pub(super) local: Local,
     password: String,
 }
 
@@ -98,16 +100,21 @@ impl LocalRedis {
     }
 
     pub(super) fn start_on(password: String, settings: &[(&str, &str)]) -> io::Result<Self> {
+        Self::start_in(Home::new(USERS)?, ".", password, settings)
+    }
+
+    /// Starts one whose data lies in this folder of its home.
+    pub(super) fn start_in(home: Home, folder: &str, password: String, settings: &[(&str, &str)]) -> io::Result<Self> {
         let program = find_program("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
         let arguments = |_: &Home, port: u16| {
             let port = port.to_string();
-            let own = [("port", port.as_str()), ("bind", "127.0.0.1"), ("dir", "."), ("save", "")];
+            let own = [("port", port.as_str()), ("bind", "127.0.0.1"), ("dir", folder), ("save", "")];
             let passwords = [("requirepass", password.as_str()), ("masterauth", password.as_str())];
             let all = own.iter().chain(&passwords).chain(settings);
             Ok(all.flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]).collect())
         };
         let answers = |port| answers((Ipv4Addr::LOCALHOST, port));
-        let local = Local::start(Home::new(&["redis"])?, program, arguments, answers, Signal::SIGKILL)?;
+        let local = Local::start(home, program, arguments, answers, Signal::SIGKILL)?;
         Ok(Self { local, password })
     }
 
@@ -171,7 +178,7 @@ impl LocalSentinel {
             Ok(vec!["sentinel.conf".to_owned(), "--sentinel".to_owned()])
         };
         let answers = |port| answers((Ipv4Addr::LOCALHOST, port));
-        let local = Local::start(Home::new(&["redis"])?, program, arguments, answers, Signal::SIGKILL)?;
+        let local = Local::start(Home::new(USERS)?, program, arguments, answers, Signal::SIGKILL)?;
         Ok(Self { local, password })
     }
 }
