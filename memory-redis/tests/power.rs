@@ -23,7 +23,7 @@ mod on_linux {
 
     const CALLS: usize = 500;
     /// How many crash points are tried where the environment does not say it.
-    const CRASH_POINTS: usize = 25;
+    const CRASH_POINTS: usize = 80;
     /// How many are tried where losses are to be found.
     const FEW_POINTS: usize = 5;
 
