@@ -76,6 +76,14 @@ impl Harness for OnDemand {
         self.engine().is_ok_and(Harness::can_damage)
     }
 
+    fn can_make_newer(&self) -> bool {
+        self.engine().is_ok_and(Harness::can_make_newer)
+    }
+
+    async fn make_newer(&self, namespace: &Namespace) -> Result<()> {
+        self.engine()?.make_newer(namespace).await
+    }
+
     fn can_erase(&self) -> bool {
         self.engine().is_ok_and(Harness::can_erase)
     }
