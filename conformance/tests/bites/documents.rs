@@ -78,7 +78,7 @@ impl DocumentStore for BrokenDocuments {
                 return self.put_anew(moved).await;
             }
             (Flaw::DroppedPutLosesTheOld, _) => return self.put_anew(self.inner.put(write).await?).await,
-            (Flaw::DocumentIdsAreFolded, Some(id)) => write.id = Some(DocumentId::parse(&id.as_str().to_lowercase())?),
+            (Flaw::DocumentIdsAreFolded, Some(id)) => write.id = Some(DocumentId::parse(id.as_str().to_lowercase())?),
             (Flaw::ContentsAreTrimmed, _) => write.content = Content::parse(write.content.as_str().trim())?,
             (Flaw::PutsAreInTheLedger, _) => {
                 let put = NewMemory::new(write.space_id.clone(), Trigger::parse(r#""a put""#)?, write.created_at);
@@ -122,7 +122,7 @@ impl DocumentStore for BrokenDocuments {
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
         match self.flaw {
             Flaw::DocumentIdsAreFolded => {
-                self.inner.get(collection, &DocumentId::parse(&id.as_str().to_lowercase())?).await
+                self.inner.get(collection, &DocumentId::parse(id.as_str().to_lowercase())?).await
             }
             _ => self.inner.get(collection, id).await,
         }

@@ -13,7 +13,7 @@ pub(crate) fn stored(flaw: Flaw, mut memory: NewMemory) -> Result<NewMemory> {
     match flaw {
         Flaw::KeyIgnored => memory.idempotency_key = None,
         Flaw::KeysAreFolded => {
-            let folded = |key: &IdempotencyKey| IdempotencyKey::parse(&key.as_str().to_lowercase());
+            let folded = |key: &IdempotencyKey| IdempotencyKey::parse(key.as_str().to_lowercase());
             memory.idempotency_key = memory.idempotency_key.as_ref().map(folded).transpose()?;
         }
         Flaw::ObservedIsCompleted if memory.status == Status::Observed => memory.status = Status::Completed,
