@@ -15,7 +15,7 @@ const SECTOR: usize = 512;
 pub enum Loss {
     /// All of them had reached the disk.
     Kept,
-    /// None had.
+    /// None of them had reached it.
     Dropped,
     /// Some had. By this seed: all up to one that is cut anywhere, or each sector of each write or not.
     Torn(u64),

@@ -8,7 +8,7 @@ use crate::random::Random;
 /// Which records of a log are followed by a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Points {
-    /// Each.
+    /// Each record of the recording.
     All,
     /// So many of them, by the seed.
     Some(usize),

@@ -7,7 +7,7 @@ pub(crate) enum Flaw {
     None,
 
     // The life cycle.
-    /// `shutdown` closes nothing.
+    /// Calls are answered behind a `shutdown`, as if it had closed nothing.
     ClosedStillAnswers,
     /// What is stored lives as long as the handle that stored it.
     LostOnReopen,
@@ -147,7 +147,7 @@ pub(crate) enum Flaw {
     ListingEndsAtItsFirstPage,
 
     // Filters.
-    /// As SQLite's LIKE.
+    /// LIKE passes over the case of ASCII letters, as that of SQLite does.
     LikeFoldsCase,
     /// As a collation without case.
     EqualityFoldsCase,

@@ -37,7 +37,7 @@ impl Sides {
         self.watch(0, &Watching { of, question, begins: Begins::WithASnapshot }).await
     }
 
-    /// Closes the engine.
+    /// Closes all handles, which must succeed on each.
     pub(crate) async fn close(self) -> Step {
         for handle in &self.handles {
             handle.shutdown().await.map_err(|error| format!("it does not close: {error:?}"))?;
@@ -71,7 +71,7 @@ impl State {
     }
 }
 
-/// A store.
+/// A store that shows that the engine still takes writes.
 fn another() -> Op {
     Op::Store(Item {
         space: "a-b".to_owned(),
