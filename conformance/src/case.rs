@@ -110,19 +110,29 @@ pub struct Settings {
     pub seed: u64,
     /// How many random sequences the model-based part plays.
     pub sequences: u32,
+    /// The most calls of a sequence, which may have any number up to it. `None` plays mostly short ones, and few of up to 500 calls.
+    pub calls: Option<u32>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seed: 20_260_101, sequences: 60 }
+        Self { seed: 20_260_101, sequences: 60, calls: None }
     }
 }
 
 impl Settings {
-    /// The defaults, or what `MEMORY_TEST_SEED` and `MEMORY_TEST_SEQUENCES` say; `Err` names the one that is no number.
+    /// The defaults, or what `MEMORY_TEST_SEED`, `MEMORY_TEST_SEQUENCES` and `MEMORY_TEST_CALLS` say; `Err` names the one that is no
+    /// number.
     pub fn from_env() -> std::result::Result<Self, String> {
-        let Self { seed, sequences } = Self::default();
-        Ok(Self { seed: variable("MEMORY_TEST_SEED", seed)?, sequences: variable("MEMORY_TEST_SEQUENCES", sequences)? })
+        let Self { seed, sequences, calls } = Self::default();
+        Ok(Self {
+            seed: variable("MEMORY_TEST_SEED", seed)?,
+            sequences: variable("MEMORY_TEST_SEQUENCES", sequences)?,
+            calls: match variable("MEMORY_TEST_CALLS", 0)? {
+                0 => calls,
+                most => Some(most),
+            },
+        })
     }
 }
 

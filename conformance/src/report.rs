@@ -37,6 +37,9 @@ pub struct Report {
     pub seed: u64,
     /// How many random sequences the model-based part played.
     pub sequences: u32,
+    /// The most calls that each of them might have, if that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
     /// How long the run took.
     pub seconds: f64,
     /// Whether it was ended before every case had begun; the others are skipped.
@@ -174,6 +177,7 @@ impl Report {
             suite: env!("CARGO_PKG_VERSION"),
             seed: plan.settings.seed,
             sequences: plan.settings.sequences,
+            calls: plan.settings.calls,
             seconds: start.elapsed().as_secs_f64(),
             interrupted,
             verdict: verdict(&cases, harnesses.len(), interrupted),

@@ -11,7 +11,7 @@ use crate::harness::Harness;
 
 /// How long a case may take. Well above what any takes; it ends a case that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
-/// How long it may take for each random sequence that was asked for, if that is more.
+/// How long it may take for each random sequence that was asked for, and for each 500 calls that it may have, if that is more.
 const SEQUENCE_TIME: Duration = Duration::from_secs(5);
 
 /// What became of a case on an engine.
@@ -81,7 +81,8 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
         return Outcome::Unsupported(reason.to_owned());
     }
     let stage = Stage::new(harness, settings);
-    let limit = TIME_LIMIT.max(SEQUENCE_TIME * settings.sequences);
+    let pieces = settings.calls.map_or(1, |calls| calls.div_ceil(500));
+    let limit = TIME_LIMIT.max(SEQUENCE_TIME * settings.sequences.saturating_mul(pieces));
     // A task of its own, so that a panic ends the case only.
     let played = tokio::spawn(tokio::time::timeout(limit, (case.run)(stage.clone()))).await;
     let removed = stage.remove().await;

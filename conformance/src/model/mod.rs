@@ -45,7 +45,7 @@ async fn random_sequences(stage: Stage) -> CaseResult {
     }
 }
 
-/// Plays random sequences of up to 500 calls, a few at a time, each from a seed of its own: the first from that of the settings, the
+/// Plays random sequences of calls, a few at a time, each from a seed of its own: the first from that of the settings, the
 /// others from the numbers that follow. Up to three handles are open on the same data, and each call goes to one of them. `Err` tells the
 /// smallest sequence that was found to be answered in another way than the model answers it, and how to play it again. Must not be called on a thread of an asynchronous runtime.
 pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, settings: Settings) -> Result<(), String> {
@@ -56,7 +56,7 @@ pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, setti
             if number >= settings.sequences.into() {
                 break;
             }
-            if let Err(report) = play_one(runtime, harness, settings.seed.wrapping_add(number), &calls) {
+            if let Err(report) = play_one(runtime, harness, settings, number, &calls) {
                 // Of two differences at a time, one is told.
                 let _ = difference.set(report);
             }
@@ -66,29 +66,39 @@ pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, setti
     difference.into_inner().map_or(Ok(()), Err)
 }
 
-/// Plays the sequence of a seed, and counts the calls that are made.
-fn play_one(runtime: &Handle, harness: &Arc<dyn Harness>, seed: u64, calls: &AtomicU64) -> Result<(), String> {
-    let settings = Settings { seed, sequences: 1 };
-    let made = Shrinkable::generate(seed).map_err(|reason| format!("no sequence could be made: {reason}"))?;
+/// Plays the sequence with this number, and counts the calls that are made.
+fn play_one(
+    runtime: &Handle,
+    harness: &Arc<dyn Harness>,
+    settings: Settings,
+    number: u64,
+    calls: &AtomicU64,
+) -> Result<(), String> {
+    let settings = Settings { seed: settings.seed.wrapping_add(number), sequences: 1, ..settings };
+    let made = Shrinkable::generate(settings.seed, settings.calls)
+        .map_err(|reason| format!("no sequence could be made: {reason}"))?;
     let play = |sequence: &Sequence| {
         calls.fetch_add(sequence.calls.len() as u64, Ordering::Relaxed);
         runtime.block_on(play::play(harness, settings, sequence.clone()))
     };
     play(made.sequence()).map_err(|failure| {
         let (smallest, failure) = made.shrink(failure, play);
-        report(seed, &failure, &smallest)
+        report(settings, &failure, &smallest)
     })
 }
 
-fn report(seed: u64, failure: &str, Sequence { handles, transient, calls }: &Sequence) -> String {
+fn report(settings: Settings, failure: &str, Sequence { handles, transient, calls }: &Sequence) -> String {
     let mut report = format!("{failure}\nafter these calls on {handles} handles, with {transient:?} transient:\n");
     for (number, call) in calls.iter().enumerate() {
         // Writing to a string can't fail.
         let _ = writeln!(report, "{number:4}: on handle {}: {:?}", call.handle % handles, call.op);
     }
+    let Settings { seed, calls: most, .. } = settings;
+    let (option, variable) =
+        most.map(|most| (format!(" --calls {most}"), format!(" MEMORY_TEST_CALLS={most}"))).unwrap_or_default();
     let _ = write!(
         report,
-        "play it again with --seed {seed} --sequences 1, or MEMORY_TEST_SEED={seed} MEMORY_TEST_SEQUENCES=1"
+        "play it again with --seed {seed} --sequences 1{option}, or MEMORY_TEST_SEED={seed} MEMORY_TEST_SEQUENCES=1{variable}"
     );
     report
 }

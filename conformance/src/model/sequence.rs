@@ -35,11 +35,15 @@ pub(crate) struct Shrinkable {
 }
 
 impl Shrinkable {
-    /// The sequence of a seed: most are short, so that many are played, and one in 25 is long.
-    pub(crate) fn generate(seed: u64) -> Result<Self, Reason> {
+    /// The sequence of a seed, with any number of calls up to the most. Without a most, one in 25 is long, of up to 500 calls, and the rest
+    /// are short, so that many are played.
+    pub(crate) fn generate(seed: u64, most: Option<u32>) -> Result<Self, Reason> {
         let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new(config);
-        let length = prop_oneof![24 => 1..40_usize, 1 => 100..=500_usize];
+        let length = match most {
+            Some(most) => (1..=most.max(1) as usize).boxed(),
+            None => prop_oneof![24 => 1..40_usize, 1 => 100..=500_usize].boxed(),
+        };
         let (handles, length, transient) = (1..=3_usize, length, select(TRANSIENT)).new_tree(&mut runner)?.current();
         let call = call();
         let trees = (0..length).map(|_| call.new_tree(&mut runner)).collect::<Result<Vec<CallTree>, _>>()?;
@@ -124,11 +128,23 @@ mod tests {
 
     #[test]
     fn a_run_has_a_few_long_sequences_among_short_ones() {
-        let Settings { seed, sequences } = Settings::default();
+        let Settings { seed, sequences, .. } = Settings::default();
         let lengths: Vec<_> = (0..u64::from(sequences))
-            .map(|number| Shrinkable::generate(seed + number).expect("a sequence").sequence.calls.len())
+            .map(|number| Shrinkable::generate(seed + number, None).expect("a sequence").sequence.calls.len())
             .collect();
         assert!((1..=6).contains(&lengths.iter().filter(|length| **length >= 100).count()), "{lengths:?}");
+    }
+
+    #[test]
+    fn sequences_have_any_length_up_to_the_most() {
+        let lengths: Vec<_> = (1..=20)
+            .map(|seed| Shrinkable::generate(seed, Some(200)).expect("a sequence").sequence.calls.len())
+            .collect();
+        assert!(lengths.iter().all(|length| (1..=200).contains(length)), "{lengths:?}");
+        assert!(
+            lengths.iter().any(|length| *length > 100) && lengths.iter().any(|length| *length <= 100),
+            "{lengths:?}"
+        );
     }
 
     #[test]
@@ -138,7 +154,7 @@ mod tests {
             let fails = has(sequence, |op| matches!(op, Op::Reopen)) && has(sequence, |op| matches!(op, Op::Put(_)));
             if fails { Err(format!("{} calls", sequence.calls.len())) } else { Ok(()) }
         };
-        let made = (0..).filter_map(|seed| Shrinkable::generate(seed).ok());
+        let made = (0..).filter_map(|seed| Shrinkable::generate(seed, None).ok());
         let mut failures = made.filter_map(|made| play(&made.sequence).err().map(|failure| (made, failure)));
         let (made, failure) = failures.find(|(made, _)| made.trees.len() >= 100).expect("a long one with both calls");
         let (smallest, failure) = made.shrink(failure, play);

@@ -9,6 +9,7 @@ use futures::future::{FutureExt as _, join_all};
 use tokio::runtime::Handle;
 
 use super::play_one;
+use crate::case::Settings;
 use crate::harness::Harness;
 
 /// How long to soak, and with how much.
@@ -85,9 +86,10 @@ impl Shared {
 
     /// What one client does.
     fn play(&self, handle: &Handle, harness: &Arc<dyn Harness>, soak: Soak) {
+        let settings = Settings { seed: soak.seed, ..Settings::default() };
         while self.start.elapsed() < soak.time && !self.is_interrupted() {
             let number = self.sequences.fetch_add(1, Ordering::Relaxed);
-            if let Err(report) = play_one(handle, harness, soak.seed.wrapping_add(number), &self.calls) {
+            if let Err(report) = play_one(handle, harness, settings, number, &self.calls) {
                 self.reports().push(report);
             }
         }

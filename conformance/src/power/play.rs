@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::disk::{Disk, Loss};
+use super::image::Image;
 use super::recorder::Recorder;
 use super::recording::Recording;
 use super::workload::tasks;
@@ -33,7 +34,7 @@ impl Play {
         halfway: impl FnOnce() -> CaseResult,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let (tasks, mut halfway) = (tasks(seed, calls)?, Some(halfway));
-        let stage = Stage::new(harness, Settings { seed, sequences: 1 });
+        let stage = Stage::new(harness, Settings { seed, ..Settings::default() });
         let namespace = stage.namespace().clone();
         let mut sides = Sides::open(stage, 1, &[]).await?;
         let mut states = vec![sides.state()];
@@ -60,11 +61,10 @@ impl Play {
         for event in &events {
             disk.apply(event)?;
         }
-        let image = disk.image(Loss::Kept);
-        for name in image.names().filter(|name| !is_shared_memory(name)) {
-            let found = std::fs::read(recorder.folder().join(name)).map_err(|error| format!("{name:?}: {error}"))?;
-            if image.file(name) != Some(&found) {
-                return Err(format!("the recorder has missed what was written to {}", name.display()).into());
+        let (made, found) = (disk.image(Loss::Kept), Image::read(recorder.folder())?);
+        for name in made.names().chain(found.names()).filter(|name| !is_shared_memory(name)) {
+            if made.file(name) != found.file(name) {
+                return Err(format!("the recorder has missed what became of {}", name.display()).into());
             }
         }
         Ok(Recording { seed, calls, namespace, states, events })

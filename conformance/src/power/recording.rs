@@ -108,7 +108,7 @@ impl Recording {
 
     async fn compare(&self, harness: &Arc<dyn Harness>, step: usize) -> Result<(), String> {
         let state = self.states[step].clone();
-        let settings = Settings { seed: self.seed, sequences: 1 };
+        let settings = Settings { seed: self.seed, ..Settings::default() };
         let stage = Stage::of(Arc::clone(harness), settings, state.namespace(&self.namespace));
         // A task of its own, since an index that lacks something ends it with a panic.
         tokio::spawn(state.compare(stage)).await.unwrap_or_else(|panic| Err(panic.to_string()))

@@ -34,7 +34,7 @@ use harness::BrokenHarness;
 use table::{BITES, Bite, RANDOM_BITES};
 use wired::WiredHarness;
 
-const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400 };
+const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400, calls: None };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -120,7 +120,7 @@ fn random_sequences_bite(runtime: &Runtime, flaw: Flaw) -> Result<(), Failed> {
     }
     let seed = report.rsplit_once("MEMORY_TEST_SEED=").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     let seed = seed.ok_or_else(|| format!("the report does not tell its seed: {report}"))?;
-    match play_random_sequences(runtime.handle(), &broken, Settings { seed, sequences: 1 }) {
+    match play_random_sequences(runtime.handle(), &broken, Settings { seed, sequences: 1, calls: None }) {
         Ok(()) => Err(format!("the sequence of seed {seed} does not find it again").into()),
         Err(_) => Ok(()),
     }

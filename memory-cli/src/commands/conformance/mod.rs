@@ -34,6 +34,9 @@ pub(crate) struct ConformanceArgs {
     /// How many random sequences of calls are compared with the reference.
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sequences)]
     sequences: u32,
+    /// The most calls of a random sequence, which may have any number up to it; unless given, most have fewer than 40, and few up to 500.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    calls: Option<u32>,
     /// Also write the report to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -41,7 +44,7 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Play random sequences for this long instead: 90s, 10m, 8h.
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["only", "skip", "sequences", "report", "junit"])]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["only", "skip", "sequences", "calls", "report", "junit"])]
     soak: Option<Duration>,
     /// With --soak: how many clients there are on each engine.
     #[arg(long, value_name = "NUMBER", default_value_t = 4, requires = "soak")]
@@ -50,7 +53,7 @@ pub(crate) struct ConformanceArgs {
 
 pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let harnesses = engine::harnesses(urls)?;
-    let settings = Settings { seed: args.seed, sequences: args.sequences };
+    let settings = Settings { seed: args.seed, sequences: args.sequences, calls: args.calls };
     let plan = Plan { settings, only: args.only.clone(), skip: args.skip.clone() };
     if let Some(name) = plan.unknown_name() {
         return Err(Usage(format!("{name}: neither a case nor a chapter nor a rule of the contract")).into());

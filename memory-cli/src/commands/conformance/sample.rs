@@ -9,6 +9,7 @@ pub(super) fn red() -> Report {
         suite: "1.2.3",
         seed: 7,
         sequences: 60,
+        calls: None,
         seconds: 181.0,
         interrupted: false,
         verdict: Verdict::Red,
