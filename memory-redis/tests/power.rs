@@ -70,7 +70,9 @@ mod on_linux {
         let rewrite = || -> CaseResult { Ok(server.command(&["BGREWRITEAOF"]).map(drop)?) };
         let play = Play::run(&recorder, harness, seed, CALLS, || block_in_place(rewrite)).await?;
         block_in_place(|| {
-            while !server.command(&["INFO", "persistence"])?.contains("aof_rewrite_in_progress:0") {}
+            if !server.persists("aof_rewrite_in_progress:0")? {
+                return Err(io::Error::other("the log is still written anew"));
+            }
             server.kill()
         })?;
         Ok(play.finish(&recorder)?.check(disks, points).await?)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::home::Home;
+use super::process::holds;
 use super::redis::{ENGINE, LocalRedis, USERS};
 use super::{Missing, new_password};
 use crate::power::{Image, Recorder};
@@ -31,14 +32,15 @@ impl LocalRedis {
         give_away(&home, &data)?;
         let server = Self::start_in(home, DATA, new_password(), settings)?;
         // It answers before it has read them, and ends where it can't.
-        let is_ready = |answer: String| answer.lines().any(|line| line == "loading:0");
-        loop {
-            match server.command(&["INFO", "persistence"]).map(is_ready) {
-                Ok(true) => return Ok(server),
-                Ok(false) => {}
-                Err(_) => return Err(server.local.home().error("the server does not take the files")),
-            }
+        match server.persists("loading:0") {
+            Ok(true) => Ok(server),
+            _ => Err(server.local.home().error("the server does not take the files")),
         }
+    }
+
+    /// Waits until what the server tells of its persistence has this line; `false` when it does not in good time.
+    pub fn persists(&self, wanted: &str) -> io::Result<bool> {
+        holds(|| Ok(self.command(&["INFO", "persistence"])?.lines().any(|line| line == wanted)))
     }
 
     /// The files of its data, where it was recorded or started on an image.
