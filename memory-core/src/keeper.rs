@@ -91,6 +91,8 @@ enum Until {
 
 /// How many bytes of texts a batch has at most, but for its last one.
 const MAX_BYTES: usize = 1 << 20;
+/// How many vectors are kept in one call: little time passes since it was looked whether their records have some.
+const KEPT_TOGETHER: usize = 64;
 /// After how many changes, and after how long, it is kept how far the keeper is. What comes again has its vector then.
 const KEPT_EVERY: usize = 1_000;
 const KEPT_AFTER: Duration = Duration::from_secs(60);
@@ -394,13 +396,19 @@ impl Way<'_> {
         let embedding = |((record, revision, texts), vector): ((RecordId, Revision, TextHash), Option<Vector>)| {
             Some(Embedding { record, revision, texts: Some(texts), vector: vector? })
         };
-        let mut embeddings: Vec<_> = places.into_iter().zip(vectors).filter_map(embedding).collect();
+        let embeddings: Vec<_> = places.into_iter().zip(vectors).filter_map(embedding).collect();
         if !embeddings.is_empty() {
             self.set_model().await?;
+        }
+        for some in embeddings.chunks(KEPT_TOGETHER) {
+            let mut some = some.to_vec();
             // Who has vectors of his own may have given some meanwhile.
-            self.retain_without(&mut embeddings, |embedding| &embedding.record).await?;
+            self.retain_without(&mut some, |embedding| &embedding.record).await?;
+            if some.is_empty() {
+                continue;
+            }
             // Of one that was changed meanwhile, the feed tells again.
-            let done = self.keeper.provider.embed(&self.model, embeddings).await?;
+            let done = self.keeper.provider.embed(&self.model, some).await?;
             kept.embedded += done.into_iter().filter(|is_kept| *is_kept).count();
         }
         Ok(())

@@ -147,22 +147,25 @@ async fn only_heavy_calls_wait_for_heavy_calls() {
     provider.shutdown().await.expect("closes");
 }
 
-/// An engine whose namespace gets another model during its first write, which may fail, too.
+/// An engine that counts its steps. Its namespace may get another model during its first write, which may fail, too.
 #[derive(Debug, Clone, Default)]
-struct Overtaken {
+struct Counted {
+    is_overtaken: bool,
     fails: bool,
     model: Arc<Mutex<Option<String>>>,
-    attempts: Arc<AtomicUsize>,
+    session: Arc<tokio::sync::Mutex<InMemorySession>>,
+    writes: Arc<AtomicUsize>,
+    reads: Arc<AtomicUsize>,
 }
 
-impl Config for Overtaken {
+impl Config for Counted {
     fn settings(&self) -> EngineSettings {
         EngineSettings::default()
     }
 }
 
-impl Engine for Overtaken {
-    const NAME: &'static str = "overtaken";
+impl Engine for Counted {
+    const NAME: &'static str = "counted";
     const BATCH: Option<(usize, usize)> = None;
     const RESTORE: (usize, usize) = (1, 1);
     const VECTORS: bool = true;
@@ -206,14 +209,16 @@ impl Engine for Overtaken {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        if access == Access::Write && self.attempts.fetch_add(1, Ordering::Relaxed) == 0 {
+        let count = if access == Access::Write { &self.writes } else { &self.reads };
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        if self.is_overtaken && access == Access::Write && is_first {
             self.set_vector_model(&named("other").to_text()).await?;
             if self.fails {
                 let error = Error::new(ErrorKind::Unavailable, "the connection has broken").retryable();
                 return Err(error.with_outcome(Outcome::Unknown));
             }
         }
-        work(&mut InMemorySession::default(), &argument).await
+        work(&mut *self.session.lock().await, &argument).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {
@@ -229,8 +234,8 @@ fn named(model: &str) -> VectorModel {
 #[tokio::test]
 async fn vectors_that_another_model_overtakes_are_told_of() {
     for fails in [false, true] {
-        let engine = Overtaken { fails, ..Overtaken::default() };
-        let provider = Provider::<Overtaken>::open(engine.clone()).expect("valid");
+        let engine = Counted { is_overtaken: true, fails, ..Counted::default() };
+        let provider = Provider::<Counted>::open(engine.clone()).expect("valid");
         provider.init().await.expect("opens");
         provider.set_vector_model(&named("one")).await.expect("set");
         let record = RecordId::Memory(MemoryId::generate());
@@ -238,6 +243,34 @@ async fn vectors_that_another_model_overtakes_are_told_of() {
         let embedding = Embedding { record, revision: Revision::FIRST, texts: None, vector };
         let error = provider.embed(&named("one"), vec![embedding]).await.expect_err("another model is set");
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::SchemaMismatch, Outcome::Unknown), "{fails}");
-        assert_eq!(engine.attempts.load(Ordering::Relaxed), 1, "{fails}");
+        assert_eq!(engine.writes.load(Ordering::Relaxed), 1, "{fails}");
+    }
+}
+
+/// What somebody has written decides how much of it is read at once.
+#[tokio::test]
+async fn few_large_records_are_read_at_once_for_their_vectors() {
+    for (size, reads) in [(10, 2..=2), (2 << 20, 3..=20)] {
+        let engine = Counted::default();
+        let provider = Provider::<Counted>::open(engine.clone()).expect("valid");
+        provider.init().await.expect("opens");
+        provider.set_vector_model(&named("one")).await.expect("set");
+        let mut of = Vec::new();
+        for _ in 0..8 {
+            let trigger = Trigger::parse(format!("\"{}\"", "a".repeat(size))).expect("valid");
+            of.push(RecordId::Memory(provider.store(NewMemory { trigger, ..memory() }).await.expect("stored")));
+        }
+        let vector = |record: &RecordId| {
+            let vector = Vector::new(&[1.0, 0.0]).expect("valid");
+            Embedding { record: record.clone(), revision: Revision::FIRST, texts: None, vector }
+        };
+        let count = |count: &AtomicUsize| count.swap(0, Ordering::Relaxed);
+        count(&engine.writes);
+        provider.embed(&named("one"), of.iter().map(vector).collect()).await.expect("kept");
+        assert!(reads.contains(&count(&engine.writes)), "{size} bytes");
+        count(&engine.reads);
+        let kept = provider.vectors(&of).await.expect("read");
+        assert!(reads.contains(&count(&engine.reads)), "{size} bytes");
+        assert!(kept.iter().all(Option::is_some), "{size} bytes");
     }
 }

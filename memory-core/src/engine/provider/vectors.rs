@@ -26,9 +26,17 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a recall waits for the model of the namespace where it knows one.
 const KNOWN: Duration = Duration::from_secs(2);
-/// How many records are read at once of those that get a vector, and about how many bytes.
+/// The most records of a step that reads records for their vectors: the first step, which does not know how large they are, and the others.
+const FIRST_READ: usize = 4;
 const READ: usize = 64;
+/// About how many bytes the records of a step have.
 const READ_BYTES: usize = 4 << 20;
+
+/// How many records the next step reads, if those of the last one had so many bytes: few large ones, so that neither memory nor other
+/// writes suffer from them.
+fn next_read(records: usize, bytes: usize) -> usize {
+    (records * READ_BYTES / bytes.max(1)).clamp(1, READ)
+}
 
 impl<E: Engine> Open<E> {
     /// The model of the namespace.
@@ -82,13 +90,12 @@ impl<E: Engine> Open<E> {
             kept.check(&embedding.vector)?;
         }
         let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
-        let (given, mut count) = (Arc::new((kept, embeddings)), READ);
+        let (given, mut count) = (Arc::new((kept, embeddings)), FIRST_READ);
         while done.len() < given.1.len() {
             let first = done.len();
             let slice = self.embed_slice(Slice { given: Arc::clone(&given), first, count }, until).await;
             let (kept, bytes) = slice.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?;
-            // As many as one reads in a short time, so that other writes don't wait for long.
-            count = (kept.len() * READ_BYTES / bytes.max(1)).clamp(1, READ);
+            count = next_read(kept.len(), bytes);
             done.extend(kept);
         }
         Ok(done)
@@ -114,11 +121,13 @@ impl<E: Engine> Open<E> {
     pub(super) async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
         check_count(of.len())?;
         let Some(model) = self.vector_model().await? else { return Ok(vec![None; of.len()]) };
-        let mut all = Vec::with_capacity(of.len());
-        for some in of.chunks(READ) {
-            let asked = (model.clone(), some.to_vec());
+        let (mut all, mut count) = (Vec::with_capacity(of.len()), FIRST_READ);
+        while all.len() < of.len() {
+            let some = &of[all.len()..of.len().min(all.len() + count)];
             let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(vectors(reader, asked));
-            all.extend(self.run(Access::ReadLatest, asked, work).await?);
+            let (found, bytes) = self.run(Access::ReadLatest, (model.clone(), some.to_vec()), work).await?;
+            count = next_read(found.len(), bytes);
+            all.extend(found);
         }
         Ok(all)
     }
@@ -299,7 +308,11 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, u
     Ok((done, present.size()))
 }
 
-async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)) -> Result<Vec<Option<Embedding>>> {
+/// The vectors of these records; tells how many bytes the records have, too.
+async fn vectors<R: Reader>(
+    reader: &mut R,
+    asked: &(VectorModel, Vec<RecordId>),
+) -> Result<(Vec<Option<Embedding>>, usize)> {
     let (model, of) = asked;
     let seal = model.sealing();
     // An engine may read each of these at another time: a vector is of the texts that its record had before and behind.
@@ -312,7 +325,7 @@ async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)
         let (revision, texts) = stamp(&behind).filter(|behind| stamp(&before) == Some(*behind))?;
         Some(Embedding { record: record.clone(), revision, texts: Some(texts), vector })
     };
-    Ok(of.iter().map(embedding).collect())
+    Ok((of.iter().map(embedding).collect(), before.size()))
 }
 
 /// Records that are there, by their names.
