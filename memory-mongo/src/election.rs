@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mongodb::bson::Document;
 use mongodb::bson::oid::ObjectId;
 
-/// The last known election, and whether its primary knows what is majority-committed. A new primary knows it once a
-/// majority has the first write of its own term. Until then it reports as majority-committed only what it knew of at
-/// its election, which may lack the last writes that its predecessor acknowledged.
+/// The last known election, and whether its primary knows what is majority-committed.
+///
+/// A new primary knows it once a majority has the first write of its own term. Until then it reports as majority-
+/// committed only what it knew of at its election, which may lack the last writes that its predecessor acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Elections(Mutex<Option<Election>>);
 

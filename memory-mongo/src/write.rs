@@ -340,7 +340,7 @@ impl MongoSession {
         Ok(appended)
     }
 
-    /// Writes memories, all or none; a duplicate of one is an error.
+    /// Writes memories, all or none; if one already exists, it is an error.
     async fn insert_all(&self, memories: &[&Memory], append: Append<'_>) -> Result<()> {
         let at = append.at;
         if let [memory] = memories
@@ -363,8 +363,8 @@ impl MongoSession {
         self.end(transaction, is_done).await.map(drop)
     }
 
-    /// What is in the way of these memories: who has their ids or, where nobody has, their keys, and of which an id or a key is erased. As a
-    /// majority has it.
+    /// What prevents these memories from being appended: who has their ids or, where nobody has them, their keys, and
+    /// whose id or key is erased. Only majority-committed rows count.
     async fn taken_of(&self, memories: &[&Memory], append: Append<'_>) -> Result<Taken> {
         let (mut keyed, mut marked) = (HashMap::new(), HashMap::new());
         for memory in memories {
@@ -373,7 +373,7 @@ impl MongoSession {
         }
         let keys = keyed.keys().map(|key| (*key).into()).chain(marked.keys().map(|key| key_mark(*key).into()));
         let read = |row: &RawDocument| match row.get_binary("_id") {
-            // The mark of a key that somebody has, or has begun to take, says nothing.
+            // The mark of a key that is in use, or about to be, prevents nothing.
             Ok(key) if is_erased(row) => Ok((hash(key.bytes).and_then(|key| marked.get(&key).copied()), None)),
             Ok(_) => Ok((None, None)),
             Err(_) => Ok((keyed.get(text(row, "_id")?).copied(), Some(memory_id(row, "memory")?))),
@@ -386,13 +386,13 @@ impl MongoSession {
                 (None, _) => {}
             }
         }
-        // A new id is in nobody's way.
+        // A new id can't be taken yet.
         let ids = memories.iter().filter(|memory| append.is_repeated || memory.idempotency_key.is_none());
         taken.extend(self.present(ids.map(|memory| memory.id).collect()).await?);
         Ok(taken)
     }
 
-    /// Which of these memories a majority has, as their own owners, and which are erased.
+    /// Which of these memories are majority-committed, as their own owners, and which are erased.
     async fn present(&self, ids: Vec<MemoryId>) -> Result<Taken> {
         let mut taken = Taken::default();
         if ids.is_empty() {
@@ -433,7 +433,7 @@ impl Changed<'_> {
     /// About how many bytes the larger of its two statements has.
     fn size(&self) -> usize {
         let after = self.put.after.size() + self.vector.as_ref().map_or(0, Vec::len);
-        // Without a history the texts that were read stand in it too.
+        // Without a history the statement also contains the texts that were read.
         self.put.entry.as_ref().map_or(after + self.before.record.size(), |entry| after.max(entry.before.len()))
     }
 
@@ -453,12 +453,12 @@ fn record_id(document: &Document) -> RecordId {
     (document.collection.clone(), document.id.clone()).into()
 }
 
-/// Inserts each row by itself, and tells which the server refused, by their place.
+/// Inserts each row by itself, and returns the error codes of refused rows by their position.
 async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usize, i32>> {
     on.insert_many(rows).ordered(false).await.map_or_else(refusals, |_| Ok(HashMap::new()))
 }
 
-/// How many of the first documents, which have these sizes, go in one command; at least one.
+/// How many of the first documents, with these sizes, fit in one command; at least one.
 pub(crate) fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
     let mut bytes = 0;
     let fits = |size: &usize| {
