@@ -1,4 +1,4 @@
-//! Where a server is and who connects, as the URLs of engines have it.
+//! Host, credentials and parameters in the connection URL of an engine.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use percent_encoding::percent_decode_str;
 
 use crate::{Error, Result};
 
-/// `USER:PASSWORD@HOST:PORT,HOST:PORT/PATH?PARAMETERS`: what stands behind the scheme in the URL of an engine. For engines.
+/// The part of an engine's URL after the scheme: `USER:PASSWORD@HOST:PORT,HOST:PORT/PATH?PARAMETERS`. For engines.
 #[derive(Debug)]
 pub struct Address<'u> {
-    /// The user; `None` when there is none, or an empty one.
+    /// The user, percent-decoded; `None` if missing or empty.
     pub user: Option<String>,
-    /// The password of the user.
+    /// The password, percent-decoded; `None` if the URL has none.
     pub password: Option<Password>,
-    /// The hosts as they stand in the URL.
+    /// The host list as written in the URL.
     hosts: &'u str,
-    /// As it stands in the URL, without the slash before it.
+    /// The path as written in the URL, without its leading slash.
     pub path: &'u str,
-    /// As they stand in the URL.
+    /// The query string as written in the URL, without the `?`.
     pub parameters: &'u str,
 }
 
-/// A name or an address, or the folder of a socket if it begins with a slash.
+/// One server: a host name, an IP address, or, with a leading slash, the folder of a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// The name, the address or the folder.
+    /// The host name, the address without brackets, or the folder.
     pub name: String,
-    /// The port.
+    /// The port, or the engine's default port.
     pub port: u16,
 }
 
-/// A password, which shows nowhere.
+/// A password; `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub String);
 
@@ -41,11 +41,11 @@ impl fmt::Debug for Password {
 }
 
 impl<'u> Address<'u> {
-    /// Reads what follows `scheme://`. `InvalidInput`, which never quotes the URL, when a part is not valid.
+    /// Parses what follows `scheme://`. `InvalidInput`, whose message never quotes the URL, if a part is not valid.
     pub fn parse(rest: &'u str) -> Result<Self> {
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        // What follows would be quoted, and is a part of the password then.
+        // An error may quote path and parameters, so neither may hold a part of the password.
         if path.contains('@') || parameters.contains('@') {
             return Err(Error::invalid("the password in the URL has a / or a ? that is not percent-encoded"));
         }
@@ -58,12 +58,12 @@ impl<'u> Address<'u> {
         Ok(Self { user, password, hosts, path, parameters })
     }
 
-    /// The hosts, at least one; `localhost` where none is named.
+    /// Returns the hosts, at least one; `localhost` where none is named. `InvalidInput` if a port is not a number.
     pub fn hosts(&self, default_port: u16) -> Result<Vec<Host>> {
         self.hosts.split(',').map(|host| Host::parse(host, default_port)).collect()
     }
 
-    /// A part of a URL without its percent-encoding.
+    /// Decodes the percent-encoding of a URL part; `InvalidInput` if the result is not UTF-8.
     pub fn decode(part: &str) -> Result<String> {
         let decoded = percent_decode_str(part).decode_utf8();
         decoded.map(Into::into).map_err(|_| Error::invalid("a part of the URL is not UTF-8"))
@@ -72,7 +72,7 @@ impl<'u> Address<'u> {
 
 impl Host {
     fn parse(text: &str, default_port: u16) -> Result<Self> {
-        // The colons of an IPv6 address stand in brackets.
+        // An IPv6 address has colons of its own, so it is in brackets.
         let end_of_name = text.find(']').map_or(0, |bracket| bracket + 1);
         let (name, port) = match text[end_of_name..].find(':') {
             Some(colon) => (&text[..end_of_name + colon], &text[end_of_name + colon + 1..]),

@@ -1,4 +1,4 @@
-//! Where a page ended, as a text that only its namespace can read.
+//! Cursors: the position where a page ended, sealed so that only its namespace can read it.
 
 use std::fmt;
 
@@ -9,55 +9,57 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
 use crate::{Error, ErrorKind, Result, Timestamp};
 
-/// Goes on where a page ended. Sealed, so that it tells nothing; survives a restart; belongs to its query (Q6).
+/// The position at which the next page begins. It is sealed, so it reveals nothing; it survives a restart and belongs
+/// to its query (Q6).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(String);
 
-/// The place of a record in the order of a query.
+/// The position of a record in the order of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// When the record was created.
+    /// The record's creation time.
     pub created_at: Timestamp,
-    /// The bytes of its id.
+    /// The bytes of the record's id.
     pub id: Vec<u8>,
 }
 
-/// Seals the cursors of a namespace. All handles on the namespace share one key, now and after a restart; nobody else knows it.
+/// The key that seals the cursors of a namespace. All handles on the namespace share it, also after a restart.
 ///
-/// A cursor names the last record that was looked at, which its reader may not be allowed to see. So it is encrypted and authenticated
-/// (XChaCha20-Poly1305), and padded, since the length of an id tells something too (Q6).
+/// A cursor names the last candidate that was examined, which its reader may not be allowed to see. So it is encrypted
+/// and authenticated (XChaCha20-Poly1305), and padded because even the length of an id reveals something (Q6).
 #[derive(Clone)]
 pub struct CursorKey(Key);
 
-/// What tells the queries apart that cursors belong to.
+/// A hash of the query that a cursor belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint(pub(crate) [u8; 32]);
 
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
-/// What is sealed is padded to a multiple of this.
+/// The plain text is padded to a multiple of this.
 const BLOCK_BYTES: usize = 64;
-/// The longest text that is looked at: a listing makes one nearly as long, of a space, and of a document up to which that was looked at.
+/// The longest cursor text that is opened. The longest real ones are those of a listing: they hold a space and the id
+/// of the document up to which it was examined.
 const MAX_TEXT: usize = 1_280;
 
 impl CursorKey {
-    /// A key that nobody else has. `Unavailable` where the machine gives no random numbers.
+    /// Generates a random key. `Unavailable` if the machine gives no random numbers.
     pub fn generate() -> Result<Self> {
         Key::try_generate().map(Self).map_err(|_| no_randomness())
     }
 
-    /// A key that was kept. `Corrupt` when the text is none.
+    /// Parses a stored key. `Corrupt` if the text is not a key.
     pub fn parse(text: &str) -> Result<Self> {
         let bytes = STANDARD_NO_PAD.decode(text).ok().and_then(|bytes| Key::try_from(bytes.as_slice()).ok());
         bytes.map(Self).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
     }
 
-    /// The key as a text to keep. It is a secret.
+    /// Returns the key as a text to store. It is a secret.
     pub fn to_text(&self) -> String {
         STANDARD_NO_PAD.encode(self.0)
     }
 
-    /// The cursor of a query's page that ended at a position, and has so many records left to skip.
+    /// Seals the position where a page of a query ended, with the number of records that are still to be skipped.
     pub(crate) fn seal(&self, fingerprint: &Fingerprint, position: &Position, skip: usize) -> Result<Cursor> {
         let mut place = Vec::with_capacity(2 * BLOCK_BYTES);
         // An offset is at most 10,000.
@@ -67,7 +69,8 @@ impl CursorKey {
         self.seal_bytes(fingerprint, place).map(Cursor)
     }
 
-    /// The position after which to go on, and how many records to skip there. `InvalidInput` unless this key sealed it for this query.
+    /// Opens a cursor: the position after which to continue, and how many records to skip there. `InvalidInput` unless
+    /// this key sealed it for this query.
     pub(crate) fn open(&self, text: &str, fingerprint: &Fingerprint) -> Result<(Position, usize)> {
         let unknown = || Error::invalid("not a cursor that a page of this query gave");
         let place = self.open_bytes(text, fingerprint).ok_or_else(unknown)?;
@@ -77,9 +80,9 @@ impl CursorKey {
         Ok((Position { created_at, id: id.to_vec() }, u16::from_be_bytes(*skip).into()))
     }
 
-    /// Encrypts bytes, at most some 700, for whoever has the same fingerprint.
+    /// Encrypts at most some 700 bytes; [`open_bytes`](Self::open_bytes) needs the same fingerprint.
     pub(crate) fn seal_bytes(&self, fingerprint: &Fingerprint, mut bytes: Vec<u8>) -> Result<String> {
-        // The padding is one byte that is not 0, and zeros.
+        // Padding is one byte that is not 0, then zeros.
         bytes.push(1);
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         let nonce = XNonce::try_generate().map_err(|_| no_randomness())?;
@@ -88,7 +91,7 @@ impl CursorKey {
         Ok(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
     }
 
-    /// The bytes that this key sealed for this fingerprint; `None` for any other text.
+    /// Returns the bytes that this key sealed for this fingerprint; `None` for any other text.
     pub(crate) fn open_bytes(&self, text: &str, fingerprint: &Fingerprint) -> Option<Vec<u8>> {
         let bytes = Some(text).filter(|text| text.len() <= MAX_TEXT).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
         let bytes = bytes.filter(|bytes| bytes.len() >= NONCE_BYTES + TAG_BYTES)?;
@@ -106,7 +109,7 @@ fn no_randomness() -> Error {
 }
 
 impl Cursor {
-    /// A cursor that was sealed.
+    /// Wraps a text that a [`CursorKey`] sealed.
     pub(crate) fn sealed(text: String) -> Self {
         Self(text)
     }
@@ -119,7 +122,7 @@ impl fmt::Debug for CursorKey {
 }
 
 impl Cursor {
-    /// The text.
+    /// Returns the sealed text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Documents: mutable texts that an agent saves, in collections, apart from the ledger.
+//! Documents: mutable texts in collections, apart from the ledger.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,41 +14,41 @@ use crate::{
     Metadata, QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp,
 };
 
-/// One document. Its JSON has camelCase names.
+/// A document. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Document {
-    /// Unique in its collection.
+    /// The id, unique in its collection.
     pub id: DocumentId,
-    /// The set it belongs to.
+    /// The collection that it belongs to.
     pub collection: Collection,
-    /// The space it is about. An update may change it.
+    /// The space that it lies in. A later put may change it.
     pub space_id: SpaceId,
-    /// The text.
+    /// The text, at most 1 MiB.
     pub content: Content,
-    /// What filters can look into.
+    /// A JSON object that filters can search.
     #[serde(default)]
     pub metadata: Metadata,
-    /// When it was first put, as that caller says. Later puts leave it alone (D1).
+    /// When it was first put, as that caller says. Later puts don't change it (D1).
     pub created_at: Timestamp,
-    /// When it was last changed, by the provider's clock.
+    /// The time of the last change, by the provider's clock; `None` before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
-    /// How often it was put.
+    /// 1 for a new document; each later put adds 1.
     #[serde(default)]
     pub revision: Revision,
-    /// From when on no call shows it (X1); never when absent.
+    /// From this time on no call shows it (X1); `None` for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
 impl Document {
-    /// About how much the document weighs in a page: the bytes of its texts.
+    /// Returns about how much the document weighs in a page: the bytes of its space, content and metadata.
     pub fn size(&self) -> usize {
         self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
     }
 
-    /// Whether it has the same text as another version of it, and so the same vector (M2).
+    /// Returns whether the content equals that of another version, so that the vector stays valid (M2).
     pub fn has_texts_of(&self, other: &Self) -> bool {
         self.content == other.content
     }
@@ -60,10 +60,10 @@ impl Document {
 pub struct Content(Arc<str>);
 
 impl Content {
-    /// The longest text, in bytes.
+    /// Maximum length, in bytes: 1 MiB.
     pub const MAX_BYTES: usize = 1 << 20;
 
-    /// Checks a text; `InvalidInput` with U+0000, `TooLarge` over 1 MiB.
+    /// Checks a text: `InvalidInput` if it holds U+0000, `TooLarge` over 1 MiB.
     pub fn parse(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
         if text.len() > Self::MAX_BYTES {
@@ -76,14 +76,14 @@ impl Content {
         Ok(Self(text.into()))
     }
 
-    /// The text.
+    /// Returns the text as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Debug for Content {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, because payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Content({} bytes)", self.0.len())
     }
@@ -111,7 +111,7 @@ impl From<Content> for String {
     }
 }
 
-/// What a put finds in place, or else `Conflict` (D1).
+/// The stored document that a put expects; otherwise the put is `Conflict` (D1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Expect {
@@ -124,34 +124,34 @@ pub enum Expect {
     Revision(Revision),
 }
 
-/// A document to put.
+/// The input of a put.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DocumentWrite {
-    /// The collection it goes to.
+    /// The collection to write to.
     pub collection: Collection,
-    /// Its id; made by the provider when absent.
+    /// The id; the provider makes one if it is absent.
     pub id: Option<DocumentId>,
-    /// The space it is about.
+    /// The space that the document lies in.
     pub space_id: SpaceId,
-    /// The text.
+    /// The text, at most 1 MiB.
     pub content: Content,
-    /// What filters can look into; empty by default.
+    /// A JSON object that filters can search; empty by default.
     pub metadata: Metadata,
-    /// When it is made; of no consequence when it exists already.
+    /// The creation time; ignored if the document already exists.
     pub created_at: Timestamp,
-    /// What must be in place; anything by default.
+    /// What must be stored; anything by default.
     pub expect: Expect,
-    /// Who puts it, for the history (H1).
+    /// The actor who puts it, for the history (H1).
     pub actor: Option<Actor>,
-    /// From when on no call shows it (X1), whatever was in place; never by default.
+    /// From this time on no call shows it (X1), whatever was stored before; never by default.
     pub expires_at: Option<Timestamp>,
     within: Option<SpaceSelector>,
     outside: Option<SpaceSelector>,
 }
 
 impl DocumentWrite {
-    /// A put without metadata, under an id that the provider makes.
+    /// Makes a put without metadata, under an id that the provider makes.
     pub fn new(collection: Collection, space_id: SpaceId, content: Content, created_at: Timestamp) -> Self {
         let (metadata, expect, actor) = (Metadata::default(), Expect::Any, None);
         let (expires_at, within, outside) = (None, None, None);
@@ -159,50 +159,51 @@ impl DocumentWrite {
         Self { collection, id, space_id, content, metadata, created_at, expect, actor, expires_at, within, outside }
     }
 
-    /// Under this id.
+    /// Sets the id.
     #[must_use]
     pub fn with_id(mut self, id: DocumentId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// About how much the document weighs in a batch: the bytes of its texts.
+    /// Returns about how much the document weighs in a batch: the bytes of its space, content and metadata.
     pub fn size(&self) -> usize {
         self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
     }
 
-    /// With metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Says who puts it.
+    /// Names the actor who puts it.
     #[must_use]
     pub fn by(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
 
-    /// That expires then (X1).
+    /// Sets the time at which it expires (X1).
     #[must_use]
     pub fn expires_at(mut self, time: Timestamp) -> Self {
         self.expires_at = Some(time);
         self
     }
 
-    /// Only when this is in place.
+    /// Requires that this is stored, else the put is `Conflict` (D1).
     #[must_use]
     pub fn expect(mut self, expect: Expect) -> Self {
         self.expect = expect;
         self
     }
 
-    /// Confines the put to the spaces where its caller may write: neither the document nor what it replaces lies elsewhere.
+    /// Confines the put to the spaces where its caller may write: neither the document nor the one that it replaces
+    /// lies elsewhere.
     ///
-    /// `Unauthorized` when it would lie outside of them. When a document elsewhere has its id, the put is `Conflict`, and nothing else is
-    /// told of that one.
+    /// `Unauthorized` if the document would lie outside these spaces. If a document elsewhere has its id, the put is
+    /// `Conflict` and reveals nothing more about it.
     pub fn within(mut self, spaces: SpaceSelector) -> Result<Self> {
         if !spaces.matches(self.space_id.as_str()) {
             return Err(Error::new(ErrorKind::Unauthorized, "this space may not be written"));
@@ -211,9 +212,10 @@ impl DocumentWrite {
         Ok(self)
     }
 
-    /// Keeps the put out of spaces that its caller may not write: neither the document nor what it replaces lies there.
+    /// Keeps the put out of spaces where its caller may not write: neither the document nor the one that it replaces
+    /// lies there.
     ///
-    /// It fails as [`within`](Self::within) does.
+    /// Fails as [`within`](Self::within) does.
     pub fn outside(mut self, spaces: SpaceSelector) -> Result<Self> {
         if spaces.matches(self.space_id.as_str()) {
             return Err(Error::new(ErrorKind::Unauthorized, "this space may not be written"));
@@ -222,10 +224,10 @@ impl DocumentWrite {
         Ok(self)
     }
 
-    /// The document that this leaves behind, given what is in place under its id. For engines: this is what a put means.
+    /// Returns the document after this put, given the one that is stored under its id. For engines: this defines a put.
     ///
-    /// `id` is the write's own, or the one that the provider made. `Conflict` when the expectation does not hold, or when the document in
-    /// place lies where the write may not go.
+    /// `id` is the write's own, or the one that the provider made. `Conflict` if the expectation does not hold, or if
+    /// the stored document lies where the put may not write.
     pub fn apply(&self, id: &DocumentId, current: Option<&Document>, now: Timestamp) -> Result<Document> {
         if let Some(document) = current {
             let is_in = |spaces: &SpaceSelector| spaces.matches(document.space_id.as_str());
@@ -256,9 +258,9 @@ impl DocumentWrite {
     }
 }
 
-/// Which documents a removal takes: those that satisfy everything it names.
+/// Which documents a removal takes: those that satisfy all of its conditions.
 ///
-/// It has to name ids, a filter, a text or spaces: neither an empty selection nor `all` alone removes anything (D4).
+/// It must name ids, a filter, a text or spaces; an empty selection, or `all` alone, is refused (D4).
 #[derive(Debug, Clone)]
 pub struct DocumentSelection {
     ids: Option<Vec<DocumentId>>,
@@ -266,20 +268,20 @@ pub struct DocumentSelection {
     actor: Option<Actor>,
 }
 
-/// The most ids that one selection names.
+/// Maximum number of ids that one selection names.
 const MAX_IDS: usize = 1_000;
-/// The most documents that one removal takes, whatever else it is asked for (D4).
+/// Maximum number of documents that one removal takes, whatever `max` it is given (D4).
 pub const MAX_REMOVED: usize = 10_000;
-/// The most bytes of texts that they have together (D4).
+/// Maximum bytes of the documents that one removal takes (D4).
 pub const MAX_REMOVED_BYTES: usize = 64 << 20;
 
 impl DocumentSelection {
-    /// The documents with these ids; at most 1,000, else `TooLarge`.
+    /// Selects the documents with these ids; at most 1,000, else `TooLarge`.
     pub fn ids(collection: Collection, ids: impl IntoIterator<Item = DocumentId>) -> Result<Self> {
         Self::ids_where(ids, DocumentQuery::builder(collection).all())
     }
 
-    /// The documents among those with these ids that a query finds; its order, limit and offset mean nothing here.
+    /// Selects those of these ids that match a query, whose order, limit and offset are ignored.
     pub fn ids_where(ids: impl IntoIterator<Item = DocumentId>, query: QueryBuilder<Documents>) -> Result<Self> {
         let mut ids: Vec<_> = ids.into_iter().collect();
         ids.sort_unstable();
@@ -293,9 +295,9 @@ impl DocumentSelection {
         Ok(Self { ids: Some(ids), query: query.build()?, actor: None })
     }
 
-    /// The documents that a query finds; its order, limit and offset mean nothing here.
+    /// Selects the documents that match a query, whose order, limit and offset are ignored.
     ///
-    /// `InvalidInput` when the query takes all spaces and names neither a filter nor a text.
+    /// `InvalidInput` if the query selects all spaces and has neither a filter nor a text.
     pub fn matching(query: QueryBuilder<Documents>) -> Result<Self> {
         let query = query.build()?;
         if query.spaces == Spaces::All && query.filter.is_none() && query.text.is_none() {
@@ -304,38 +306,38 @@ impl DocumentSelection {
         Ok(Self { ids: None, query, actor: None })
     }
 
-    /// Says who removes them, for the history (H1).
+    /// Names the actor who removes them, for the history (H1).
     #[must_use]
     pub fn by(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
 
-    /// Who removes them, if that was said.
+    /// Returns the actor who removes them, if one is named.
     pub fn actor(&self) -> Option<&Actor> {
         self.actor.as_ref()
     }
 
-    /// The collection.
+    /// Returns the collection that it removes from.
     pub fn collection(&self) -> &Collection {
         self.query.collection()
     }
 
-    /// The ids that come into question; all when `None`. Sorted, each once.
+    /// Returns the ids that are candidates, sorted and without duplicates; `None` if the query alone decides.
     pub fn candidate_ids(&self) -> Option<&[DocumentId]> {
         self.ids.as_deref()
     }
 
-    /// Where to look for candidates when no ids are named.
+    /// Returns the query that finds the candidates if no ids are named.
     pub fn query(&self) -> &DocumentQuery {
         &self.query
     }
 
-    /// What [`DocumentStore::remove`] would take, in the same order and within the same limit (D4). Removes nothing. `Timeout` after
-    /// 30 seconds.
+    /// Dry run: returns the ids that [`DocumentStore::remove`] would take, in the same order and with the same limits
+    /// (D4). Fails with `Timeout` after 30 seconds.
     pub async fn preview(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
         let (selection, mut selected) = (Arc::new(self.clone()), Selected::new(max));
-        // It is many calls, with a deadline each.
+        // It makes many calls, each with a deadline of its own.
         let look = tokio::time::timeout(DEFAULT_DEADLINE, async {
             match &self.ids {
                 Some(ids) => selection.preview_ids(documents, ids, &mut selected).await,
@@ -347,7 +349,7 @@ impl DocumentSelection {
         Ok(selected.into_ids())
     }
 
-    /// Whether a document of the collection is selected. For engines: this has the last word.
+    /// Returns whether a document is selected. For engines: this decides.
     pub fn matches(&self, document: &Document) -> bool {
         let query = &self.query;
         document.collection == query.of.collection
@@ -356,13 +358,14 @@ impl DocumentSelection {
             && query.has_content::<Documents>(document)
     }
 
-    /// Whether the removal looks for documents, or into those that it names, so that it takes a permit (L8).
+    /// Returns whether the removal searches for documents, or reads the payload of those that it names, so that it
+    /// takes a permit (L8).
     pub(crate) fn is_heavy(&self) -> bool {
         let reads_payload = self.query.filter.as_ref().is_some_and(Filter::reads_payload);
         self.ids.is_none() || self.query.text.is_some() || reads_payload
     }
 
-    /// Whether documents of this space come into question.
+    /// Returns whether documents in this space are candidates.
     pub(crate) fn covers(&self, space: &str) -> bool {
         self.query.covers(space)
     }
@@ -375,7 +378,7 @@ impl DocumentSelection {
     ) -> Result<()> {
         for id in ids {
             match documents.get(self.collection(), id).await {
-                // What can't be read is not selected.
+                // A document that can't be read is not selected.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
                 document => self.select(document?.into_iter().collect(), selected).await?,
             }
@@ -383,12 +386,13 @@ impl DocumentSelection {
         Ok(())
     }
 
-    /// Adds those that are selected. To look into texts takes a while: that is done on a thread of its own, and for few at once (L8).
+    /// Adds the documents that are selected. Reading texts takes long, so it runs on a blocking thread, two at a time
+    /// (L8).
     async fn select(self: &Arc<Self>, mut documents: Vec<Document>, selected: &mut Selected) -> Result<()> {
         static PLACES: Semaphore = Semaphore::const_new(2);
         if self.is_heavy() {
             let selection = Arc::clone(self);
-            // Nobody closes the semaphore. While a place is held, no other is waited for.
+            // The semaphore is never closed. Nothing else is awaited while a permit is held.
             let place = PLACES.acquire().await;
             let look = spawn_blocking(move || {
                 let _place = place;
@@ -404,7 +408,7 @@ impl DocumentSelection {
         documents.iter().try_for_each(|document| selected.add(document))
     }
 
-    /// Goes over what a removal does.
+    /// Walks the documents that a removal would walk.
     async fn preview_query(self: &Arc<Self>, documents: &dyn DocumentStore, selected: &mut Selected) -> Result<()> {
         let mut query = DocumentQuery { limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
         loop {
@@ -418,7 +422,7 @@ impl DocumentSelection {
     }
 }
 
-/// What a removal takes, as far as it was found.
+/// The documents that a removal has selected so far.
 pub(crate) struct Selected {
     max: usize,
     ids: BTreeSet<DocumentId>,
@@ -430,7 +434,8 @@ impl Selected {
         Self { max: max.min(MAX_REMOVED), ids: BTreeSet::new(), bytes: 0 }
     }
 
-    /// `LimitExceeded` for one too many, by their number or by their bytes (D4). One that is put again meanwhile is met twice.
+    /// Adds a document; `LimitExceeded` if there are too many documents or bytes (D4). A document that is put again
+    /// meanwhile is met twice.
     pub(crate) fn add(&mut self, document: &Document) -> Result<()> {
         if self.ids.insert(document.id.clone()) {
             self.bytes += document.size();
@@ -446,12 +451,12 @@ impl Selected {
         }
     }
 
-    /// How many bytes the documents have together.
+    /// Returns the total bytes of the documents.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// In ascending order.
+    /// Returns the ids in ascending order.
     pub(crate) fn into_ids(self) -> Vec<DocumentId> {
         self.ids.into_iter().collect()
     }

@@ -6,37 +6,38 @@ use async_trait::async_trait;
 
 use crate::{Error, ErrorKind, Precision, Result, Vector, VectorModel};
 
-/// A model that makes vectors, held as `Arc<dyn Embedder>`: texts that mean alike lie in alike directions.
+/// An embedding model, held as `Arc<dyn Embedder>`: it maps texts of similar meaning to vectors of similar direction.
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
-    /// The name of the model: 1 to 256 bytes, no control characters. Vectors count by name and width; those of different models are never
-    /// compared.
+    /// The name of the model: 1 to 256 bytes without control characters. Name and width identify a model; vectors of
+    /// different models are never compared.
     fn model(&self) -> &str;
 
-    /// How many numbers a vector has, 1 to 4,096.
+    /// The number of dimensions of a vector, 1 to 4,096.
     fn width(&self) -> usize;
 
-    /// How many texts are best given at once; 64 by default. A keeper gives 1 to 1,000. A wrapper forwards this and `max_text`.
+    /// The preferred number of texts in one call; 64 by default. A keeper gives 1 to 1,000. A wrapper must forward this
+    /// and `max_text`.
     fn batch(&self) -> usize {
         64
     }
 
-    /// How many bytes of a text count at most; 8,192 by default. The rest of a longer one is not sent.
+    /// The maximum number of bytes of a text that the model reads; 8,192 by default. The rest is not sent.
     fn max_text(&self) -> usize {
         8_192
     }
 
-    /// One vector for each text, in their order, of `width` finite numbers, not all zero, of any length.
+    /// Returns one vector for each text, in the order given: `width` finite numbers, not all zero, of any length.
     ///
-    /// A retryable error (`Unavailable`, `Timeout`) says that the same call may succeed later; `Unauthorized` that the
-    /// credentials are refused. A keeper asks for each text by itself then, and tries again later those of which no vector is made while one is
-    /// made of another text. No error quotes a text.
+    /// A retryable error (`Unavailable`, `Timeout`) means that the same call may succeed later; `Unauthorized`, that
+    /// the credentials are refused. After such a failure a keeper embeds each text by itself; if the model then makes a
+    /// vector of some texts, the keeper retries the others later. No error quotes a text.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 }
 
 impl dyn Embedder {
-    /// Asks for the vectors of these texts, as far as the model looks at them, and checks what it gives: `Unexpected` for another number of
-    /// vectors, for one of another width, and for one that is none (M4).
+    /// Embeds these texts, each cut to [`max_text`](Embedder::max_text), and checks the result: `Unexpected` for a
+    /// wrong number of vectors, a wrong width, or a vector that is not finite or all zero (M4).
     pub async fn vectors(&self, texts: &[String]) -> Result<Vec<Vector>> {
         let texts: Vec<_> =
             texts.iter().map(|text| text[..text.floor_char_boundary(self.max_text())].to_owned()).collect();
@@ -56,7 +57,7 @@ impl dyn Embedder {
         given.into_iter().map(vector).collect()
     }
 
-    /// What a namespace remembers of it, where nothing is said of the precision.
+    /// Returns the model's name and width at the default precision, as a namespace stores them.
     pub fn vector_model(&self) -> Result<VectorModel> {
         VectorModel::new(self.model(), self.width(), Precision::default())
     }

@@ -1,4 +1,4 @@
-//! Erasure: what is to go, and what stays in its place.
+//! Erasure: which records to erase, and the tombstones that stay.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::{
     QueryBuilder, RecordId, Result, SpaceId, Spaces, Timestamp,
 };
 
-/// What one call of [`MemoryProvider::erase`](crate::MemoryProvider::erase) takes away, and why (E1).
+/// The records that [`MemoryProvider::erase`](crate::MemoryProvider::erase) erases, and why (E1).
 ///
 /// ```
 /// use memory_core::{Erasure, MemoryQuery};
@@ -27,11 +27,11 @@ pub struct Erasure {
     pub(crate) reason: Reason,
     pub(crate) actor: Option<Actor>,
     pub(crate) limit: usize,
-    /// Of what a query finds only these.
+    /// If set, the erasure takes only those of these records that its query finds.
     pub(crate) among: Option<Vec<RecordId>>,
 }
 
-/// Which records an erasure takes.
+/// Which records an erasure selects.
 #[derive(Debug, Clone)]
 pub(crate) enum Erased {
     Records(Vec<RecordId>),
@@ -39,65 +39,69 @@ pub(crate) enum Erased {
     Documents(DocumentQuery),
 }
 
-/// Why a record was erased: 1 to 1,024 bytes of UTF-8 without control characters. It stays, so it should name nobody who is to be forgotten.
+/// Why a record was erased: 1 to 1,024 bytes of UTF-8 without control characters. The tombstone keeps it, so it must
+/// not name a person who is to be forgotten.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reason(String);
 
-/// What one call has erased.
+/// Result of one call of [`MemoryProvider::erase`](crate::MemoryProvider::erase).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasedSlice {
-    /// The records, in ascending order.
+    /// The erased records, in ascending order.
     pub records: Vec<RecordId>,
-    /// Whether nothing is left of what was selected. Otherwise the same call takes the next slice.
+    /// Whether nothing is left to erase. If `false`, the same call erases the next slice.
     pub is_complete: bool,
 }
 
-/// What stays of a record that was erased (E2). It has nothing of what the record said, and not the names of its spaces.
+/// What stays of an erased record (E2): nothing of its contents, and its spaces only as keyed hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tombstone {
-    /// What it was called.
+    /// The id of the erased record.
     pub record: RecordId,
-    /// When it was erased, by the provider's clock; of a document when the latest was created that it keeps out, where that is later (E2).
+    /// When it was erased, by the provider's clock; for a document, the creation time of the latest one that it keeps
+    /// out, if that is later (E2).
     pub at: Timestamp,
-    /// Why.
+    /// Why it was erased.
     pub reason: Reason,
-    /// By whom, if the erasure said so.
+    /// Who erased it, if the erasure names an actor.
     pub actor: Option<Actor>,
-    /// By which a repeated store is known.
+    /// The hash of the memory's idempotency key, by which a repeated store is recognised.
     pub key: Option<KeyedHash>,
-    /// By which a watch knows whether the record lay within its spaces: those of its space, and of spaces that it had before, in
-    /// ascending order (E4).
+    /// The hashes of the record's space and earlier spaces, in ascending order, by which a watch decides whether the
+    /// record lay within its spaces (E4).
     pub places: Vec<KeyedHash>,
 }
 
-/// Some of the tombstones of a namespace.
+/// A page of the tombstones of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TombstonePage {
-    /// What stays of records, in an order of the engine. One that comes or is replaced while pages are read may be in none of them, or in two.
+    /// The tombstones, in an order of the engine. One that is added or replaced during the walk may be on no page, or
+    /// on two.
     pub tombstones: Vec<Tombstone>,
-    /// Where the next page begins, if there is one.
+    /// The place of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// A keyed hash of a name: whoever has the key of the namespace and the name can tell that it is that one, and nobody else anything.
+/// A keyed hash of a name. Only with the namespace's key can the name be verified; without it the hash reveals nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyedHash(pub [u8; KeyedHash::BYTES]);
 
-/// Makes the keyed hashes of a namespace. It is a secret, which goes with export and copy (E5).
+/// The key of the hashes in a namespace's tombstones. It is a secret, and is part of export and copy (E5).
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey([u8; 32]);
 
-/// The most records of one call.
+/// Maximum number of records that one call erases.
 pub const MAX_ERASED: usize = 1_000;
-/// How many a call takes unless it says otherwise.
+/// Number of records that a call erases unless it sets a limit.
 const DEFAULT_ERASED: usize = 100;
-/// How many hashes of places a tombstone has at most, 16 KiB of them.
+/// Maximum number of place hashes in a tombstone, 16 KiB in all.
 const MAX_PLACES: usize = 1_024;
-/// The longest reason, in bytes.
+/// Maximum length of a reason, in bytes.
 const MAX_REASON: usize = 1_024;
 
 impl Erasure {
-    /// These records; at most [`MAX_ERASED`], else `TooLarge`. `InvalidInput` for none, and for a reason that is none.
+    /// Selects these records: 1 to [`MAX_ERASED`], else `InvalidInput` or `TooLarge`. An invalid reason is
+    /// `InvalidInput` or `TooLarge`.
     pub fn records(records: impl IntoIterator<Item = RecordId>, reason: impl AsRef<str>) -> Result<Self> {
         let records = checked(records)?;
         match records.len() {
@@ -106,8 +110,8 @@ impl Erasure {
         }
     }
 
-    /// The memories that a query finds; its order, limit and offset mean nothing here. `InvalidInput` for one that names neither spaces nor a
-    /// status, a filter or a text.
+    /// Selects the memories that match a query, whose order, limit and offset are ignored. `InvalidInput` if it selects
+    /// all spaces and has neither a status, a filter nor a text.
     pub fn memories(query: QueryBuilder<Ledger>, reason: impl AsRef<str>) -> Result<Self> {
         let query = query.build()?;
         if query.spaces == Spaces::All && query.filter.is_none() && query.text.is_none() && query.statuses().is_empty()
@@ -117,7 +121,7 @@ impl Erasure {
         Self::new(Erased::Memories(query), reason)
     }
 
-    /// The documents of a collection that a query finds, likewise.
+    /// Selects the documents of a collection that match a query; like [`memories`](Self::memories).
     pub fn documents(query: QueryBuilder<Documents>, reason: impl AsRef<str>) -> Result<Self> {
         let query = query.build()?;
         if query.spaces == Spaces::All && query.filter.is_none() && query.text.is_none() {
@@ -126,14 +130,14 @@ impl Erasure {
         Self::new(Erased::Documents(query), reason)
     }
 
-    /// Says who erases them.
+    /// Names the actor who erases them.
     #[must_use]
     pub fn by(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
 
-    /// Takes so many records in one call at most: 1 to [`MAX_ERASED`], else `InvalidInput`; 100 by default.
+    /// Sets how many records one call erases at most: 1 to [`MAX_ERASED`], else `InvalidInput`; 100 by default.
     pub fn limit(mut self, limit: usize) -> Result<Self> {
         if !(1..=MAX_ERASED).contains(&limit) {
             return Err(Error::invalid(format!("a call erases 1 to {MAX_ERASED} records")));
@@ -142,9 +146,9 @@ impl Erasure {
         Ok(self)
     }
 
-    /// Takes of what a query finds only those with these names, for who has listed them and has to know which of them a call without an answer
-    /// may have erased. One that does not match any more stays, as does one of another kind. At most [`MAX_ERASED`], else `TooLarge`. Of an erasure of
-    /// [`records`](Self::records) it says nothing.
+    /// Erases only those of these records that the query still finds; at most [`MAX_ERASED`], else `TooLarge`. With it
+    /// a caller that has listed the records can tell which of them a call without an answer may have erased. Has no
+    /// effect on an erasure of [`records`](Self::records).
     pub fn among(mut self, records: impl IntoIterator<Item = RecordId>) -> Result<Self> {
         self.among = Some(checked(records)?);
         Ok(self)
@@ -159,7 +163,7 @@ impl Erasure {
     }
 }
 
-/// In their order, each once.
+/// Sorts the records and drops duplicates; `TooLarge` for more than [`MAX_ERASED`].
 fn checked(records: impl IntoIterator<Item = RecordId>) -> Result<Vec<RecordId>> {
     let mut records: Vec<_> = records.into_iter().collect();
     records.sort_unstable();
@@ -175,10 +179,10 @@ fn everything() -> Error {
 }
 
 impl Reason {
-    /// Why what has expired is gone. No erasure has this reason (X4).
+    /// The reason of tombstones of expired records. No erasure may have it (X4).
     const EXPIRED: &str = "expired";
 
-    /// Checks a reason: `InvalidInput` for an empty one and for control characters, `TooLarge` beyond 1,024 bytes.
+    /// Checks a reason: `InvalidInput` if it is blank or has control characters, `TooLarge` over 1,024 bytes.
     pub fn parse(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
         if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -193,54 +197,56 @@ impl Reason {
         Ok(Self(text.to_owned()))
     }
 
-    /// The reason as it was given.
+    /// Returns the reason as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Tombstone {
-    /// One of a record that has expired then, without hashes (X4).
+    /// Makes the tombstone of a record that expired at this time, without hashes (X4).
     pub fn of_expiry(record: RecordId, at: Timestamp) -> Self {
         Self { record, at, reason: Reason(Reason::EXPIRED.to_owned()), actor: None, key: None, places: Vec::new() }
     }
 
-    /// Whether it stays of a record that has expired, and of none that was erased (X4).
+    /// Returns whether the record expired, and was not erased (X4).
     pub fn is_of_expiry(&self) -> bool {
         self.reason.0 == Reason::EXPIRED
     }
 
-    /// In the place of an earlier one of the same record: it keeps out what that one does, and is told of where that one is.
+    /// Merges an earlier tombstone of the same record: the result keeps out what either does, and watches learn of the
+    /// places of both.
     pub(crate) fn behind(self, earlier: &Self) -> Self {
         let (at, key) = (self.at.max(earlier.at), self.key.or(earlier.key));
-        // What was erased stays so, also when what came after it under its name has expired (X4).
+        // Once something was erased under a name, the tombstone keeps that reason, even if a later record of the name
+        // expired (X4).
         let why = if self.is_of_expiry() { earlier } else { &self };
         let (reason, actor) = (why.reason.clone(), why.actor.clone());
-        // Who was told that something has expired is not told of what came after it under its name.
+        // A watch that was told of the expiry is not told of a later record of the same name.
         let is_another = earlier.is_of_expiry() && !self.places.is_empty();
         let places = if is_another { &[] } else { earlier.places.as_slice() };
         Self { at, key, reason, actor, ..self.with_places(places.iter().copied(), MAX_PLACES) }
     }
 
-    /// With the hashes of a memory.
+    /// Adds the hashes of a memory.
     pub(crate) fn of_memory(self, memory: &Memory, hash_key: &HashKey) -> Self {
         let key = memory.idempotency_key.as_ref().map(|key| hash_key.of_key(key));
         Self { key, ..self.with_places(hash_key.of_space(&memory.space_id), MAX_PLACES) }
     }
 
-    /// With those of a document, which it keeps out however far behind its clock is (E3).
+    /// Adds the hashes of a document, and keeps this document out even if its createdAt is later than the clock (E3).
     pub(crate) fn of_document(self, document: &Document, hash_key: &HashKey) -> Self {
-        // What has expired stands in the way of no put (X4).
+        // The tombstone of an expired document never blocks a put (X4).
         let at = if self.is_of_expiry() { self.at } else { self.at.max(document.created_at) };
         Self { at, ..self.with_places(hash_key.of_space(&document.space_id), MAX_PLACES) }
     }
 
-    /// With those of where a document was before. They leave room for those of erasures to come.
+    /// Adds the hashes of a document's earlier spaces, up to half of the places: the rest is for later erasures.
     pub(crate) fn with_spaces<'s>(self, spaces: impl IntoIterator<Item = &'s SpaceId>, hash_key: &HashKey) -> Self {
         self.with_places(spaces.into_iter().flat_map(|space| hash_key.of_space(space)), MAX_PLACES / 2)
     }
 
-    /// With these besides its own, until it has so many.
+    /// Adds these places to its own, up to `most` in all.
     fn with_places(self, places: impl IntoIterator<Item = KeyedHash>, most: usize) -> Self {
         let mut all: BTreeSet<_> = self.places.into_iter().take(MAX_PLACES).collect();
         for place in places {
@@ -252,60 +258,62 @@ impl Tombstone {
         Self { places: all.into_iter().collect(), ..self }
     }
 
-    /// Whether it keeps a document of its name out that is restored: one that was put behind the erasure is another one (E3).
+    /// Returns whether it keeps this document out of a restore (E3). A document that was put after the erasure is
+    /// another one.
     pub fn keeps_out(&self, document: &Document) -> bool {
         document.created_at <= self.at
     }
 }
 
-/// What a hash is of, so that a key and a space of the same name have two.
+/// What a hash is made of; keeps the hash of a key apart from that of a space with the same text.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Key,
-    /// A space itself.
+    /// The exact space.
     Space,
-    /// A space, and what is below it.
+    /// A path: a space and everything below it.
     Place,
 }
 
 impl KeyedHash {
-    /// How many bytes one has.
+    /// Length of a hash, in bytes.
     pub const BYTES: usize = 16;
 }
 
 impl HashKey {
-    /// A key that nobody else has. `Unavailable` where the machine gives no random numbers.
+    /// Generates a random key. `Unavailable` if the machine gives no random numbers.
     pub fn generate() -> Result<Self> {
         Self::parse(&CursorKey::generate()?.to_text())
     }
 
-    /// A key that was kept. `Corrupt` when the text is none.
+    /// Parses a stored key. `Corrupt` if the text is not a key.
     pub fn parse(text: &str) -> Result<Self> {
         let bytes = STANDARD_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self).ok_or_else(|| Error::corrupt("the key of tombstones can't be read"))
     }
 
-    /// The key as a text to keep. It is a secret.
+    /// Returns the key as a text to store. It is a secret.
     pub fn to_text(&self) -> String {
         STANDARD_NO_PAD.encode(self.0)
     }
 
-    /// The hash of an idempotency key.
+    /// Returns the hash of an idempotency key.
     pub fn of_key(&self, key: &IdempotencyKey) -> KeyedHash {
         self.hash(Kind::Key, key.as_ref())
     }
 
-    /// The hashes of a space: as the space that it is, and as what lies below itself and each of its ancestors, without and with the boundary
-    /// behind it.
+    /// Returns the hashes of a space: of the space itself, and of every path that it lies under (itself and each
+    /// ancestor, without and with the boundary that follows).
     pub fn of_space(&self, space: &SpaceId) -> Vec<KeyedHash> {
-        // An ancestor ends before a boundary, which is one byte of the space: so one byte more is in it, and ends a character.
+        // An ancestor ends before a boundary, which is one byte, so one byte more ends on a character.
         let with_boundary = |path: &str| &space.as_str()[..path.len() + 1];
         let ancestors = space.ancestors().flat_map(|path| [path, with_boundary(path)]);
         let places = ancestors.chain([space.as_str()]).map(|path| self.hash(Kind::Place, path));
         std::iter::once(self.hash(Kind::Space, space.as_str())).chain(places).collect()
     }
 
-    /// Whether a record with these hashes of its spaces lay in some of these; `None` where that can't be told, as of patterns.
+    /// Returns whether a record with these place hashes lay in one of these spaces; `None` if hashes can't tell, as for
+    /// a prefix or a pattern.
     pub fn finds(&self, places: &[KeyedHash], spaces: &Spaces) -> Option<bool> {
         let Spaces::Any(selectors) = spaces else { return Some(true) };
         let mut is_open = false;
@@ -339,7 +347,7 @@ impl HashKey {
 }
 
 impl fmt::Debug for Reason {
-    /// What an operator writes may name somebody.
+    /// Shows only the size, because a reason may name a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reason({} bytes)", self.0.len())
     }

@@ -5,13 +5,13 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What every call of the contract returns.
+/// The result of every call of the contract.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed, where, and what became of it.
+/// Why a call failed, in which operation and engine, whether it may have had its effect, and whether a retry can help.
 ///
-/// `Display` is one line; `Debug` adds the chain of causes. Neither ever holds a connection string, a password or a
-/// payload: whoever builds an error leaves them out.
+/// `Display` is one line; `Debug` adds the chain of causes. Neither holds a connection string, a password or a payload:
+/// the code that builds an error must leave them out.
 ///
 /// ```
 /// use memory_core::{Error, ErrorKind};
@@ -22,49 +22,50 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone)]
 pub struct Error(Box<Report>);
 
-/// What went wrong, for code that has to decide what to do.
+/// The class of an error, by which code decides what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call makes no sense as it is; the message says what to change.
+    /// The call is not valid; the message says what to change.
     InvalidInput,
-    /// A value or a request is over a limit of the contract.
+    /// A value or a request exceeds a limit of the contract.
     TooLarge,
     /// The named memory does not exist.
     NotFound,
     /// The memory was erased, and nobody may bring it back.
     Erased,
-    /// Somebody else was first: a revision, an idempotency key or an expectation does not hold.
+    /// A concurrent write won: a revision, an idempotency key or an expectation does not hold.
     Conflict,
-    /// A removal found more than its caller allowed.
+    /// A limit on effects or open resources was reached: a removal found more than its caller allows, or too many
+    /// watches are open.
     LimitExceeded,
-    /// The engine, as it is set up, or the host lacks what the call needs.
+    /// The engine, as it is configured, or the host lacks what the call needs.
     Unsupported,
     /// The engine can't be reached, or can't take the call now.
     Unavailable,
     /// The deadline of the call passed.
     Timeout,
-    /// The engine refused the credentials or the permission.
+    /// The engine refused the credentials, or the caller lacks a permission.
     Unauthorized,
-    /// What the engine holds can't be read.
+    /// Stored data can't be read.
     Corrupt,
-    /// The schema is not one that this program can use.
+    /// The schema, or a setting stored in it, does not fit this program or call.
     SchemaMismatch,
-    /// The feed of changes has lost what comes behind a token, so a watch can't go on there: begin anew.
+    /// The feed has lost changes after a token, so the watch can't continue: begin anew.
     FeedReset,
     /// The provider is not initialised yet, or was shut down.
     Closed,
-    /// An engine's error that has no kind of its own.
+    /// An engine error without a kind of its own.
     Unexpected,
 }
 
-/// Whether a failed call may have had its effect.
+/// Whether a failed call may have taken effect (W11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Outcome {
     /// Nothing was written.
     #[default]
     NotDone,
-    /// The call may or may not have been carried out.
+    /// The call may or may not have taken effect.
     Unknown,
 }
 
@@ -80,7 +81,7 @@ struct Report {
 }
 
 impl Error {
-    /// An error that wrote nothing and that a retry can't help.
+    /// Makes an error with outcome `NotDone` that is not retryable.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Report {
             kind,
@@ -93,96 +94,96 @@ impl Error {
         }))
     }
 
-    /// An [`ErrorKind::InvalidInput`].
+    /// Makes an error of kind [`ErrorKind::InvalidInput`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// An [`ErrorKind::TooLarge`].
+    /// Makes an error of kind [`ErrorKind::TooLarge`].
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::TooLarge, message)
     }
 
-    /// An [`ErrorKind::Conflict`].
+    /// Makes an error of kind [`ErrorKind::Conflict`].
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// An [`ErrorKind::Corrupt`].
+    /// Makes an error of kind [`ErrorKind::Corrupt`].
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
     }
 
-    /// What an update of an unknown id answers (W5).
+    /// The error of an update of an unknown id (W5).
     pub fn not_found() -> Self {
         Self::new(ErrorKind::NotFound, "no memory has this id")
     }
 
-    /// What a call answers that asks for a memory that was erased, or would bring it back (E2).
+    /// The error of a call that reads an erased memory, or would bring it back (E2).
     pub fn erased() -> Self {
         Self::new(ErrorKind::Erased, "the memory was erased")
     }
 
-    /// What a removal answers that found more documents than its caller allowed (D4).
+    /// The error of a removal that found more documents than its caller allows (D4).
     pub fn limit_exceeded(max: usize) -> Self {
         let message = format!("the removal found more than {max} documents, and removed none");
         Self::new(ErrorKind::LimitExceeded, message)
     }
 
-    /// What a watch answers that can't go on where its token says (C6).
+    /// The error of a watch that can't continue at its token (C6).
     pub fn feed_reset() -> Self {
         Self::new(ErrorKind::FeedReset, "the feed has lost what came behind this token: begin anew with a snapshot")
     }
 
-    /// What a write answers when the ledger was migrated by a program of which this one is too old to write (L7).
+    /// The error of a write by a program that is too old for the migrated ledger (L7).
     pub fn newer_writer() -> Self {
         Self::new(ErrorKind::SchemaMismatch, "a newer program has migrated the ledger: upgrade this program")
     }
 
-    /// What a write answers while an operator has made the ledger read-only (L9).
+    /// The error of a write while an operator has made the ledger read-only (L9).
     pub fn read_only() -> Self {
         let message =
             "the ledger is read-only while its operator moves it to another place: try again later, or write there";
         Self::new(ErrorKind::Unavailable, message).retryable()
     }
 
-    /// Names the call that failed, unless it is named already.
+    /// Sets the operation that failed, unless it is already set.
     #[must_use]
     pub fn with_operation(mut self, operation: &'static str) -> Self {
         self.0.operation.get_or_insert(operation);
         self
     }
 
-    /// Names the engine, unless it is named already.
+    /// Sets the engine, unless it is already set.
     #[must_use]
     pub fn with_backend(mut self, backend: &'static str) -> Self {
         self.0.backend.get_or_insert(backend);
         self
     }
 
-    /// Tells it in other words, and leaves the rest as it is: the cause too, by which an engine knows what to try again.
+    /// Replaces the message. Kind, outcome and source stay; an engine decides by the source whether to retry.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.0.message = message.into();
         self
     }
 
-    /// Keeps the cause.
+    /// Sets the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// Says whether the call may have had its effect.
+    /// Sets whether the call may have taken effect.
     #[must_use]
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {
         self.0.outcome = outcome;
         self
     }
 
-    /// Makes it the error of a repetition: what an earlier attempt may have done is still unknown. A conflict shows that it did
-    /// nothing.
+    /// Turns this into the error of a repeated attempt: an unknown outcome of an earlier attempt stays unknown. A
+    /// `Conflict` proves that the earlier attempt had no effect.
     #[must_use]
     pub fn after(self, earlier: Outcome) -> Self {
         if earlier == Outcome::Unknown && self.kind() != ErrorKind::Conflict {
@@ -192,57 +193,57 @@ impl Error {
         }
     }
 
-    /// Marks a failure that is known to be temporary.
+    /// Marks the failure as temporary: the same call may succeed later.
     #[must_use]
     pub fn retryable(self) -> Self {
         self.retryable_if(true)
     }
 
-    /// Marks a failure where it is known to be temporary.
+    /// Marks the failure as temporary if `is_temporary`; never takes the mark back.
     #[must_use]
     pub fn retryable_if(mut self, is_temporary: bool) -> Self {
         self.0.retryable |= is_temporary;
         self
     }
 
-    /// The cause, if it is one of this type: by it an engine knows its own errors.
+    /// Returns the direct cause if it has this type, by which an engine recognises its own errors.
     pub fn source_as<T: StdError + 'static>(&self) -> Option<&T> {
         self.source()?.downcast_ref()
     }
 
-    /// What went wrong.
+    /// Returns the class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The sentence for a person, without operation and backend.
+    /// Returns the sentence for a person, without operation and engine.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The call that failed.
+    /// Returns the name of the call that failed.
     pub fn operation(&self) -> Option<&'static str> {
         self.0.operation
     }
 
-    /// The engine on which it failed.
+    /// Returns the name of the engine.
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
     }
 
-    /// Whether the call may have had its effect (W11).
+    /// Returns whether the call may have taken effect (W11).
     pub fn outcome(&self) -> Outcome {
         self.0.outcome
     }
 
-    /// Whether the same call can succeed later without being changed.
+    /// Returns whether the same call can succeed later without a change.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
     }
 }
 
 impl From<Infallible> for Error {
-    /// For conversions that can't fail, beside those that can.
+    /// For generic code that also takes conversions that can't fail.
     fn from(never: Infallible) -> Self {
         match never {}
     }

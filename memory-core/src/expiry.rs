@@ -1,4 +1,4 @@
-//! Expiry: until when records are kept, as they say themselves and as the rules of an operator have it.
+//! Expiry: when records expire, by their own time or by an operator's retention rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::page::Head;
 use crate::{BOUNDARIES, Collection, Document, Error, Memory, MemoryId, RecordId, Result, SpaceSelector, Timestamp};
 
-/// How long the tombstones of what has expired are kept, in milliseconds: 90 days (X4).
+/// How long tombstones of expired records are kept, in milliseconds: 90 days (X4).
 pub(crate) const KEPT_TOMBSTONES: i64 = 90 * 24 * 60 * 60 * 1_000;
-/// The most rules of a namespace (X3).
+/// Maximum number of retention rules in a namespace (X3).
 pub const MAX_RETENTION: usize = 1_000;
 
-/// A rule of an operator: how long records are kept in and below a space (X3).
+/// A retention rule: how long records at and below a path are kept (X3).
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,19 +32,19 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Keeps what lies under a path, as the selector *under* has it (S3), for so long from the time of its storing. `InvalidInput` for a path
-    /// that no selector takes, for less than a millisecond, and for more than the times of the contract have.
+    /// Keeps records under a path (as the selector *under* has it, S3) for this time from their store or last put.
+    /// `InvalidInput` for an invalid path, for less than 1 ms, and for more than [`Timestamp::MAX`] in milliseconds.
     pub fn new(under: impl Into<String>, keep: Duration) -> Result<Self> {
         let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
         Self { under: under.into(), keep }.checked()
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn under(&self) -> &str {
         &self.under
     }
 
-    /// For how long, in milliseconds.
+    /// Returns how long records are kept, in milliseconds.
     pub fn keep_millis(&self) -> i64 {
         self.keep
     }
@@ -58,70 +58,71 @@ impl Retention {
     }
 }
 
-/// Where a round of sweeping goes on. One is for one provider.
+/// The position of a sweep round. It is valid only for the provider that gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
     pub(crate) stage: Stage,
-    /// Whether the round ends with what says itself when it expires.
+    /// Whether the round ends after the records that have an expiry time of their own.
     pub(crate) is_due: bool,
 }
 
-/// What a sweep looks at.
+/// The stage of a sweep round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Records that say themselves when they expire: those that were over when the round began, behind one of them. `None` at its beginning.
+    /// Records with an expiry time of their own, expired by the first time (when the round began) and after the given
+    /// record. `None` at the beginning.
     Scheduled(Option<(Timestamp, (Timestamp, RecordId))>),
-    /// What lies under the path of the first of these rules, as they were when the round came to them.
+    /// Records under the path of the first of these rules. The rules are read once, when the round reaches this stage.
     Ruled(Arc<[Retention]>, Ruled),
-    /// Tombstones, behind a page.
+    /// Tombstones, from this page on; `None` for the first page.
     Tombstones(Option<String>),
 }
 
-/// What a sweep looks at under a path.
+/// The position of a sweep under the path of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ruled {
-    /// Where it begins.
+    /// Nothing is swept yet.
     Beginning,
-    /// Memories that say that they were created before this, behind a cursor.
+    /// Memories created before this time, from this cursor on.
     Memories(Timestamp, String),
-    /// Documents: of the collections behind one, or of one behind a cursor.
+    /// Documents: of the collections after this one, or, with a cursor, of this one from there on.
     Documents(Option<Collection>, Option<String>),
 }
 
 impl Sweep {
-    /// The beginning of a round over all that has expired, and over the tombstones whose time is over.
+    /// Starts a round over all expired records and all tombstones that are due.
     pub const fn all() -> Self {
         Self { stage: Stage::Scheduled(None), is_due: false }
     }
 
-    /// The beginning of a round over the records alone that say themselves when they expire, which costs what it finds.
+    /// Starts a round over the records with an expiry time of their own only. It costs what it finds.
     pub const fn due() -> Self {
         Self { stage: Stage::Scheduled(None), is_due: true }
     }
 }
 
-/// What one slice of a sweep has done.
+/// Result of one slice of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// The records that it has erased, in ascending order.
+    /// The records that it erased, in ascending order.
     pub records: Vec<RecordId>,
-    /// How many tombstones it has taken away.
+    /// Number of tombstones that it removed.
     pub tombstones: usize,
-    /// Where the round goes on; `None` at its end.
+    /// The position of the next slice; `None` at the end of the round.
     pub next: Option<Sweep>,
 }
 
-/// The rules of a namespace.
+/// The retention rules of a namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// In the order of their paths.
+    /// Sorted by path.
     rules: Vec<Retention>,
-    /// For how many milliseconds each path is kept.
+    /// The retention of each path, in milliseconds.
     keeps: HashMap<String, i64>,
 }
 
 impl Rules {
-    /// These rules. `InvalidInput` for one that is none and for two of one path, `TooLarge` for too many.
+    /// Checks and sorts the rules. `InvalidInput` for an invalid rule and for two of one path, `TooLarge` for too many.
     pub(crate) fn new(rules: Vec<Retention>) -> Result<Self> {
         if rules.len() > MAX_RETENTION {
             let count = rules.len();
@@ -136,7 +137,7 @@ impl Rules {
         }
     }
 
-    /// Rules as they were kept. `Corrupt` for anything else.
+    /// Parses stored rules. `Corrupt` for any other text.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self> {
         let Some(text) = text else { return Ok(Self::default()) };
         let corrupt = || Error::corrupt("the rules of retention can't be read");
@@ -144,29 +145,30 @@ impl Rules {
         Self::new(rules).map_err(|error| corrupt().with_source(error))
     }
 
-    /// The rules as a text to keep.
+    /// Returns the rules as a text to store.
     pub(crate) fn to_text(&self) -> String {
         serde_json::to_string(&self.rules).expect("texts and numbers are JSON")
     }
 
-    /// The rules, in the order of their paths.
+    /// Returns the rules, sorted by path.
     pub(crate) fn to_vec(&self) -> Vec<Retention> {
         self.rules.clone()
     }
 
-    /// How long records of a space are kept: as the rule with the longest path has it under which the space lies (S3).
+    /// Returns how long records of a space are kept, in milliseconds: by the rule with the longest path that the space
+    /// lies under (S3).
     pub(crate) fn keep(&self, space: &str) -> Option<i64> {
         if self.rules.is_empty() {
             return None;
         }
-        // A boundary is one byte, so what ends before and behind it is text.
+        // A boundary is one byte, so both sides of it are character boundaries.
         let boundaries = space.rmatch_indices(BOUNDARIES).map(|(at, _)| at);
         let paths = std::iter::once(space).chain(boundaries.flat_map(|at| [&space[..=at], &space[..at]]));
         paths.into_iter().find_map(|path| self.keeps.get(path)).copied()
     }
 }
 
-/// Whose time is over at a moment.
+/// Decides which records have expired at a moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Lifetimes {
     pub(crate) now: Timestamp,
@@ -174,21 +176,21 @@ pub(crate) struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// When a memory has expired, if it has.
+    /// Returns when a memory expired; `None` if it has not.
     pub(crate) fn end_of_memory(&self, memory: &Memory) -> Option<Timestamp> {
         self.end(&memory.head(), true)
     }
 
-    /// When a document has expired, if it has.
+    /// Returns when a document expired; `None` if it has not.
     pub(crate) fn end_of_document(&self, document: &Document) -> Option<Timestamp> {
         self.end(&document.head(), false)
     }
 
-    /// When a record has expired, if it has: then, or when its rule says, whichever comes first.
+    /// Returns when a record expired: by its own time or by its rule, whichever is earlier; `None` if it has not.
     pub(crate) fn end(&self, head: &Head<'_>, is_memory: bool) -> Option<Timestamp> {
         let by_rule = self.rules.keep(head.space).map(|keep| {
             let stored_at = if is_memory { stored_at(head) } else { head.updated_at.unwrap_or(head.created_at) };
-            // What is kept beyond the end of time never expires.
+            // A retention that ends after the last valid time never ends.
             Timestamp::from_millis(stored_at.as_millis().saturating_add(keep)).unwrap_or(Timestamp::MAX)
         });
         let end = [head.expires_at, by_rule].into_iter().flatten().min();
@@ -196,7 +198,8 @@ impl Lifetimes {
     }
 }
 
-/// When a memory was stored: as its id tells where a provider made it, which no caller can choose, else its createdAt.
+/// Returns when a memory was stored: by the time in its id if a provider made that (no caller can choose it), else by
+/// its createdAt.
 fn stored_at(head: &Head<'_>) -> Timestamp {
     let made_at = <[u8; 16]>::try_from(head.id).ok().and_then(|id| MemoryId::from_bytes(id).made_at());
     made_at.unwrap_or(head.created_at)

@@ -1,19 +1,19 @@
-//! What a provider tells of itself.
+//! Reports of a provider about itself: health, inspection, backfills and durability.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Timestamp;
 
-/// How an engine is (L3).
+/// The health of an engine (L3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// The name of the engine.
+    /// The name of the engine, such as `sqlite`.
     pub engine: &'static str,
-    /// The version of its server or library.
+    /// The version of the engine's server or library.
     pub server_version: String,
-    /// The version of the schema that is in place.
+    /// The version of the schema in the namespace.
     pub schema_version: u32,
     /// How long the engine took to answer.
     pub latency: Duration,
@@ -22,7 +22,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// The health of an engine.
+    /// Makes a report.
     pub fn new(
         engine: &'static str,
         server_version: impl Into<String>,
@@ -34,27 +34,28 @@ impl Health {
     }
 }
 
-/// What an operator looks at beyond the health of an engine.
+/// What an operator checks beyond the health of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The tables and indexes of the schema that are not there or not valid. An engine that makes them as it writes misses none.
+    /// Tables and indexes of the schema that are missing or invalid; empty on an engine that creates them as it writes.
     pub missing: Vec<String>,
-    /// What the clock of the server said; `None` where the engine has no clock but that of its caller.
+    /// The time by the server's clock; `None` if the engine has no clock of its own.
     pub server_time: Option<Timestamp>,
-    /// How many bytes the data takes with its indexes: that of the namespace, or where an engine tells no less, of the whole server.
+    /// Size of the data with its indexes, in bytes: of the namespace, or of the whole server if the engine reports no
+    /// less.
     pub bytes: Option<u64>,
-    /// What keeps the feed of changes from telling what is written now (C6); `None` where nothing does.
+    /// What delays the feed of changes (C6); `None` if nothing does.
     pub held_back: Option<HeldBack>,
 }
 
 impl Inspection {
-    /// What was found.
+    /// Makes a report of an engine whose feed is not held back.
     pub fn new(missing: Vec<String>, server_time: Option<Timestamp>, bytes: Option<u64>) -> Self {
         Self { missing, server_time, bytes, held_back: None }
     }
 
-    /// The same, with what holds the feed back.
+    /// Sets what holds the feed back.
     #[must_use]
     pub fn with_held_back(mut self, held_back: Option<HeldBack>) -> Self {
         self.held_back = held_back;
@@ -62,72 +63,73 @@ impl Inspection {
     }
 }
 
-/// What the feed of changes waits for before it tells of later writes.
+/// What the feed of changes waits for before it delivers later writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldBack {
-    /// What that is, in words by which an operator finds it. Never a payload, nor the text of a statement, which may hold one.
+    /// The cause, in words by which an operator finds it. Never a payload, nor the text of a statement, which may hold
+    /// one.
     pub by: String,
-    /// For how long at most some of them have waited; `None` where the engine may not tell.
+    /// How long the oldest has waited; `None` if the engine does not tell.
     pub longest: Option<Duration>,
 }
 
 impl HeldBack {
-    /// A feed that has waited for this, for so long at most.
+    /// Makes a report of a feed that is held back.
     pub fn new(by: impl Into<String>, longest: Option<Duration>) -> Self {
         Self { by: by.into(), longest }
     }
 }
 
-/// How far a backfill of the schema is: work that grows with the ledger, and is done in slices beside running programs.
+/// Progress of a backfill: a schema change that grows with the ledger and runs in slices beside running programs (L7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backfill {
-    /// What the records get by it, for people: `the places of documents`.
+    /// What the records gain by it, for people: `the places of documents`.
     pub name: &'static str,
-    /// How many records it has gone over, about.
+    /// Number of records done, approximately.
     pub done: u64,
-    /// How many it goes over in all, about.
+    /// Number of records in all, approximately.
     pub total: u64,
-    /// What has to wait for it.
+    /// Which calls wait for it.
     pub blocks: Blocks,
 }
 
-/// What has to wait for a backfill.
+/// Which calls wait for a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
-    /// Nothing: it only gives space back.
+    /// None: it only frees storage.
     Nothing,
-    /// No call, but until it is complete queries and removals of documents go over their whole collection.
+    /// None, but until it is complete queries and removals of documents scan their whole collection.
     DocumentPlaces,
-    /// Every call but those of the life cycle.
+    /// All, except those of the life cycle.
     Everything,
 }
 
 impl Blocks {
-    /// Whether it stops what waits for a backfill that blocks `wanted`.
+    /// Returns whether it blocks a call that needs a backfill of kind `wanted`.
     pub(crate) fn stops(self, wanted: Self) -> bool {
         self == wanted || self == Self::Everything
     }
 }
 
 impl Backfill {
-    /// A backfill that has gone over so many of so many records.
+    /// Makes a progress report.
     pub fn new(name: &'static str, done: u64, total: u64, blocks: Blocks) -> Self {
         Self { name, done, total, blocks }
     }
 
-    /// A removal of the index of words, which older programs made.
+    /// Progress of the removal of the word index that older programs made.
     pub fn of_no_words(done: u64, total: u64) -> Self {
         Self::new("the removal of the index of words", done, total, Blocks::Nothing)
     }
 
-    /// A backfill of the places of documents.
+    /// Progress of the backfill of the documents' places.
     pub fn of_places(done: u64, total: u64) -> Self {
         Self::new("the places of documents", done, total, Blocks::DocumentPlaces)
     }
 
-    /// How many records it still has to go over, about.
+    /// Returns the approximate number of records that are left.
     pub fn left(&self) -> u64 {
         self.total.saturating_sub(self.done)
     }
@@ -142,18 +144,18 @@ impl fmt::Display for Backfill {
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Durability {
-    /// The end of the process and of the machine's power.
+    /// The end of the process, and a power failure of the machine.
     Durable,
-    /// Less than that.
+    /// Less than [`Durable`](Self::Durable).
     AtRisk {
-        /// Why.
+        /// Why writes can be lost.
         reason: String,
-        /// How much of the latest work can be lost; `None` when there is no bound.
+        /// How much of the latest work can be lost, in time; `None` if there is no bound.
         bound: Option<Duration>,
     },
-    /// The engine does not tell.
+    /// The engine does not report it.
     Unknown {
-        /// Why not.
+        /// Why it is unknown.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Identifiers: each is a type of its own, and none can hold what the contract refuses.
+//! Identifiers: each is a type of its own, and rejects values that the contract forbids.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use uuid::Uuid;
 
 use crate::{Error, Result, Timestamp};
 
-/// The id of a memory: a UUID, of version 7 and ascending within a process when a provider made it.
+/// The id of a memory: any UUID. A provider makes it of version 7, ascending within a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MemoryId(Uuid);
 
 impl MemoryId {
-    /// A new id, greater than all that this process made before.
+    /// Returns a new id, greater than all that this process made before.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
 
-    /// Reads the form with 36 characters, of any version, in lower or upper case; every other form is `InvalidInput`. The id
-    /// is always written in lower case, and so a filter compares it (F1).
+    /// Parses the form with 36 characters, of any UUID version, in lower or upper case; every other form is
+    /// `InvalidInput`. Output is always lower case, which is also what a filter compares (F1).
     pub fn parse(id: &str) -> Result<Self> {
         match Uuid::try_parse(id) {
             Ok(uuid) if id.len() == 36 => Ok(Self(uuid)),
@@ -27,7 +27,7 @@ impl MemoryId {
         }
     }
 
-    /// When it was made, by the clock of the machine that made it; `None` unless it is of version 7.
+    /// Returns when the id was made, by the clock of the machine that made it; `None` unless it is of version 7.
     pub fn made_at(&self) -> Option<Timestamp> {
         let made_at = self.0.get_timestamp().filter(|_| self.0.get_version_num() == 7)?;
         let (seconds, nanos) = made_at.to_unix();
@@ -35,12 +35,12 @@ impl MemoryId {
         Timestamp::from_millis(millis).ok()
     }
 
-    /// An id from its 16 bytes.
+    /// Makes an id from its 16 bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The 16 bytes, by which ids are ordered.
+    /// Returns the 16 bytes, by which ids are ordered.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -80,7 +80,7 @@ impl From<MemoryId> for String {
     }
 }
 
-/// A string that is checked once, when it is made: its documentation, its name, and what it must satisfy.
+/// Defines a string type that is checked once, at construction. Arguments: its docs, its name, and the check.
 macro_rules! checked_string {
     ($(#[$doc:meta])* $name:ident, $check:expr) => {
         $(#[$doc])*
@@ -89,14 +89,14 @@ macro_rules! checked_string {
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {
-            /// Checks the text; `InvalidInput` when it breaks a rule, `TooLarge` when it is too long.
+            /// Checks the text: `InvalidInput` if it breaks a rule, `TooLarge` if it is over a limit.
             pub fn parse(text: impl AsRef<str>) -> $crate::Result<Self> {
                 let text = text.as_ref();
                 $check(text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The text.
+            /// Returns the text as it was given.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -146,13 +146,14 @@ macro_rules! checked_string {
 pub(crate) use checked_string;
 
 checked_string! {
-    /// The id of a document within its collection: 1 to 256 bytes without control characters, given by the caller or made
-    /// by the provider.
+    /// The id of a document, unique in its collection: 1 to 256 bytes without control characters, chosen by the caller
+    /// or made by the provider.
     DocumentId, |text| check_text("a document id", text, 256)
 }
 
 checked_string! {
-    /// The name of a set of documents: 1 to 64 bytes of `[a-z0-9_-]`. Names that begin with `_` are the host's own.
+    /// The name of a collection of documents: 1 to 64 bytes of `[a-z0-9_-]`. Names that begin with `_` are reserved for
+    /// the host.
     Collection, |text: &str| {
         check_text("a collection name", text, 64)?;
         if text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')) {
@@ -164,19 +165,20 @@ checked_string! {
 }
 
 checked_string! {
-    /// What makes a repeated `store` find its first one (W3): 1 to 256 bytes without control characters.
+    /// The key by which a repeated `store` finds the memory of the first one (W3): 1 to 256 bytes without control
+    /// characters.
     IdempotencyKey, |text| check_text("an idempotency key", text, 256)
 }
 
 impl Collection {
-    /// Whether the collection is the host's own: no plugin reaches it, whatever its scope says.
+    /// Returns whether the collection is reserved for the host: no plugin reaches it, whatever its scope allows.
     pub fn is_reserved(&self) -> bool {
         self.as_str().starts_with('_')
     }
 }
 
 impl DocumentId {
-    /// A new id, greater than all that this process made before.
+    /// Returns a new id, greater than all that this process made before.
     pub fn generate() -> Self {
         Self(Uuid::now_v7().to_string().into())
     }

@@ -1,4 +1,4 @@
-//! The reference engine: the smallest one that keeps the contract, written for reading and not for speed.
+//! The reference engine: the smallest one that satisfies the contract, written to be read rather than to be fast.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::{
     Memory, MemoryId, RecordId, Result, Selects, SystemClock, Timestamp, Tombstone,
 };
 
-/// How many entries the feed keeps.
+/// Number of entries that the feed keeps.
 const KEPT: usize = 100_000;
 
-/// A provider that keeps everything in memory and loses it when it is dropped.
+/// A provider that keeps everything in memory and loses it on drop.
 pub type InMemory = Provider<InMemoryEngine>;
 
 /// The engine of [`InMemory`].
@@ -31,20 +31,20 @@ pub struct InMemoryEngine {
     data: InMemorySession,
 }
 
-/// How an [`InMemory`] is made.
+/// Configuration of an [`InMemory`].
 #[derive(Debug, Clone)]
 pub struct InMemoryConfig {
     data: InMemorySession,
     settings: EngineSettings,
 }
 
-/// A session, and the data that all sessions share.
+/// A session on the data that all sessions share.
 #[derive(Debug, Clone, Default)]
 pub struct InMemorySession {
     data: Arc<Mutex<Data>>,
-    /// Tells who waits for the feed that it has grown.
+    /// Notifies sessions that wait for the feed to grow.
     grown: Arc<Notify>,
-    /// What the entries of the feed are marked with that it writes.
+    /// Marks the feed entries that this provider writes.
     epoch: u64,
 }
 
@@ -52,14 +52,15 @@ pub struct InMemorySession {
 struct Data {
     memories: HashMap<MemoryId, Memory>,
     by_key: HashMap<IdempotencyKey, MemoryId>,
-    /// Each with the number of the put that wrote it.
+    /// Each with the number of the put that wrote it, as its version.
     documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
     puts: u64,
-    /// When each memory was appended.
+    /// When each memory was stored, by the provider's clock.
     stored_at: HashMap<MemoryId, Timestamp>,
-    /// The entries of each record, the oldest first.
+    /// The history entries of each record, oldest first.
     history: BTreeMap<RecordId, Vec<VersionEntry>>,
-    /// Since when there is a history, if there is one; outside of that, whether that was decided.
+    /// Outer `None`: whether there is a history is not decided yet. Inner `None`: there is none. Else the time since
+    /// when there is one.
     since: Option<Option<Timestamp>>,
     secret: Option<String>,
     is_read_only: bool,
@@ -68,13 +69,13 @@ struct Data {
     vector_model: Option<String>,
     vectors: HashMap<RecordId, Vec<u8>>,
     tombstones: BTreeMap<RecordId, Tombstone>,
-    /// The newest entries, and how many came before them.
+    /// The newest entries; `dropped` counts those before them.
     feed: VecDeque<Noted>,
     dropped: u64,
 }
 
-/// An entry of the feed, and the epoch of the provider that wrote it: where a copy of the data goes on, it has entries in the places of
-/// others, and these are known by it.
+/// A feed entry, with the epoch of the provider that wrote it. When a copy of the data continues, its entries take the
+/// numbers of others; the epoch tells them apart.
 #[derive(Clone)]
 struct Noted {
     epoch: u64,
@@ -82,29 +83,29 @@ struct Noted {
 }
 
 impl InMemory {
-    /// An empty provider.
+    /// Makes an empty provider with the machine's clock and the default deadline.
     pub fn new() -> Self {
         Self::with(Arc::new(SystemClock), DEFAULT_DEADLINE)
     }
 
-    /// An empty provider with its settings.
+    /// Makes an empty provider with this clock and deadline.
     pub fn with(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
         Self::on(InMemorySession::default(), settings(clock, deadline))
     }
 
-    /// Another provider on the same data, with a life cycle of its own, as a second process on one engine is.
+    /// Opens another provider on the same data with a life cycle of its own, like a second process on one engine.
     #[must_use]
     pub fn reopen(&self, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
         self.reopen_with(settings(clock, deadline))
     }
 
-    /// The same with all settings. It waits for nothing, so `patience` means nothing.
+    /// Like [`reopen`](Self::reopen), with all settings. `patience` is ignored, because nothing waits.
     #[must_use]
     pub fn reopen_with(&self, settings: EngineSettings) -> Self {
         Self::on(self.config().data.clone(), settings)
     }
 
-    /// A provider on a copy of the data, as a backup of a file is.
+    /// Makes a provider on a copy of the data, like the backup of a file.
     #[must_use]
     pub fn copy(&self) -> Self {
         let InMemoryConfig { data, settings } = self.config();
@@ -112,7 +113,7 @@ impl InMemory {
         Self::on(InMemorySession { data: copied, ..InMemorySession::default() }, settings.clone())
     }
 
-    /// Drops what the feed keeps, but for its newest entry.
+    /// Drops all entries of the feed except the newest.
     pub fn drop_changes(&self) {
         self.config().data.lock().keep_changes(1);
     }
@@ -215,10 +216,10 @@ impl Engine for InMemoryEngine {
     }
 
     async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
-        // Counts from here on, before it is looked.
+        // Registered before the check, so that no change between check and wait is missed.
         let grown = self.data.grown.notified();
         if self.data.lock().newest() == *after {
-            // Late or not, it is looked again.
+            // The caller looks again, whether this timed out or not.
             let _ = tokio::time::timeout(until.saturating_duration_since(Instant::now()), grown).await;
         }
         Ok(())
@@ -226,7 +227,7 @@ impl Engine for InMemoryEngine {
 }
 
 impl Reader for InMemorySession {
-    /// Of a memory its revision, of a document the number of its put.
+    /// Of a memory its revision, of a document the number of the put that wrote it.
     type Version = u64;
 
     const PLACES: usize = usize::MAX;
@@ -531,7 +532,7 @@ impl Writer for InMemorySession {
 
 impl InMemorySession {
     fn lock(&self) -> MutexGuard<'_, Data> {
-        // No code that holds the lock can panic half way through a change.
+        // No code can panic half way through a change while it holds the lock.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -540,7 +541,7 @@ impl InMemorySession {
         if data.is_read_only { Err(Error::read_only()) } else { Ok(data) }
     }
 
-    /// Writes an entry of the feed, in the step of the write that it is of.
+    /// Appends a feed entry, in the same step as the write that it describes.
     fn note(&self, data: &mut Data, write: FeedWrite) {
         data.feed.push_back(Noted { epoch: self.epoch, write });
         data.keep_changes(KEPT);
@@ -549,7 +550,7 @@ impl InMemorySession {
 }
 
 impl fmt::Debug for Data {
-    /// Not the whole database.
+    /// Shows counts only, not the whole database.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Data({} memories, {} collections)", self.memories.len(), self.documents.len())
     }
@@ -561,24 +562,25 @@ impl Data {
         self.memories.insert(memory.id, memory.clone());
     }
 
-    /// A record with its vector.
+    /// Adds the record's vector.
     fn scanned<K: Selects>(&self, record: RecordId, scanned: Scanned<K>) -> Scanned<K> {
         Scanned { vector: self.vectors.get(&record).cloned(), ..scanned }
     }
 
-    /// Whether a tombstone has the id of a memory, or its key.
+    /// Returns whether a tombstone has the memory's id, or the hash of its idempotency key.
     fn has_tombstone(&self, memory: &Memory, hash: Option<KeyedHash>) -> bool {
         let has_key = |hash| self.tombstones.values().any(|tombstone| tombstone.key == Some(hash));
         self.tombstones.contains_key(&memory.id.into()) || hash.is_some_and(has_key)
     }
 
-    /// Whether a tombstone keeps a document out that is restored (E3).
+    /// Returns whether a tombstone keeps a document out of a restore (E3).
     fn keeps_out(&self, document: &Document) -> bool {
         let record = document.into();
         self.tombstones.get(&record).is_some_and(|tombstone| tombstone.keeps_out(document))
     }
 
-    /// Takes what the feed has of a record, which tells its space. Its entries stay where they are, and earlier erasures say what they did.
+    /// Overwrites the feed entries of a record, because they tell its space. Their places stay; entries of earlier
+    /// erasures stay as they are.
     fn forget(&mut self, record: &RecordId) {
         let tells = |write: &FeedWrite| !write.is_erasure() && write.record() == *record;
         for noted in self.feed.iter_mut().filter(|noted| tells(&noted.write)) {
@@ -586,24 +588,24 @@ impl Data {
         }
     }
 
-    /// Keeps an entry of a record's history.
+    /// Appends an entry to a record's history.
     fn keep(&mut self, of: RecordId, entry: Option<&VersionEntry>) {
         self.history.entry(of).or_default().extend(entry.cloned());
     }
 
-    /// Drops the oldest entries of the feed, down to so many.
+    /// Drops the oldest entries of the feed until at most `most` are left.
     fn keep_changes(&mut self, most: usize) {
         let over = self.feed.len().saturating_sub(most);
         self.feed.drain(..over);
         self.dropped += over as u64;
     }
 
-    /// The end of the feed.
+    /// Returns the position of the newest feed entry.
     fn newest(&self) -> FeedPosition {
         place(self.dropped + self.feed.len() as u64, self.feed.back().map_or(0, |noted| noted.epoch))
     }
 
-    /// The number of the entry in a place, if the feed has that and everything behind it.
+    /// Returns the number of the entry at a position, if the feed still has it and everything after it.
     fn number_of(&self, position: &FeedPosition) -> Option<u64> {
         let (number, epoch) = position.as_bytes().split_first_chunk::<8>()?;
         let (number, epoch) = (u64::from_be_bytes(*number), u64::from_be_bytes(epoch.try_into().ok()?));
@@ -620,7 +622,7 @@ impl Data {
     }
 }
 
-/// The place of the entry with this number. The number comes first, so that a later place is greater.
+/// Encodes the position of an entry. The number comes first, so that later positions are greater.
 fn place(number: u64, epoch: u64) -> FeedPosition {
     FeedPosition::of([number.to_be_bytes(), epoch.to_be_bytes()].concat())
 }

@@ -1,4 +1,4 @@
-//! JSON that is kept as it came: the trigger and the context of a memory.
+//! JSON that is stored as it was written: the trigger and the context of a memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use serde_json::value::RawValue;
 
 use crate::{Error, Result};
 
-/// The event that started a task: at most 4 MiB.
+/// The event that started a task, as JSON of at most 4 MiB.
 pub type Trigger = JsonText<{ 4 << 20 }>;
 
-/// What came of a task: at most 8 MiB.
+/// The result of a task, as JSON of at most 8 MiB.
 pub type Context = JsonText<{ 8 << 20 }>;
 
-/// How deeply arrays and objects may nest.
+/// Maximum nesting of arrays and objects.
 const MAX_DEPTH: usize = 100;
 
-/// A JSON value of at most `MAX` bytes, without the white space between its tokens and otherwise kept byte for byte:
-/// numbers, the order of keys and escapes stay as they were written.
+/// A JSON value of at most `MAX` bytes. White space between its tokens is removed; everything else stays byte for byte:
+/// numbers, the order of keys and escapes (V3).
 ///
-/// Nesting ends at 100 levels, and an escape must not stand for half of a surrogate pair.
+/// It nests at most 100 levels, and holds no escape of half a surrogate pair.
 ///
 /// ```
 /// let trigger: memory_core::Trigger = r#"{ "text": "caf\u00e9", "price": 1.50 }"#.parse()?;
@@ -33,10 +33,11 @@ const MAX_DEPTH: usize = 100;
 pub struct JsonText<const MAX: usize>(Arc<str>);
 
 impl<const MAX: usize> JsonText<MAX> {
-    /// The longest text, in bytes after the white space is gone.
+    /// Maximum length in bytes, without the white space between tokens.
     pub const MAX_BYTES: usize = MAX;
 
-    /// Checks a text from outside; `InvalidInput` when it isn't JSON, `TooLarge` over the limits.
+    /// Checks an untrusted text: `InvalidInput` if it isn't JSON or escapes half of a surrogate pair, `TooLarge` over
+    /// the limits.
     pub fn parse(text: &str) -> Result<Self> {
         let _: &RawValue = serde_json::from_str(text).map_err(|error| not_json(&error))?;
         let compact = compact(text)?;
@@ -46,35 +47,35 @@ impl<const MAX: usize> JsonText<MAX> {
         Ok(Self(compact.into()))
     }
 
-    /// The JSON of a serializable value.
+    /// Serializes a value. `InvalidInput` if it has no JSON form, `TooLarge` over the limits.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let text = serde_json::to_string(value)
             .map_err(|error| Error::invalid("the value has no JSON form").with_source(error))?;
         Self::parse(&text)
     }
 
-    /// Takes a text that [`JsonText::as_str`] gave earlier back from an engine; `Corrupt` when it is JSON no longer.
+    /// Accepts a text that [`JsonText::as_str`] returned and an engine stored; `Corrupt` if it is no longer JSON.
     pub fn from_stored(text: &str) -> Result<Self> {
         let _: &RawValue = serde_json::from_str(text)
             .map_err(|error| Error::corrupt("a stored text is not JSON").with_source(error))?;
         Ok(Self(text.into()))
     }
 
-    /// The text, without white space between its tokens.
+    /// Returns the text, without white space between its tokens.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Reads the value.
+    /// Deserializes the value; `InvalidInput` if it has another shape.
     pub fn to_value<'de, T: Deserialize<'de>>(&'de self) -> Result<T> {
-        // The parser's own error may quote the text; its place is enough.
+        // The parser's error may quote the text, which is payload; line and column are enough.
         let shape = |error: serde_json::Error| {
             Error::invalid(format!("the JSON has another shape at line {} column {}", error.line(), error.column()))
         };
         serde_json::from_str(&self.0).map_err(shape)
     }
 
-    /// How deep arrays and objects nest in it.
+    /// Returns how deep arrays and objects nest.
     pub(crate) fn depth(&self) -> usize {
         let bytes = self.0.as_bytes();
         let (mut at, mut depth, mut deepest) = (0, 0_usize, 0);
@@ -94,7 +95,7 @@ impl<const MAX: usize> JsonText<MAX> {
         deepest
     }
 
-    /// All string values, in reading order; keys are not among them.
+    /// Iterates over all string values in reading order, without keys.
     pub(crate) fn strings(&self) -> impl Iterator<Item = String> {
         let bytes = self.0.as_bytes();
         let mut at = 0;
@@ -102,7 +103,7 @@ impl<const MAX: usize> JsonText<MAX> {
             loop {
                 let start = at + bytes.get(at..)?.iter().position(|byte| *byte == b'"')?;
                 at = string_end(bytes, start);
-                // The text holds no white space, so a key is followed by its colon at once.
+                // There is no white space, so a colon right after a string marks it as a key.
                 let is_value = bytes.get(at) != Some(&b':');
                 let text = is_value.then(|| serde_json::from_str(&self.0[start..at]).ok()).flatten();
                 if text.is_some() {
@@ -122,7 +123,7 @@ impl<const MAX: usize> std::str::FromStr for JsonText<MAX> {
 }
 
 impl<const MAX: usize> fmt::Debug for JsonText<MAX> {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, because payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JsonText({} bytes)", self.0.len())
     }
@@ -143,11 +144,11 @@ impl<'de, const MAX: usize> Deserialize<'de> for JsonText<MAX> {
 }
 
 fn not_json(error: &serde_json::Error) -> Error {
-    // The parser's own message may quote the text; its place is enough.
+    // The parser's message may quote the text, which is payload; line and column are enough.
     Error::invalid(format!("not valid JSON at line {} column {}", error.line(), error.column()))
 }
 
-/// Where the string that starts at `start` ends, behind its closing quote. The text is known to be JSON.
+/// Returns the offset after the closing quote of the string that starts at `start`. The text must be valid JSON.
 fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < bytes.len() {
@@ -160,7 +161,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Drops the white space between tokens of a valid JSON text, and refuses what the contract adds to JSON's own rules.
+/// Removes the white space between tokens of a valid JSON text, and checks the contract's additional rules.
 fn compact(text: &str) -> Result<String> {
     let bytes = text.as_bytes();
     let mut compact = String::with_capacity(text.len());
@@ -183,7 +184,7 @@ fn compact(text: &str) -> Result<String> {
                 match byte {
                     b'[' | b'{' => depth += 1,
                     b']' | b'}' => depth -= 1,
-                    // The rest of a number or a literal; multi-byte characters stand in strings only.
+                    // Part of a number or a literal; multi-byte characters occur in strings only.
                     _ => {}
                 }
                 if depth > MAX_DEPTH {

@@ -1,4 +1,4 @@
-//! Who makes the vectors of records: it follows the feed behind the stores, which wait for no model (M5).
+//! The vector keeper: it embeds records by following the feed, so that stores don't wait for a model (M5).
 
 mod batch;
 pub(crate) mod mark;
@@ -22,11 +22,11 @@ use batch::{Batch, Text};
 use mark::Mark;
 use refused::Refused;
 
-/// Makes the vectors of memories and documents, and keeps them beside these.
+/// Embeds memories and documents, and stores the vectors beside them.
 ///
-/// It goes along the feed, and keeps how far it is in a document of the namespace, so that it goes on where it was cut, in whichever process. What
-/// has a vector of the model is not embedded again. Of collections whose names begin with `_` it embeds none, but for those that
-/// [`with_reserved`](Self::with_reserved) names.
+/// A keeper follows the feed, and stores its position in a document of the namespace, so that any process resumes where
+/// one was interrupted. It skips records that already have a vector of the model. It embeds no document of collections
+/// whose names begin with `_`, except those that [`with_reserved`](Self::with_reserved) selects.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,100 +67,104 @@ pub struct VectorKeeper {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Kept {
-    /// How many vectors are kept.
+    /// Number of vectors stored.
     pub embedded: usize,
-    /// How many texts the model refused. Each is tried again: an hour later at the earliest, then after twice as long each time, up to a week.
+    /// Number of texts that the model refused. Each is tried again an hour later at the earliest, then after twice as
+    /// long each time, up to a week.
     pub refused: usize,
 }
 
-/// Collections with reserved names of which the documents are embedded, too.
+/// Reserved collections whose documents are embedded too.
 #[derive(Debug, Clone, Copy)]
 struct Reserved {
     name: &'static str,
     are: fn(&Collection) -> bool,
 }
 
-/// How far a keeper goes.
+/// When a keeper stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// To the end of what was there when it began.
+    /// At the end of what was there when it began.
     Reached,
-    /// On and on.
+    /// At the first error.
     Failure,
 }
 
-/// How many bytes of texts a batch has at most, but for its last one.
+/// A batch of texts is full at this many bytes; its last text may exceed that.
 const MAX_BYTES: usize = 1 << 20;
-/// How many vectors are kept in one call: little time passes since it was looked whether their records have some.
+/// Vectors of one call, so that little time passes between the check for vectors that their records have and the write.
 const KEPT_TOGETHER: usize = 64;
-/// After how many changes, and after how long, it is kept how far the keeper is. What comes again has its vector then.
+/// The position is stored after this many changes, and after this time. Changes that are read again already have their
+/// vector.
 const KEPT_EVERY: usize = 1_000;
 const KEPT_AFTER: Duration = Duration::from_secs(60);
-/// After how long without a change it is kept how far the feed is, which forgets what is old.
+/// Without changes, the position is stored after this time, because the feed forgets old tokens.
 const KEPT_IDLE: Duration = Duration::from_secs(3_600);
-/// A text of which any model makes a vector.
+/// A text that every model can embed.
 const KNOWN: &str = "a text";
-/// How long a model has for a batch.
+/// Timeout of the model for a batch.
 const MODEL_PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is looked for what is due again.
+/// How often refused texts are checked for being due.
 const TRIED_EVERY: Duration = Duration::from_secs(60);
-/// How long to wait behind a failure that may pass, the first time and at most.
+/// Pause after a temporary failure: the first and the longest.
 const PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 impl VectorKeeper {
-    /// The collection of its own documents: how far it is, and what the model has refused.
+    /// The collection of the keepers' own documents: their positions, and the texts that a model refused.
     pub const COLLECTION: &'static str = "_embed";
 
-    /// A keeper that makes vectors by this model. The provider is initialised by whoever holds it.
+    /// Makes a keeper for this provider and model. The caller initialises the provider.
     pub fn new(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>) -> Self {
         let (clock, precision) = (Arc::new(SystemClock), Precision::default());
         Self { provider, embedder, clock, precision, takes_over: false, reserved: None }
     }
 
-    /// How vectors are kept if this keeper sets the model; compact by default. Ignored where the namespace has the model already.
+    /// Sets the precision of the vectors, for the case that this keeper sets the model; compact by default. Ignored if
+    /// the namespace already has the model.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
     }
 
-    /// Replaces another model by this one, with the first vector that it makes, or at the end of the feed. Without this, `SchemaMismatch`.
+    /// Replaces another model of the namespace when the first vector is made, or at the end of the feed. Without this,
+    /// the keeper fails with `SchemaMismatch`.
     #[must_use]
     pub fn taking_over(mut self) -> Self {
         self.takes_over = true;
         self
     }
 
-    /// Also embeds the documents of these reserved collections. `name` becomes part of the id of the document that holds the keeper's place
-    /// (`feed-NAME`), so keepers of different collections each have a place of their own.
+    /// Also embeds the documents of these reserved collections. `name` becomes part of the id of the document that
+    /// stores the keeper's position (`feed-NAME`), so that keepers of different collections have separate positions.
     #[must_use]
     pub fn with_reserved(mut self, name: &'static str, are: fn(&Collection) -> bool) -> Self {
         self.reserved = Some(Reserved { name, are });
         self
     }
 
-    /// With another clock; it tells when what was refused is tried again.
+    /// Sets the clock, which decides when refused texts are tried again.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Embeds what is there, to the end of the feed, and what was refused and is due again.
+    /// Embeds everything up to the end of the feed, and refused texts that are due.
     ///
     /// # Behavior
-    /// - What the model refuses holds up no other, and is tried again later: of which it makes no vector while it makes one of another text.
-    /// - Any other failure ends it. What was kept until then stays, and the next call goes on behind it.
-    /// - `SchemaMismatch` where the namespace has the vectors of another model, also when another keeper sets it meanwhile: see
-    ///   [`taking_over`](Self::taking_over). `Unsupported` on an engine that keeps no vectors.
+    /// - A text that the model refuses (it embeds another one) holds up no other, and is tried again later.
+    /// - Any other failure ends the call. Stored vectors stay, and the next call resumes after them.
+    /// - Fails with `SchemaMismatch` if the namespace has another model, also if another keeper sets it meanwhile: see
+    ///   [`taking_over`](Self::taking_over). Fails with `Unsupported` on an engine that keeps no vectors.
     pub async fn catch_up(&self) -> Result<Kept> {
         let mut kept = Kept::default();
         self.follow(Until::Reached, &mut kept).await.map(|()| kept)
     }
 
-    /// Embeds what is there, and goes on behind the feed for ever. `Unavailable`, `Timeout` and retryable errors are tried again after 0.5 to 60
-    /// seconds; any other ends it.
+    /// Embeds everything, then follows the feed for ever. Retries `Unavailable`, `Timeout` and retryable errors after
+    /// 0.5 to 60 seconds; any other error ends it.
     pub async fn run(&self) -> Result<Infallible> {
         let mut pause = PAUSE;
         loop {
@@ -176,12 +180,13 @@ impl VectorKeeper {
         }
     }
 
-    /// Follows the feed, also where that has lost what came behind the mark.
+    /// Follows the feed; starts over if the feed has lost the changes after the mark.
     async fn follow(&self, until: Until, kept: &mut Kept) -> Result<()> {
         let mut begins_anew = false;
         loop {
             if begins_anew {
-                // Who removes marks all the time, as a rule of retention does, must not keep the machine busy.
+                // If marks are removed all the time, for example by a retention rule, the keeper must not loop without
+                // a pause.
                 sleep(PAUSE).await;
             }
             match self.attempt(begins_anew, until, kept).await {
@@ -199,7 +204,7 @@ impl VectorKeeper {
         let mut changes = self.changes(&way.mark).await?;
         let ended = way.go(&mut changes, until, kept).await;
         if ended.is_err() && way.unmarked > 0 {
-            // Without it some records are looked at once more.
+            // If this fails, some records are only examined again.
             let _ = way.put_mark().await;
         }
         ended
@@ -214,7 +219,7 @@ impl VectorKeeper {
         if !is_set && before.is_some() && !self.takes_over {
             return Err(model.is_another());
         }
-        // Records may have vectors of the other model in the place of those that were made before.
+        // Vectors of this model may have been replaced by those of another one.
         if begins_anew || !is_set {
             mark.begin_anew();
         }
@@ -232,7 +237,7 @@ impl VectorKeeper {
         if let Some(token) = &mark.token {
             let watch = everything.clone().from(WatchFrom::Token(token.clone()));
             match self.provider.watch(&watch).await {
-                // A token of another namespace, from which the mark was copied.
+                // The token belongs to another namespace, from which the mark was copied.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                 changes => return changes,
             }
@@ -240,11 +245,12 @@ impl VectorKeeper {
         self.provider.watch(&everything.from(WatchFrom::Beginning)).await
     }
 
-    /// Takes changes until a batch is full, or there is nothing more to wait for; and what the watch has ended with, behind these.
+    /// Collects changes until the batch is full or no more are ready; also returns the error that ended the watch, if
+    /// any.
     async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> (Batch, Option<Error>) {
         let (count, max_text) = (self.embedder.batch().clamp(1, MAX_VECTORS), self.embedder.max_text());
         let mut batch = Batch::default();
-        // Before the end more is sure to come, if only that all was told.
+        // Before the end of the feed more is sure to come: at least the notice that it was reached.
         let mut waits = !(is_caught_up && is_trying);
         loop {
             let next = match waits {
@@ -270,10 +276,11 @@ impl VectorKeeper {
         }
     }
 
-    /// The vector of a text, or why the model refuses it.
+    /// Embeds one text; the inner error is the model's refusal.
     async fn vector(&self, text: &String) -> Result<Result<Vector>> {
         let mut attempt = self.made(std::slice::from_ref(text)).await;
-        // One more, where the failure may have passed. One that takes minutes would hold up the others for as long again.
+        // One retry, if the failure may have been temporary. A timeout is not retried: it would hold up the others for
+        // minutes.
         if attempt.as_ref().is_err_and(|error| error.is_retryable() && error.kind() != ErrorKind::Timeout) {
             self.check_model().await?;
             attempt = self.made(std::slice::from_ref(text)).await;
@@ -285,13 +292,14 @@ impl VectorKeeper {
         Ok(attempt.and_then(|mut made| made.pop().ok_or_else(none)))
     }
 
-    /// Fails unless the model makes vectors at all, so that a failure is of the texts. The error of a text tells that badly: some servers answer
-    /// one that is too long for them as if they were down, and a model that is not what it says fails for every text as if it refused that.
+    /// Fails unless the model embeds a known text, so that a failure is the text's own. The error of a text does not
+    /// tell: some servers answer a text that is too long as if they were down, and a misconfigured model refuses every
+    /// text.
     async fn check_model(&self) -> Result<()> {
         self.made(&[KNOWN.to_owned()]).await.map(drop)
     }
 
-    /// What the model makes, if it answers at all.
+    /// Embeds texts; `Timeout` if the model does not answer in time.
     async fn made(&self, texts: &[String]) -> Result<Vec<Vector>> {
         let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder did not answer within 5 minutes").retryable());
         timeout(MODEL_PATIENCE, self.embedder.vectors(texts)).await.unwrap_or_else(late)
@@ -307,26 +315,27 @@ impl VectorKeeper {
     }
 }
 
-/// A keeper on its way along the feed.
+/// A keeper's run along the feed.
 struct Way<'k> {
     keeper: &'k VectorKeeper,
     model: VectorModel,
-    /// The model that the namespace had at the beginning of the way.
+    /// The namespace's model when the run began.
     before: Option<VectorModel>,
-    /// Whether the model is that of the namespace. It becomes that with its first vector, so that one which is down takes nothing over.
+    /// Whether this model is the namespace's. It is set with the first vector, so that a model that is down takes
+    /// nothing over.
     is_set: bool,
     mark: Mark,
-    /// How many changes are done with and not behind the mark that is kept.
+    /// Number of changes handled since the mark was stored.
     unmarked: usize,
     marked_at: Instant,
     again: Again,
 }
 
-/// Where a keeper is with what was refused.
+/// The state of trying refused texts again.
 enum Again {
-    /// It has tried all that was due, when it looked last.
+    /// All that were due have been tried; the time of the last check.
     Since(Option<Instant>),
-    /// Behind this cursor more may be due that was at this time.
+    /// More may be due: those after this cursor that were due at this time.
     Behind(Timestamp, Option<String>),
 }
 
@@ -344,13 +353,13 @@ impl Way<'_> {
                 return Err(failure);
             }
             if batch.own_gone.contains(self.mark.id()) {
-                // It is put only in the place of the one that this keeper knows.
+                // Stored again, but only if the present mark is one that this keeper knows.
                 self.put_mark().await?;
             }
             is_caught_up |= batch.is_reached;
             self.try_again(kept).await?;
             let is_through = is_caught_up && matches!(self.again, Again::Since(_));
-            // One that has refused everything takes nothing over.
+            // A model that has refused everything takes nothing over.
             if is_through && (kept.embedded > 0 || kept.refused == 0) {
                 self.set_model().await?;
             }
@@ -364,7 +373,7 @@ impl Way<'_> {
         }
     }
 
-    /// Keeps the vectors of texts whose records have none; has those that the model refuses wait.
+    /// Embeds and stores the texts whose records have no vector; records the ones that the model refuses.
     async fn keep(&mut self, mut texts: Vec<Text>, kept: &mut Kept) -> Result<()> {
         if self.is_set {
             self.retain_without(&mut texts, |text| &text.record).await?;
@@ -380,13 +389,13 @@ impl Way<'_> {
         };
         if vectors.iter().any(Option::is_none) {
             self.keeper.check_model().await?;
-            // Each by itself, so that one holds up no other.
+            // Each text by itself, so that a refused one holds up no other.
             for (((record, revision, _), text), vector) in places.iter().zip(&texts).zip(&mut vectors) {
                 match self.keeper.vector(text).await? {
                     Ok(made) => *vector = Some(made),
                     Err(error) => {
                         tracing::warn!(?record, %error, "a record has no vector yet");
-                        // At once, so that whoever begins again knows it.
+                        // At once, so that a keeper that starts over knows it.
                         self.keeper.refused(self.keeper.clock.now()).put(record, *revision).await?;
                         kept.refused += 1;
                     }
@@ -402,19 +411,19 @@ impl Way<'_> {
         }
         for some in embeddings.chunks(KEPT_TOGETHER) {
             let mut some = some.to_vec();
-            // Who has vectors of his own may have given some meanwhile.
+            // Another program may have stored vectors meanwhile.
             self.retain_without(&mut some, |embedding| &embedding.record).await?;
             if some.is_empty() {
                 continue;
             }
-            // Of one that was changed meanwhile, the feed tells again.
+            // If a record was changed meanwhile, the feed delivers it again.
             let done = self.keeper.provider.embed(&self.model, some).await?;
             kept.embedded += done.into_iter().filter(|is_kept| *is_kept).count();
         }
         Ok(())
     }
 
-    /// Leaves those whose records have no vector of the model.
+    /// Drops those whose records already have a vector of the model.
     async fn retain_without<T>(&self, all: &mut Vec<T>, record: impl Fn(&T) -> &RecordId) -> Result<()> {
         if all.is_empty() {
             return Ok(());
@@ -425,14 +434,14 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// Looks for what is due again, if it has not for some time.
+    /// Starts a check for due texts, if the last one was long enough ago.
     fn look_again(&mut self) {
         if matches!(&self.again, Again::Since(last) if last.is_none_or(|last| last.elapsed() >= TRIED_EVERY)) {
             self.again = Again::Behind(self.keeper.clock.now(), None);
         }
     }
 
-    /// Tries the next of what was refused, and is due. As many as the model takes at once, so that what is new waits for no more.
+    /// Tries the next page of refused texts that are due: one batch at a time, so that new texts don't wait.
     async fn try_again(&mut self, kept: &mut Kept) -> Result<()> {
         let Again::Behind(now, cursor) = &self.again else { return Ok(()) };
         let (now, refused, embedder) = (*now, self.keeper.refused(*now), &self.keeper.embedder);
@@ -446,7 +455,7 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// Makes the model that of the namespace, unless it is. `SchemaMismatch` where another one has become that meanwhile.
+    /// Sets the namespace's model, unless it is set. `SchemaMismatch` if another model was set meanwhile.
     async fn set_model(&mut self) -> Result<()> {
         let VectorKeeper { provider, .. } = self.keeper;
         if self.is_set {
@@ -460,11 +469,11 @@ impl Way<'_> {
             provider.set_vector_model(&self.model).await?;
         }
         self.is_set = true;
-        // At once, so that this one hears of it where another model is set again.
+        // At once: a removed mark tells this keeper if another model is set later.
         self.put_mark().await
     }
 
-    /// Whether it is to be kept how far the keeper is. What it writes itself comes along the feed, too, and is no reason to.
+    /// Returns whether the mark is to be stored. The keeper's own writes appear in the feed too, and don't count.
     fn is_due(&self, is_reached: bool, is_end: bool) -> bool {
         let since = self.marked_at.elapsed();
         match self.unmarked {
@@ -475,11 +484,11 @@ impl Way<'_> {
 
     async fn put_mark(&mut self) -> Result<()> {
         let VectorKeeper { provider, clock, .. } = self.keeper;
-        // The place of a keeper of the other model stays until that is taken over.
+        // The mark of another model's keeper stays until that model is replaced.
         if !self.is_set {
             return Ok(());
         }
-        // What has a vector of another model was passed over.
+        // If the model has changed, records with vectors of the new model were skipped.
         if !provider.vector_model().await?.is_some_and(|present| present.is_same(&self.model)) {
             return Err(self.model.is_another());
         }

@@ -1,4 +1,4 @@
-//! The ledger's row, what makes one, and what changes one.
+//! A memory (one row of the ledger), the input that creates one, and the patch that changes one.
 
 use std::fmt;
 
@@ -6,81 +6,81 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Actor, Context, Error, IdempotencyKey, MemoryId, Metadata, Result, SpaceId, Timestamp, Trigger};
 
-/// One row of the ledger: what triggered a task, and later the context chain that came of it.
+/// One row of the ledger: the event that triggered a task, and later the context that the task produced.
 ///
-/// Its JSON has camelCase names and embeds trigger and context as JSON. An absent `context` and a context of `null` are
-/// two different things.
+/// Its JSON has camelCase names and embeds trigger and context as JSON. An absent `context` differs from a `context` of
+/// `null`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Memory {
-    /// Made by the provider; any UUID when restored.
+    /// The id. The provider makes it (UUID version 7); a restored memory may have any UUID.
     pub id: MemoryId,
-    /// Where it happened. Never changes (W6).
+    /// The space in which it happened. Never changes (W6).
     pub space_id: SpaceId,
-    /// What happened. Never changes (W6).
+    /// The event. Never changes (W6).
     pub trigger: Trigger,
-    /// What came of it, if anything did.
+    /// The result of the task, as JSON; `None` until it is set.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
     /// When it happened, as its caller says. Never changes (W6).
     pub created_at: Timestamp,
-    /// When the last update was, by the provider's clock.
+    /// The time of the last update, by the provider's clock; `None` before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
-    /// What filters can look into.
+    /// A JSON object that filters can search.
     #[serde(default)]
     pub metadata: Metadata,
-    /// How far its task is.
+    /// The state of its task.
     #[serde(default)]
     pub status: Status,
-    /// Counts the effective updates.
+    /// 1 for a new memory; each effective update adds 1.
     #[serde(default)]
     pub revision: Revision,
-    /// Unique in the namespace, kept for ever.
+    /// The key that makes a store repeatable (W3); unique in the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
-    /// From when on no call shows it (X1); never when absent.
+    /// From this time on no call shows it (X1); `None` for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
 impl Memory {
-    /// About how much the memory weighs in a page: the bytes of its texts.
+    /// Returns about how much the memory weighs in a page: the bytes of its space, trigger, context and metadata.
     pub fn size(&self) -> usize {
         let context = self.context.as_ref().map_or(0, |context| context.as_str().len());
         self.space_id.as_str().len() + self.trigger.as_str().len() + context + self.metadata.as_str().len()
     }
 
-    /// Whether it has the same texts as another version of it, and so the same vector (M2).
+    /// Returns whether trigger and context equal those of another version, so that the vector stays valid (M2).
     pub fn has_texts_of(&self, other: &Self) -> bool {
         (&self.trigger, &self.context) == (&other.trigger, &other.context)
     }
 }
 
-/// A memory that is not stored yet.
+/// The input of a store: a memory without an id.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NewMemory {
-    /// Where it happened.
+    /// The space in which it happened.
     pub space_id: SpaceId,
-    /// What happened.
+    /// The event.
     pub trigger: Trigger,
-    /// What came of it, if that is known already.
+    /// The result of the task, if already known.
     pub context: Option<Context>,
-    /// When it happened.
+    /// When it happened, as the caller says.
     pub created_at: Timestamp,
-    /// What filters can look into; empty by default.
+    /// A JSON object that filters can search; empty by default.
     pub metadata: Metadata,
-    /// How far its task is; `pending` by default.
+    /// The state of its task; `pending` by default.
     pub status: Status,
-    /// Makes a repetition find the first store (W3).
+    /// The key by which a repeated store finds the first one (W3).
     pub idempotency_key: Option<IdempotencyKey>,
-    /// From when on no call shows it (X1); never by default.
+    /// From this time on no call shows it (X1); never by default.
     pub expires_at: Option<Timestamp>,
 }
 
 impl NewMemory {
-    /// A pending memory without context and metadata.
+    /// Makes a pending memory without context, metadata, key or expiry.
     pub fn new(space_id: SpaceId, trigger: Trigger, created_at: Timestamp) -> Self {
         Self {
             space_id,
@@ -94,42 +94,42 @@ impl NewMemory {
         }
     }
 
-    /// With a context.
+    /// Sets the context.
     #[must_use]
     pub fn with_context(mut self, context: Context) -> Self {
         self.context = Some(context);
         self
     }
 
-    /// With metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// With a status.
+    /// Sets the status.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
         self.status = status;
         self
     }
 
-    /// With an idempotency key.
+    /// Sets the idempotency key.
     #[must_use]
     pub fn with_idempotency_key(mut self, key: IdempotencyKey) -> Self {
         self.idempotency_key = Some(key);
         self
     }
 
-    /// That expires then (X1).
+    /// Sets the time at which it expires (X1).
     #[must_use]
     pub fn expires_at(mut self, time: Timestamp) -> Self {
         self.expires_at = Some(time);
         self
     }
 
-    /// The row that this becomes under its id. For engines.
+    /// Returns the row that is stored under this id, at the first revision. For engines.
     pub fn into_memory(self, id: MemoryId) -> Memory {
         Memory {
             id,
@@ -147,8 +147,8 @@ impl NewMemory {
     }
 }
 
-/// Decides what a store finds behind its idempotency key: `Ok` when it repeats that memory, else `Conflict` (W3). For
-/// engines.
+/// Decides what a store returns if its idempotency key is taken: `Ok` if trigger and space are equal, else `Conflict`
+/// (W3). For engines.
 pub fn check_repetition(new: &Memory, space_id: &str, trigger: &str) -> Result<()> {
     if new.space_id.as_str() == space_id && new.trigger.as_str() == trigger {
         Ok(())
@@ -157,34 +157,34 @@ pub fn check_repetition(new: &Memory, space_id: &str, trigger: &str) -> Result<(
     }
 }
 
-/// How far the task of a memory is.
+/// The state of a memory's task (V6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Status {
-    /// Waiting to be worked on.
+    /// Waits for work to begin.
     #[default]
     Pending,
-    /// Being worked on.
+    /// Work is under way.
     Running,
-    /// Done.
+    /// The task succeeded.
     Completed,
-    /// Ended with an error.
+    /// The task ended with an error.
     Failed,
-    /// Seen, never answered.
+    /// The event was seen and needs no answer.
     Observed,
 }
 
 impl Status {
-    /// Every status.
+    /// Every status, in the order of the enum.
     pub const ALL: [Self; 5] = [Self::Pending, Self::Running, Self::Completed, Self::Failed, Self::Observed];
 
-    /// Reads the name; `InvalidInput` for any other.
+    /// Parses the lower-case name; `InvalidInput` for any other text.
     pub fn parse(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|status| status.as_str() == name);
         found.ok_or_else(|| Error::invalid("a status is pending, running, completed, failed or observed"))
     }
 
-    /// The name.
+    /// Returns the lower-case name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -195,7 +195,7 @@ impl Status {
         }
     }
 
-    /// Whether work is left to do: what Q9 promises to find at once.
+    /// Returns whether work is left to do. A query for such memories costs what it returns (Q9).
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
     }
@@ -215,19 +215,19 @@ impl std::str::FromStr for Status {
     }
 }
 
-/// How often a record was written: 1 when it is new, one more for each effective change, at most 2^53 - 1, so that every
-/// JSON reader gets it exactly.
+/// The number of writes of a record: 1 when it is new, plus 1 for each effective change. At most 2^53 - 1, which every
+/// JSON reader represents exactly (V7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Revision(u64);
 
 impl Revision {
-    /// The revision of a new record.
+    /// The revision of a new record: 1.
     pub const FIRST: Self = Self(1);
-    /// The highest revision.
+    /// The highest revision: 2^53 - 1.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// A revision from its number; `InvalidInput` for 0 and beyond the highest.
+    /// Makes a revision from its number; `InvalidInput` for 0 and beyond [`MAX`](Self::MAX).
     pub fn new(number: u64) -> Result<Self> {
         if (Self::FIRST.0..=Self::MAX.0).contains(&number) {
             Ok(Self(number))
@@ -236,12 +236,12 @@ impl Revision {
         }
     }
 
-    /// The number.
+    /// Returns the number, 1 or more.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The revision after this one; `TooLarge` after the highest.
+    /// Returns the next revision; `TooLarge` after the highest.
     pub fn next(self) -> Result<Self> {
         Self::new(self.0 + 1).map_err(|_| Error::too_large("the record has reached the highest revision"))
     }
@@ -262,9 +262,9 @@ impl TryFrom<u64> for Revision {
 }
 
 impl From<Revision> for i64 {
-    /// For databases without unsigned numbers.
+    /// For databases that have no unsigned integers.
     fn from(revision: Revision) -> Self {
-        // At most 2^53 - 1.
+        // Lossless: a revision is at most 2^53 - 1.
         revision.0 as i64
     }
 }
@@ -281,69 +281,70 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A change of a memory. Each field works alone, and what is not named stays (W7).
+/// A change to a memory. Each field works alone; a field that is not named stays as it is (W7).
 ///
 /// As JSON: `{"context":"clear"}`, `{"context":{"set":null}}`, `{"metadata":{"merge":{"topic":"rust"}},"ifRevision":3}`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct MemoryPatch {
-    /// What happens to the context.
+    /// The change to the context.
     #[serde(skip_serializing_if = "ContextPatch::is_keep")]
     pub context: ContextPatch,
-    /// What happens to the metadata.
+    /// The change to the metadata.
     #[serde(skip_serializing_if = "MetadataPatch::is_keep")]
     pub metadata: MetadataPatch,
-    /// The new status.
+    /// The new status; `None` keeps it.
     #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// What happens to the time of its expiry.
+    /// The change to the time at which the memory expires.
     #[serde(skip_serializing_if = "ExpiryPatch::is_keep")]
     pub expires_at: ExpiryPatch,
     /// The revision that the memory must have, else `Conflict` (W8).
     #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<Revision>,
-    /// Who makes the change, for the history (H1). No part of the JSON, since the host says it and not who sends a patch (H7).
+    /// Who makes the change, for the history (H1). Not part of the JSON: the host names the actor, not the sender of
+    /// the patch (H7).
     #[serde(skip)]
     pub actor: Option<Actor>,
 }
 
-/// What a patch does to the context.
+/// The change that a patch makes to the context.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContextPatch {
-    /// Nothing.
+    /// Leaves the context as it is.
     #[default]
     Keep,
-    /// Takes it away.
+    /// Removes the context.
     Clear,
-    /// Puts this in its place.
+    /// Replaces the context.
     Set(Context),
 }
 
-/// What a patch does to the metadata.
+/// The change that a patch makes to the metadata.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MetadataPatch {
-    /// Nothing.
+    /// Leaves the metadata as it is.
     #[default]
     Keep,
-    /// Puts these in their place.
+    /// Replaces all metadata.
     Replace(Metadata),
-    /// Merges these into them (RFC 7396).
+    /// Merges into the metadata, by RFC 7396: a `null` removes a member.
     Merge(Metadata),
 }
 
-/// What a patch does to the time when the memory expires.
+/// The change that a patch makes to the time at which the memory expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ExpiryPatch {
-    /// Nothing.
+    /// Leaves the time as it is.
     #[default]
     Keep,
-    /// It does not expire any more.
+    /// The memory no longer expires by itself.
     Clear,
-    /// It expires then.
+    /// The memory expires at this time.
     Set(Timestamp),
 }
 
@@ -352,7 +353,7 @@ impl ExpiryPatch {
         matches!(self, Self::Keep)
     }
 
-    /// The time that it sets, if it does.
+    /// Returns the time that it sets, if any.
     pub fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Set(time) => Some(*time),
@@ -374,7 +375,7 @@ impl MetadataPatch {
 }
 
 impl MemoryPatch {
-    /// A patch that names nothing.
+    /// Makes a patch that changes nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -386,21 +387,21 @@ impl MemoryPatch {
         self
     }
 
-    /// Takes the context away.
+    /// Removes the context.
     #[must_use]
     pub fn clear_context(mut self) -> Self {
         self.context = ContextPatch::Clear;
         self
     }
 
-    /// Replaces the metadata.
+    /// Replaces all metadata.
     #[must_use]
     pub fn replace_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = MetadataPatch::Replace(metadata);
         self
     }
 
-    /// Merges into the metadata.
+    /// Merges into the metadata, by RFC 7396.
     #[must_use]
     pub fn merge_metadata(mut self, patch: Metadata) -> Self {
         self.metadata = MetadataPatch::Merge(patch);
@@ -414,42 +415,43 @@ impl MemoryPatch {
         self
     }
 
-    /// Lets it expire then (X1).
+    /// Sets the time at which the memory expires (X1).
     #[must_use]
     pub fn set_expiry(mut self, time: Timestamp) -> Self {
         self.expires_at = ExpiryPatch::Set(time);
         self
     }
 
-    /// Lets it expire no more.
+    /// Clears the time at which the memory expires.
     #[must_use]
     pub fn clear_expiry(mut self) -> Self {
         self.expires_at = ExpiryPatch::Clear;
         self
     }
 
-    /// Demands a revision.
+    /// Requires that the memory has this revision, else the update is `Conflict` (W8).
     #[must_use]
     pub fn if_revision(mut self, revision: Revision) -> Self {
         self.if_revision = Some(revision);
         self
     }
 
-    /// Says who makes the change.
+    /// Names the actor who makes the change.
     #[must_use]
     pub fn by(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
 
-    /// Whether the patch names no field; such a patch changes nothing, though it still checks the revision.
+    /// Returns whether the patch names no field. Such a patch changes nothing but still checks the revision.
     pub fn is_empty(&self) -> bool {
         self.context.is_keep() && self.metadata.is_keep() && self.status.is_none() && self.expires_at.is_keep()
     }
 
-    /// The memory after this patch, or `None` when there is nothing to write. For engines: this is what an update means.
+    /// Returns the memory after this patch, or `None` if nothing is to be written. For engines: this defines an update.
     ///
-    /// `Conflict` when the memory has another revision than demanded (W8), `TooLarge` when merged metadata are too large.
+    /// `Conflict` if the memory is not at the required revision (W8), `TooLarge` if the merged metadata is over its
+    /// limit.
     pub fn apply(&self, memory: &Memory, now: Timestamp) -> Result<Option<Memory>> {
         if let Some(wanted) = self.if_revision.filter(|wanted| *wanted != memory.revision) {
             return Err(Error::conflict(format!("the revision is {}, not {wanted}", memory.revision)));
@@ -480,13 +482,13 @@ impl MemoryPatch {
     }
 }
 
-/// What an update left behind.
+/// Result of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Updated {
-    /// The revision of the memory now.
+    /// The current revision of the memory.
     pub revision: Revision,
-    /// When it was last changed; `None` when it never was, which an empty patch can find.
+    /// When the memory was last changed; `None` if never, which is possible after an empty patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
 }
@@ -497,7 +499,7 @@ impl From<&Memory> for Updated {
     }
 }
 
-/// Reads a value that is there, `null` included, as `Some`: an absent field never comes here.
+/// Deserializes a present value, also `null`, as `Some`. Serde does not call it for an absent field.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Metadata: a small JSON object that filters can look into.
+//! Metadata: a small JSON object that filters can search.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,13 +14,13 @@ use serde_json::value::RawValue;
 
 use crate::{Error, Result};
 
-/// How deeply metadata may nest, its own object included.
+/// Maximum nesting, counting the metadata object itself.
 const MAX_DEPTH: usize = 32;
 
 /// A JSON object of at most 64 KiB and 32 levels, without duplicate keys and without U+0000.
 ///
-/// It is kept as canonical text: keys in byte order, numbers in their shortest form as `i64`, `u64` or finite `f64`.
-/// Two metadata are equal when their canonical texts are: 1 and 1.0 differ.
+/// Stored as canonical text: keys in byte order, numbers in their shortest form as `i64`, `u64` or finite `f64` (V4).
+/// Two values are equal if their canonical texts are: 1 and 1.0 differ.
 ///
 /// ```
 /// let metadata: memory_core::Metadata = r#"{"b": 2, "a": 1e0}"#.parse()?;
@@ -37,7 +37,7 @@ pub enum Json {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// Any number.
+    /// A number.
     Number(Number),
     /// A string.
     String(String),
@@ -50,7 +50,7 @@ pub enum Json {
 /// The members of a JSON object, in the byte order of their keys.
 pub type JsonObject = BTreeMap<String, Json>;
 
-/// A JSON number: an integer of 64 bits, or else the nearest `f64`. Both compare by value, exactly.
+/// A JSON number: an integer of 64 bits, or else the nearest `f64`. Comparison is by exact value.
 #[derive(Debug, Clone, Copy)]
 pub enum Number {
     /// An integer in the range of `i64` or `u64`.
@@ -60,10 +60,10 @@ pub enum Number {
 }
 
 impl Metadata {
-    /// The longest canonical text, in bytes.
+    /// Maximum length of the canonical text, in bytes.
     pub const MAX_BYTES: usize = 64 << 10;
 
-    /// Checks a text from outside; `InvalidInput` when it isn't such an object, `TooLarge` over the limits.
+    /// Checks an untrusted text: `InvalidInput` if it isn't such an object, `TooLarge` over the limits.
     pub fn parse(text: &str) -> Result<Self> {
         let mut refusal = None;
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -77,7 +77,7 @@ impl Metadata {
                 Err(Error::too_large(format!("metadata nests more than {MAX_DEPTH} deep")))
             }
             Err(error) => {
-                // The parser's own message may quote the text; its place is enough.
+                // The parser's message may quote the text, which is payload; line and column are enough.
                 let reason = refusal.unwrap_or("something that is not JSON, or a number out of range,");
                 let place = format!("line {} column {}", error.line(), error.column());
                 Err(Error::invalid(format!("metadata holds {reason} at {place}")))
@@ -85,7 +85,8 @@ impl Metadata {
         }
     }
 
-    /// The metadata of these members; `TooLarge` over the limits.
+    /// Makes metadata of these members: `InvalidInput` if they hold U+0000 or a number that JSON can't write,
+    /// `TooLarge` over the limits.
     pub fn from_object(object: &JsonObject) -> Result<Self> {
         if !depth_is_at_most(object, MAX_DEPTH) {
             return Err(Error::too_large(format!("metadata nests more than {MAX_DEPTH} deep")));
@@ -102,29 +103,30 @@ impl Metadata {
         Ok(Self(text.into()))
     }
 
-    /// Takes a text that [`Metadata::as_str`] gave earlier back from an engine; `Corrupt` when it is an object no longer, or one whose
-    /// keys are not in their order, each once.
+    /// Accepts a text that [`Metadata::as_str`] returned and an engine stored; `Corrupt` if it is no longer an object
+    /// with unique keys in ascending order.
     pub fn from_stored(text: &str) -> Result<Self> {
         let valid = text.starts_with('{') && serde_json::from_str::<Ordered>(text).is_ok();
         if valid { Ok(Self(text.into())) } else { Err(Error::corrupt("stored metadata is not what was written")) }
     }
 
-    /// The canonical text.
+    /// Returns the canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The members. Read from the text at each call.
+    /// Parses the members; each call parses the text again.
     pub fn to_object(&self) -> JsonObject {
         let seed = JsonSeed { depth: 0, refusal: &mut None };
         match seed.deserialize(&mut serde_json::Deserializer::from_str(&self.0)) {
             Ok(Json::Object(object)) => object,
-            // A stored text that is JSON but breaks the rules of this type has no members.
+            // A stored text that is JSON but breaks this type's rules counts as empty.
             _ => JsonObject::new(),
         }
     }
 
-    /// These metadata after a merge patch (RFC 7396): members replace members, `null` removes, objects merge in depth.
+    /// Applies a merge patch (RFC 7396): members replace members, `null` removes, objects merge recursively. `TooLarge`
+    /// over the limits.
     pub fn merge(&self, patch: &Metadata) -> Result<Self> {
         let mut object = self.to_object();
         merge_into(&mut object, patch.to_object());
@@ -133,7 +135,7 @@ impl Metadata {
 }
 
 impl Default for Metadata {
-    /// The empty object.
+    /// Returns the empty object.
     fn default() -> Self {
         Self("{}".into())
     }
@@ -148,7 +150,7 @@ impl std::str::FromStr for Metadata {
 }
 
 impl fmt::Debug for Metadata {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, because payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Metadata({} bytes)", self.0.len())
     }
@@ -190,7 +192,7 @@ fn merge_into(target: &mut JsonObject, patch: JsonObject) {
     }
 }
 
-/// Whether an object nests at most `limit` deep; goes no deeper than that itself.
+/// Returns whether an object nests at most `limit` levels; recurses no deeper than that.
 fn depth_is_at_most(object: &JsonObject, limit: usize) -> bool {
     fn value_fits(value: &Json, limit: usize) -> bool {
         match value {
@@ -212,7 +214,7 @@ fn holds_nul(value: &Json) -> bool {
 }
 
 impl Number {
-    /// The order by value: no rounding between integers and floats.
+    /// Orders by value; integers and floats compare without rounding.
     pub fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Int(left), Self::Int(right)) => left.cmp(&right),
@@ -248,7 +250,7 @@ impl Serialize for Json {
                 (_, Ok(int)) => serializer.serialize_u64(int),
                 _ => Err(S::Error::custom("an integer of more than 64 bits")),
             },
-            // Written here, since the canonical text must not depend on the version of a library.
+            // Formatted here, because the canonical text must not depend on the version of a library.
             Json::Number(Number::Float(float)) if float.is_finite() => {
                 RawValue::from_string(format!("{float:?}")).map_err(S::Error::custom)?.serialize(serializer)
             }
@@ -266,10 +268,10 @@ impl Serialize for Json {
     }
 }
 
-/// Reads a [`Json`], refusing what metadata must not hold.
+/// Parses a [`Json`] and refuses what metadata must not hold.
 struct JsonSeed<'a> {
     depth: usize,
-    /// Why the reading ended, if not by the parser.
+    /// Why this type refused the text; `None` if the parser itself failed.
     refusal: &'a mut Option<&'static str>,
 }
 
@@ -355,7 +357,7 @@ impl<'de> Visitor<'de> for JsonSeed<'_> {
     }
 }
 
-/// JSON whose keys are in ascending order, each once, as canonical texts have them. Nothing is kept of it.
+/// Checks that the keys of all objects are unique and in ascending order, as in canonical text. Keeps no value.
 struct Ordered;
 
 impl<'de> Deserialize<'de> for Ordered {
@@ -412,7 +414,7 @@ impl<'de> Visitor<'de> for Ordered {
     }
 }
 
-/// A key, without a copy where it stands in the text as it is.
+/// A key; borrowed from the text if it has no escape.
 #[derive(Deserialize)]
 struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
 

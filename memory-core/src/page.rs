@@ -1,4 +1,4 @@
-//! Pages: what a query answers, and the one piece of code that decides what is on them.
+//! Pages of query results, and the one implementation that decides what is on them.
 
 use std::cmp::Ordering;
 
@@ -8,98 +8,102 @@ use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
 use crate::{Error, ErrorKind, Memory, MemoryId, Metadata, Order, Result, Status, Timestamp, words};
 
-/// A page ends before it grows beyond this, in bytes of its records' texts; one record always fits (Q5).
+/// Maximum bytes of the texts on a page; the first record always fits (Q5).
 pub const MAX_PAGE_BYTES: usize = 16 << 20;
-/// A page ends after this many examined candidates (Q5).
+/// Maximum number of candidates that a page examines (Q5).
 pub const MAX_EXAMINED: usize = 100_000;
-/// A full page looks at this many further records of its spaces, times and statuses at most for one that its filter and its text have
-/// (Q5).
+/// Maximum number of further candidates that a full page reads to find out whether another one matches its filter and
+/// text (Q5).
 pub const MAX_LOOK_AHEAD: usize = 1_000;
 
-/// Memories that a query found.
+/// A page of the memories that match a query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MemoryPage {
-    /// In the order of the query.
+    /// The memories, in the order of the query.
     pub memories: Vec<Memory>,
-    /// Rows that match as far as can be told, and can't be read (Q8).
+    /// Rows that can't be read, and that match as far as can be told (Q8).
     pub unreadable: Vec<Unreadable>,
-    /// Where the next page begins. A page may be short or empty and still have one; only a page without is the end.
+    /// The cursor of the next page. A page may be short or empty and still have one; only a page without a cursor is
+    /// the last.
     pub next: Option<Cursor>,
 }
 
-/// Documents that a query found.
+/// A page of the documents that match a query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DocumentPage {
-    /// In the order of the query.
+    /// The documents, in the order of the query.
     pub documents: Vec<Document>,
-    /// Documents that match as far as can be told, and can't be read (Q8).
+    /// Documents that can't be read, and that match as far as can be told (Q8).
     pub unreadable: Vec<Unreadable>,
-    /// Where the next page begins. A page may be short or empty and still have one; only a page without is the end.
+    /// The cursor of the next page. A page may be short or empty and still have one; only a page without a cursor is
+    /// the last.
     pub next: Option<Cursor>,
 }
 
-/// A row that the engine holds and that is no valid record.
+/// A stored row that is not a valid record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// The id, as far as it can be read.
     pub id: String,
-    /// What is wrong, without the payload.
+    /// What is wrong with the row; never quotes its payload.
     pub reason: String,
 }
 
-/// What an engine knows of a candidate before it reads the payload.
+/// The fields of a candidate that an engine knows before it reads the payload.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// The bytes of its id.
+    /// The bytes of the id.
     pub id: &'a [u8],
-    /// Its space.
+    /// The space that the record lies in.
     pub space: &'a str,
-    /// When it was created.
+    /// The creation time, as the caller gave it.
     pub created_at: Timestamp,
-    /// When it was last changed, if it was.
+    /// The time of the last change; `None` if there was none.
     pub updated_at: Option<Timestamp>,
-    /// Its status; `None` when it has none, as documents, or when it can't be read. No condition on the status has such a
-    /// candidate.
+    /// The status; `None` for documents and for a status that can't be read. Such a candidate matches no status
+    /// condition.
     pub status: Option<Status>,
-    /// When it expires, as it says itself.
+    /// The record's own expiry time; retention rules are not part of it.
     pub expires_at: Option<Timestamp>,
-    /// Whether its time is over, so that no call shows it (X1). An engine gives `false`, and [`Provider`](crate::engine::Provider) decides.
+    /// Whether the record has expired, so that no call shows it (X1). An engine sets `false`;
+    /// [`Provider`](crate::engine::Provider) decides.
     pub is_over: bool,
 }
 
-/// What to do with a candidate.
+/// What an engine does next with a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is not on the page: go on with the next.
+    /// The candidate is not on the page: continue with the next one.
     Skip,
-    /// Read it and push it.
+    /// Read the record and push it.
     Take,
-    /// The page is complete.
+    /// The page is complete: read no more candidates.
     Stop,
 }
 
-/// Makes a page out of candidates. An engine offers a superset of what matches, in the order of the query; this decides
-/// what is on the page, when it ends, and where the next begins. For engines.
+/// Builds a page out of candidates. An engine offers a superset of the matches in the order of the query; the builder
+/// decides what is on the page, where the page ends and where the next one begins. For engines.
 #[derive(Debug)]
 pub struct PageBuilder<'q, K: Selects> {
     query: &'q Query<K>,
     key: &'q CursorKey,
-    /// Where the page before it ended.
+    /// Where the previous page ended.
     after: Option<Position>,
     records: Vec<K::Record>,
     unreadable: Vec<Unreadable>,
     bytes: usize,
     examined: usize,
-    /// How many candidates were wanted and not taken since the page was full.
+    /// Number of candidates that were read and not taken since the page was full.
     ahead: usize,
     skip: usize,
     last: Option<Position>,
-    /// Whether there is a next page, behind the last.
+    /// Whether another page follows, from `last` on.
     goes_on: bool,
 }
 
 impl<'q, K: Selects> PageBuilder<'q, K> {
-    /// An empty page of this query, in a namespace with this key. `InvalidInput` when the query has a cursor that is not its own (Q6).
+    /// Makes an empty page of this query in the namespace with this key. `InvalidInput` if the query's cursor belongs
+    /// to another query or namespace (Q6).
     pub fn new(query: &'q Query<K>, key: &'q CursorKey) -> Result<Self> {
         let (after, skip) = match &query.cursor {
             Some(cursor) => key.open(cursor, &query.fingerprint).map(|(after, skip)| (Some(after), skip))?,
@@ -124,18 +128,19 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         self.query
     }
 
-    /// Whether it has examined as many candidates as it may.
+    /// Returns whether it has examined [`MAX_EXAMINED`] candidates.
     pub(crate) fn is_spent(&self) -> bool {
         self.examined == MAX_EXAMINED
     }
 
-    /// After which record the page begins.
+    /// Returns the position of the record after which the page begins; `None` for the first page.
     pub fn after(&self) -> Option<&Position> {
         self.after.as_ref()
     }
 
-    /// Offers a stored row: its head, how to read the record if that is wanted, and its id, as far as that can be read, for when it
-    /// is damaged. A damaged row is reported and hides no other (Q8); every other error is the query's own.
+    /// Offers a stored row: its head, a function that reads the record if it is needed, and one that gives the id, as
+    /// far as it is readable, of a damaged row. A damaged row is reported and hides no other (Q8); any other error
+    /// fails the query.
     pub fn offer(
         &mut self,
         head: Result<Head<'_>>,
@@ -155,7 +160,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         }
     }
 
-    /// Looks at the next candidate.
+    /// Examines the next candidate by its head.
     pub fn examine(&mut self, head: &Head<'_>) -> Verdict {
         if self.query.limit == 0 {
             return Verdict::Stop;
@@ -163,21 +168,21 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         if self.examined == MAX_EXAMINED || self.ahead == MAX_LOOK_AHEAD {
             return self.stop();
         }
-        // What earlier pages have passed neither counts nor moves the next cursor back.
+        // Candidates of earlier pages don't count and don't move the next cursor back.
         if !self.is_behind_cursor(head) {
             return Verdict::Skip;
         }
         self.examined += 1;
         if self.admits(head) {
-            // A full page looks for one more record, which tells whether there is a next page.
+            // A full page looks for one more match, which tells whether another page follows.
             return if self.is_full() && !self.query.has_conditions() { self.stop() } else { Verdict::Take };
         }
         self.pass(head.created_at, head.id);
         Verdict::Skip
     }
 
-    /// Puts a candidate on the page that [`PageBuilder::examine`] wanted, if filter and text have it; `Skip` if not, `Stop` if
-    /// the page is complete without it.
+    /// Adds a record that [`PageBuilder::examine`] wanted, if it matches filter and text: `Skip` if it does not, `Stop`
+    /// if the page is complete without it.
     pub fn push(&mut self, record: K::Record) -> Verdict {
         let (created_at, size) = (K::created_at(&record), K::size(&record));
         let wanted = self.query.has_content::<K>(&record);
@@ -198,7 +203,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         Verdict::Skip
     }
 
-    /// The page, when a verdict was to stop or when there are no more candidates.
+    /// Returns the page, after a `Stop` or after the last candidate.
     pub fn finish(self) -> Result<K::Page> {
         let Self { query, key, last, skip, .. } = self;
         let last = last.filter(|_| self.goes_on);
@@ -206,7 +211,8 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         Ok(K::page(self.records, self.unreadable, next))
     }
 
-    /// Reports a row that can't be read; with its head if that was readable and [`PageBuilder::examine`] wanted it.
+    /// Reports a row that can't be read. It comes with its head if that was readable and [`PageBuilder::examine`]
+    /// wanted it.
     fn report(&mut self, head: Option<&Head<'_>>, error: Error, id: impl FnOnce() -> String) -> Result<Verdict> {
         if error.kind() != ErrorKind::Corrupt {
             return Err(error);
@@ -228,7 +234,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         })
     }
 
-    /// Whether the query wants what the head tells.
+    /// Returns whether the query admits a candidate, as far as its head tells.
     pub(crate) fn admits(&self, head: &Head<'_>) -> bool {
         !head.is_over && self.query.of.admits(head) && self.query.covers(head.space)
     }
@@ -255,17 +261,17 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
 }
 
 impl<K> Query<K> {
-    /// Whether a space is among those of the query and of its host.
+    /// Returns whether a space is among those of the query and within those of its host.
     pub(crate) fn covers(&self, space: &str) -> bool {
         self.spaces.matches(space) && self.within.as_ref().is_none_or(|within| within.matches(space))
     }
 
-    /// Whether filter and text have a record of any kind, which only its whole content tells.
+    /// Returns whether a record of any kind matches filter and text, which need the whole record.
     pub(crate) fn has_content<R: Selects>(&self, record: &R::Record) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.matches(&R::subject(record))) && self.has_a_word::<R>(record)
     }
 
-    /// Whether the record holds one of the words, if the query has a text (T2).
+    /// Returns whether the record holds one of the query's words, or the query has no text (T2).
     fn has_a_word<R: Selects>(&self, record: &R::Record) -> bool {
         if self.text.is_none() {
             return true;
@@ -281,38 +287,38 @@ impl<K> Query<K> {
 }
 
 impl<K: Selects> Query<K> {
-    /// Whether it is a record that the query wants of its scope.
+    /// Returns whether a record in the query's spaces matches all its other conditions.
     pub(crate) fn wants(&self, record: &K::Record) -> bool {
         self.of.admits(&K::head(record)) && self.has_content::<K>(record)
     }
 }
 
-/// How records of the ledger and documents get onto pages. Implemented here only.
+/// How a query handles the records of its kind. Sealed.
 pub trait Selects: Kind {
-    /// What the query finds.
+    /// The type of a matching record.
     type Record: std::fmt::Debug + Send + Sync;
-    /// What the query answers.
+    /// The type of a page.
     type Page;
 
-    /// Whether the candidate satisfies what only this kind of query asks.
+    /// Returns whether a candidate satisfies the conditions that only this kind of query has.
     fn admits(&self, head: &Head<'_>) -> bool;
-    /// What can be told of the record before its payload is read.
+    /// Returns the head of a record.
     fn head(record: &Self::Record) -> Head<'_>;
-    /// When the record was created.
+    /// Returns the creation time of a record.
     fn created_at(record: &Self::Record) -> Timestamp;
-    /// The bytes of its id.
+    /// Returns the bytes of a record's id.
     fn id_bytes(record: &Self::Record) -> &[u8];
-    /// An id for people, as far as its bytes are one.
+    /// Formats the bytes of an id for people, also if they are no valid id.
     fn shown_id(id: &[u8]) -> String;
-    /// About how many bytes it has.
+    /// Returns about how many bytes a record has.
     fn size(record: &Self::Record) -> usize;
-    /// What a filter sees of it.
+    /// Returns the view of a record that filters use.
     fn subject(record: &Self::Record) -> Subject<'_>;
-    /// Calls `see` with each text that can be searched, in reading order.
+    /// Calls `see` with each searchable text, in reading order.
     fn each_text(record: &Self::Record, see: &mut dyn FnMut(&str));
-    /// The metadata, which may name container and speaker.
+    /// Returns a record's metadata, which may name its container and speaker.
     fn metadata(record: &Self::Record) -> &Metadata;
-    /// Puts a page together.
+    /// Assembles a page.
     fn page(records: Vec<Self::Record>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> Self::Page;
 }
 
@@ -417,7 +423,7 @@ impl Selects for Documents {
 }
 
 impl Memory {
-    /// What can be told of this memory before its payload is read. For engines.
+    /// Returns the fields that are known before the payload is read. For engines.
     pub fn head(&self) -> Head<'_> {
         Head {
             id: self.id.as_bytes(),
@@ -432,7 +438,7 @@ impl Memory {
 }
 
 impl Document {
-    /// What can be told of this document before its content is read. For engines.
+    /// Returns the fields that are known before the content is read. For engines.
     pub fn head(&self) -> Head<'_> {
         Head {
             id: self.id.as_str().as_bytes(),
@@ -446,12 +452,12 @@ impl Document {
     }
 }
 
-/// The order of two records (Q4). For engines that have to sort.
+/// Compares two records in the order of a query (Q4). For engines that sort.
 pub fn compare_heads(left: &Head<'_>, right: &Head<'_>, order: Order) -> Ordering {
     compare((left.created_at, left.id), (right.created_at, right.id), order)
 }
 
-/// The one definition of the order: by createdAt, and then by the bytes of the id.
+/// The one definition of the order: createdAt, then the bytes of the id.
 fn compare(left: (Timestamp, &[u8]), right: (Timestamp, &[u8]), order: Order) -> Ordering {
     let ascending = left.cmp(&right);
     match order {

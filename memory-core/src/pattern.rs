@@ -7,10 +7,10 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::{Error, Result};
 
-/// The largest compiled expression, in bytes.
+/// Maximum size of a compiled expression, in bytes.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// A user's expression, unanchored.
+/// Compiles a user's expression, unanchored.
 pub(crate) fn regex(pattern: &str) -> Result<Regex> {
     RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => too_large(),
@@ -18,9 +18,9 @@ pub(crate) fn regex(pattern: &str) -> Result<Regex> {
     })
 }
 
-/// SQLite's GLOB over the whole text; `None` for a pattern that matches nothing.
+/// Compiles a pattern of SQLite's GLOB, anchored at both ends; `None` for a pattern that matches nothing.
 ///
-/// Every character is written as an escape, since the two dialects disagree about what is special in a class.
+/// Every literal character is written as an escape, because the two dialects differ in what is special in a class.
 pub(crate) fn glob(pattern: &str) -> Result<Option<Regex>> {
     let mut expression = String::from(r"\A(?s:");
     let mut rest = pattern.chars();
@@ -38,11 +38,12 @@ pub(crate) fn glob(pattern: &str) -> Result<Option<Regex>> {
     }
     expression.push_str(r")\z");
     let regex = RegexBuilder::new(&expression).size_limit(MAX_COMPILED).build();
-    // The text of the expression is of no use to the caller.
+    // The generated expression would tell the caller nothing.
     regex.map(Some).map_err(|_| too_large())
 }
 
-/// The literal text that every match starts with, when the expression is anchored at the start; else the empty text.
+/// Returns the literal text that every match starts with, if the expression is anchored at the start; else the empty
+/// text.
 pub(crate) fn anchored_head(pattern: &str) -> String {
     let Ok(hir) = regex_syntax::parse(pattern) else { return String::new() };
     let parts: &[Hir] = match hir.kind() {
@@ -51,7 +52,7 @@ pub(crate) fn anchored_head(pattern: &str) -> String {
     };
     match (parts.first().map(Hir::kind), parts.get(1).map(Hir::kind)) {
         (Some(HirKind::Look(Look::Start)), Some(HirKind::Literal(literal))) => {
-            // A literal may end inside of a character; the head is what is whole.
+            // A literal may end inside a character; only whole characters are returned.
             let valid = match std::str::from_utf8(&literal.0) {
                 Ok(_) => literal.0.len(),
                 Err(error) => error.valid_up_to(),
@@ -62,7 +63,7 @@ pub(crate) fn anchored_head(pattern: &str) -> String {
     }
 }
 
-/// What stands between `[` and its `]`; `None` when it isn't closed.
+/// Parses the class between `[` and its `]`; `None` if it isn't closed.
 fn class(rest: &mut std::str::Chars<'_>) -> Option<String> {
     let mut chars = rest.clone();
     let negated = chars.clone().next() == Some('^');
@@ -70,7 +71,7 @@ fn class(rest: &mut std::str::Chars<'_>) -> Option<String> {
         chars.next();
     }
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // The character that a following `-` can start a range with.
+    // The character that may start a range if `-` follows.
     let mut start: Option<char> = None;
     let mut first = true;
     loop {
@@ -91,7 +92,7 @@ fn class(rest: &mut std::str::Chars<'_>) -> Option<String> {
     }
     *rest = chars;
     let mut class = String::from(if negated { "[^" } else { "[" });
-    // An inverted range holds nothing.
+    // An inverted range is empty.
     ranges.retain(|(low, high)| low <= high);
     if ranges.is_empty() {
         return Some(if negated { "(?s:.)".into() } else { "[^\\x{0}-\\x{10FFFF}]".into() });

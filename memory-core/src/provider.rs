@@ -1,4 +1,4 @@
-//! The contract: what an engine does, for the ledger and for documents.
+//! The contract that every engine implements, for the ledger and for documents.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,232 +17,253 @@ use crate::{
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
 ///
-/// The rules are numbered; `conformance/CONTRACT.md` has their whole text. What holds for every call: before
-/// [`init`](Self::init) and after [`shutdown`](Self::shutdown) it answers `Closed` (L2); past its deadline, `Timeout` (L6);
-/// dropping its future leaves the whole effect or none (W10). One method alone has a default, since the plugin is the same
-/// on every engine: another default would be a second way to do a thing, and a wrapper could forget it.
+/// The rules are numbered; `conformance/CONTRACT.md` has their full text. For every call: before [`init`](Self::init)
+/// and after [`shutdown`](Self::shutdown) it fails with `Closed` (L2); past its deadline it fails with `Timeout` (L6);
+/// dropping its future leaves the whole effect or none (W10).
+///
+/// Only [`plugin`](Self::plugin) has a default implementation, because the plugin is the same on every engine. Other
+/// methods have none, so that a wrapper can't forget to forward one.
 #[async_trait]
 pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// Creates or migrates the schema, and opens the provider.
     ///
     /// # Behavior
-    /// - Calling it twice, or from eight processes at once, is safe (L1).
-    /// - After `shutdown` it answers `Closed` (L2).
-    /// - A schema newer than the program is `SchemaMismatch`, with its name and version (L4).
+    /// - Repeated calls, and calls from several processes at once, are safe (L1).
+    /// - Fails with `Closed` after `shutdown` (L2).
+    /// - Fails with `SchemaMismatch` if the schema is newer than the program; the message names the version (L4).
     async fn init(&self) -> Result<()>;
 
-    /// Tells how the engine is.
+    /// Reports engine, versions, latency and durability.
     ///
     /// # Behavior
-    /// - Cheap, without a trace in the engine, and answered within two seconds (L3).
-    /// - `Unavailable` when the engine is down; works again when it is back, without a new provider (L3).
+    /// - Cheap, leaves no trace in the engine, and answers within two seconds (L3).
+    /// - Fails with `Unavailable` while the engine is down, and works again once it is back, without a new provider
+    ///   (L3).
     async fn check_health(&self) -> Result<Health>;
 
-    /// Takes the next slice of a backfill, if the schema has one that is not complete: some hundred records. Tells how far it is then;
-    /// `None` when nothing is left to do.
+    /// Runs the next slice of an incomplete backfill, a few hundred records, and returns its progress; `None` when no
+    /// backfill is left.
     ///
     /// # Behavior
-    /// - A call that needs it completes one that has at most 2,000 records left; others are for `agent-memory migrate`, the server, or
-    ///   whoever calls this (L7).
-    /// - It goes on where it was cut, in whichever program, and any number of programs may take slices at once (L7).
+    /// - A call that depends on a backfill completes it if at most 2,000 records are left. A longer one is completed by
+    ///   `agent-memory migrate`, by the server, or by repeated calls of this method (L7).
+    /// - A backfill resumes where it was interrupted, in any program; several programs may run slices at once (L7).
     async fn backfill(&self) -> Result<Option<Backfill>>;
 
-    /// Makes the namespace read-only, or takes that back. For operators, who move it elsewhere.
+    /// Makes the namespace read-only, or writable again. For operators who move it elsewhere.
     ///
     /// # Behavior
-    /// - From when it has returned, each write by whatever handle and program is refused with `Unavailable` and nothing of it is done; no
-    ///   write that was begun before is committed then. Reads and watches go on (L9, with its one exception).
-    /// - Behind a failure it may be done, also in part: take it back, or repeat it.
-    /// - It survives a restart. To repeat it changes nothing.
+    /// - Once the call has returned, every write by any handle or program fails with `Unavailable` and writes nothing;
+    ///   no earlier write commits after that. Reads and watches go on (L9, which names one exception).
+    /// - A failed call may have taken effect, also in part: repeat it or revert it.
+    /// - The setting survives a restart. Repeating the call changes nothing.
     async fn set_read_only(&self, is_read_only: bool) -> Result<()>;
 
-    /// Whether the namespace is read-only (L9).
+    /// Returns whether the namespace is read-only (L9).
     async fn is_read_only(&self) -> Result<bool>;
 
-    /// Lets calls in flight finish, and closes. A second call does nothing (L2).
+    /// Waits for calls in flight, then closes this handle. A second call does nothing (L2).
     async fn shutdown(&self) -> Result<()>;
 
     /// Appends a memory to the ledger.
     ///
     /// # Behavior
-    /// - When it has returned, the memory is durable and visible to the next read through any handle (W1).
-    /// - It never overwrites (W2).
-    /// - With an idempotency key that is taken: the first id if trigger and space are the same, else `Conflict` (W3).
+    /// - When the call returns, the memory is durable and visible to the next read through any handle (W1).
+    /// - Never overwrites (W2).
+    /// - If the idempotency key is taken: returns the first id if trigger and space are equal, else fails with
+    ///   `Conflict` (W3).
     async fn store(&self, memory: NewMemory) -> Result<MemoryId>;
 
-    /// Appends many memories: all or none, with their ids in the order of the input (W4).
+    /// Appends many memories, all or none; returns their ids in input order (W4).
     ///
     /// # Behavior
-    /// - 10,000 memories and 64 MiB go in one call (W4); more are `TooLarge`.
+    /// - Takes at most 10,000 memories and 64 MiB in one call, else `TooLarge` (W4).
     /// - Idempotency keys work within the batch as between calls (W3).
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>>;
 
-    /// Changes a memory: see [`MemoryPatch::apply`].
+    /// Changes a memory as [`MemoryPatch::apply`] defines.
     ///
     /// # Behavior
-    /// - An unknown id is `NotFound` (W5), a wrong revision `Conflict`, and either writes nothing (W8).
+    /// - An unknown id is `NotFound` (W5) and a wrong revision `Conflict` (W8); neither writes anything.
     /// - Concurrent patches of different metadata keys all survive (W9).
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated>;
 
-    /// The memory with this id, or `None`. `Corrupt` when its row can't be read.
+    /// Returns the memory with this id, or `None`. `Corrupt` if its row can't be read.
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>>;
 
-    /// One page of what a query finds (Q1 to Q9).
+    /// Returns one page of the memories that match a query (Q1 to Q9).
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage>;
 
-    /// What answers a question in words, best first (R1 to R6).
+    /// Ranks memories by how well they answer a question in words, best first (R1 to R6).
     ///
     /// # Behavior
-    /// - The order is a function of the scope's memories and of the question: the same on every engine, and whatever lies outside (R1).
-    /// - `complete` is false when a budget has ended it (R5).
+    /// - Order and scores depend only on the question and on the memories in scope; they are the same on every engine
+    ///   (R1).
+    /// - `complete` is false if a limit ended the search early (R5).
     async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>>;
 
-    /// The spaces right below a path, or the top-level ones, and how many memories each holds (S8 to S10): the level that is asked for, and
-    /// with a `depth` those below it, one after the other.
+    /// Lists the spaces right below a path, or the top-level ones, with how many memories each holds (S8 to S10). With
+    /// a `depth`, the levels below follow.
     ///
     /// # Behavior
-    /// - Nothing outside of the query's `within` shows: neither a space nor in a count (S9).
+    /// - Nothing outside the query's `within` is listed or counted (S9).
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>>;
 
-    /// The changes of memories and documents, from the beginning, from now on or from a token on (C1 to C7).
+    /// Streams changes of memories and documents: from a snapshot, from now on, or from a token (C1 to C7).
     ///
     /// # Behavior
-    /// - Everything that is committed behind a token comes, at least once, and each record in the order of its revisions (C3).
-    /// - Nothing outside of the spaces and of `within` shows, but that a document has left them (C4).
-    /// - `FeedReset` when the feed has lost changes behind the token, also later from the stream; never a gap (C6).
-    /// - It begins to read only when it is polled, and the stream ends with `Closed` at the shutdown of the provider (C7).
-    /// - `LimitExceeded` when [`MAX_WATCHES`](crate::MAX_WATCHES) streams of the provider are open already (C7).
+    /// - Delivers everything that is committed after the token at least once, and each record in ascending revisions
+    ///   (C3).
+    /// - Shows nothing outside the spaces and `within`, except that a document has left them (C4).
+    /// - Fails with `FeedReset`, at once or later in the stream, if the feed has lost changes after the token; it never
+    ///   skips a gap (C6).
+    /// - Reads only when polled. The stream ends with `Closed` when the provider shuts down (C7).
+    /// - Fails with `LimitExceeded` if [`MAX_WATCHES`](crate::MAX_WATCHES) streams of the provider are already open
+    ///   (C7).
     async fn watch(&self, watch: &Watch) -> Result<Changes>;
 
-    /// One page of the versions of a memory or of a document, newest first (H1, H2, H5). Empty where there is no such record.
+    /// Returns one page of the versions of a memory or document, newest first (H1, H2, H5); an empty page for an
+    /// unknown record.
     ///
     /// # Behavior
-    /// - A version tells when it was committed, who made it, and the record as it was (H1).
-    /// - The versions from before the removal of a document are for operators, who ask for them by name (H5).
-    /// - An engine that keeps no history answers `Unsupported` (H6).
+    /// - A version holds the record as it was, when it was committed and who made it (H1).
+    /// - Versions from before a document's removal are for operators, who ask for them explicitly (H5).
+    /// - Fails with `Unsupported` where no history is kept (H6).
     async fn history(&self, history: &History) -> Result<HistoryPage>;
 
-    /// The memory or document with this id as it was at a time of the provider's clock, as the commits recorded it (H3). `None` where it was
-    /// not stored yet, and where the document was removed since.
+    /// Returns the memory or document as it was at a time by the provider's clock, as its commits recorded it (H3);
+    /// `None` before it was stored and after a document's removal.
     ///
     /// # Behavior
     /// - A time before the ledger had a history, or in the future, is `InvalidInput` (H4).
-    /// - An engine that keeps no history answers `Unsupported` (H6).
+    /// - Fails with `Unsupported` where no history is kept (H6).
     async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>>;
 
-    /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.
+    /// Writes memories exactly as given, each by itself (W12). For operators: backup and copy.
     ///
     /// # Behavior
-    /// - A memory that is there and equal is counted; one that differs, or whose idempotency key another memory has, is a
-    ///   conflict and stays as it is.
+    /// - Counts a memory that is already there and equal. One that differs, or whose idempotency key belongs to another
+    ///   memory, is a conflict; what is stored stays as it is.
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport>;
 
-    /// Writes memories exactly as they are, each by itself, also in the place of an earlier version (W13). For operators: a copy that is
-    /// kept up to date.
+    /// Writes memories exactly as given, each by itself, and replaces earlier versions (W13). For operators: keeping a
+    /// copy up to date.
     ///
     /// # Behavior
-    /// - A memory of a lower revision that has the same space, trigger, createdAt and idempotency key is replaced. Otherwise it does what
-    ///   [`restore`](Self::restore) does.
-    /// - To repeat it changes nothing.
+    /// - Replaces a stored memory of a lower revision if space, trigger, createdAt and idempotency key are equal.
+    ///   Otherwise does what [`restore`](Self::restore) does.
+    /// - Repeating the call changes nothing.
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport>;
 
-    /// Restores versions of one memory or document, oldest first, each with its time and its actor: those behind the one that is there, or all
-    /// where nothing is (H9). Each is a step of its own, and a repetition goes on where a failure has ended it. For operators: a copy with
-    /// the history.
+    /// Restores versions of one memory or document, oldest first, each with its commit time and actor (H9): the
+    /// versions after the stored one, or all of them if nothing is stored. Each version is a step of its own, and a
+    /// repeated call resumes where a failed one stopped. For operators: a copy with its history.
     ///
     /// # Behavior
-    /// - `InvalidInput` unless each is a later version of the same record, with the time of its commit, which the first may lack; for a removal;
-    ///   and for more than 1,000.
-    /// - One is a conflict where something else is there, or a version that is none of these.
-    /// - Where no history is kept, it answers `Unsupported` (H6).
+    /// - `InvalidInput` unless each is a later version of the same record and has its commit time (the first may lack
+    ///   it); also for a removal, and for more than 1,000 versions.
+    /// - A version is a conflict if something else is stored, or a version that is none of these.
+    /// - Fails with `Unsupported` where no history is kept (H6).
     async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport>;
 
-    /// Erases records, with all that the engine keeps of them: the next slice of those that the erasure names. For operators (E1).
+    /// Erases the next slice of the records that an erasure selects, with everything the engine keeps of them. For
+    /// operators (E1).
     ///
     /// # Behavior
-    /// - A slice is one step: each of its records is gone from every read path, index, history and feed, or none is.
-    /// - A tombstone stays of each (E2). What was erased does not come back by a store with its idempotency key, a restore or a copy (E3).
-    /// - An engine that can't erase answers `Unsupported`.
+    /// - A slice is atomic: all its records leave every read path, index, history and the feed, or none does.
+    /// - A tombstone of each record stays (E2). No store with its idempotency key, restore or copy brings an erased
+    ///   record back (E3).
+    /// - Fails with `Unsupported` on an engine that can't erase.
     async fn erase(&self, erasure: &Erasure) -> Result<ErasedSlice>;
 
-    /// What stays of a record that was erased, or `None`. For operators (E2).
+    /// Returns the tombstone of an erased record, or `None`. For operators (E2).
     async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>>;
 
-    /// The next tombstones behind a page, or the first ones; up to 1,000. For operators (E5). `InvalidInput` for a place that no page gave.
+    /// Returns a page of up to 1,000 tombstones: the first one, or the one at a place that the page before it gave
+    /// (E5). Any other place is `InvalidInput`. For operators.
     async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage>;
 
-    /// What makes the hashes of the namespace's tombstones; `None` where the engine can't erase. For operators, who keep it secret (E5).
+    /// Returns the key of the hashes in the namespace's tombstones; `None` where the engine can't erase. For operators,
+    /// who keep it secret (E5).
     async fn hash_key(&self) -> Result<Option<HashKey>>;
 
-    /// Brings tombstones from elsewhere, and erases what is there of their records: at most 1,000, else `InvalidInput`. For operators (E5).
+    /// Imports tombstones from another namespace and erases the records that they name: at most 1,000, else
+    /// `InvalidInput`. For operators (E5).
     ///
     /// # Behavior
-    /// - A namespace that has no key of its own yet takes this one. Where it has another, only the names of the records are known by the
-    ///   tombstones that come, not their idempotency keys.
-    /// - Documents that were put behind the erasure stay, and no tombstone comes for them.
-    /// - A call that failed may have brought some. To repeat it changes nothing.
+    /// - A namespace without a key of its own adopts this one. If it has another key, imported tombstones block records
+    ///   by name only, not by idempotency key.
+    /// - A document that was put after the erasure stays, and its tombstone is not imported.
+    /// - A failed call may have imported some of them. Repeating it changes nothing.
     async fn restore_tombstones(&self, tombstones: Vec<Tombstone>, key: &HashKey) -> Result<RestoreReport>;
 
-    /// Erases what has expired, and takes away tombstones whose time is over: the next slice of a round, which begins with [`Sweep::all`] or
-    /// [`Sweep::due`] (X4). For operators, and for who serves the memory. Nobody has to call it for a record to be over.
+    /// Erases expired records and removes tombstones that are due (X4): the next slice of a round, which starts with
+    /// [`Sweep::all`] or [`Sweep::due`]. For operators and servers. Records expire without it: no call shows an expired
+    /// record.
     ///
     /// # Behavior
-    /// - A slice is of at most 100 records, or of a page of tombstones, and ends behind 64 MiB.
-    /// - What can't be read is passed over.
-    /// - An engine that can't erase answers `Unsupported`.
+    /// - A slice covers at most 100 records or one page of tombstones, and ends once it has passed 64 MiB.
+    /// - Skips records that can't be read.
+    /// - Fails with `Unsupported` on an engine that can't erase.
     async fn sweep(&self, from: &Sweep) -> Result<Swept>;
 
-    /// The rules by which records are kept, in the order of their paths (X3). For operators.
+    /// Returns the retention rules in the order of their paths (X3). For operators.
     async fn retention(&self) -> Result<Vec<Retention>>;
 
-    /// Puts these rules in the place of those that are there (X3): at most 1,000, else `TooLarge`, each for a path of its own, else
-    /// `InvalidInput`. For operators. An engine that can't erase answers `Unsupported`.
+    /// Replaces all retention rules (X3): at most 1,000, else `TooLarge`; two rules for one path are `InvalidInput`.
+    /// Fails with `Unsupported` on an engine that can't erase. For operators.
     ///
-    /// From when it returns no call of this handle shows what they have over, and no call of another one a second later.
+    /// Records that the new rules expire are hidden from calls of this handle at once, and from those of other handles
+    /// within a second.
     async fn set_retention(&self, rules: Vec<Retention>) -> Result<()>;
 
-    /// The model that the namespace has its vectors from, if one was set (M1).
+    /// Returns the namespace's vector model, if one is set (M1).
     async fn vector_model(&self) -> Result<Option<VectorModel>>;
 
-    /// Makes this the model of the namespace. Vectors of another one count no more, until that is the model again (M1). For operators, and
-    /// for who makes the vectors. An engine that keeps none answers `Unsupported`.
+    /// Sets the namespace's vector model (M1). Vectors of any other model are ignored until that model is set again.
+    /// Fails with `Unsupported` on an engine that keeps no vectors. For operators and for programs that embed.
     ///
-    /// Where another model was set before, it removes the places of the keepers ([`VectorKeeper`](crate::VectorKeeper)), which look at every
-    /// record again (M5). From when it returns every recall goes by it, but for one whose provider can't ask the server that keeps the model:
-    /// after 2 seconds, or a third of its deadline if that is less, it goes by the model that it saw last.
+    /// Replacing a model removes the positions of all keepers ([`VectorKeeper`](crate::VectorKeeper)), which then look
+    /// at every record again (M5). Once the call has returned, every recall uses the new model, unless its provider
+    /// can't ask the server for it: after 2 seconds, or a third of its deadline if that is less, such a recall uses the
+    /// model that the provider saw last.
     async fn set_vector_model(&self, model: &VectorModel) -> Result<()>;
 
-    /// Keeps vectors of this model beside records, each by itself, in the place of earlier ones (M2): at most
-    /// [`MAX_VECTORS`](crate::MAX_VECTORS), else `TooLarge`. Tells of each whether it is kept: not where the record is gone, has another
-    /// revision, or has other texts than [`Embedding::texts`] says. Of several for one record the last one counts.
+    /// Stores vectors beside their records, each by itself, in place of earlier ones (M2): at most
+    /// [`MAX_VECTORS`](crate::MAX_VECTORS), else `TooLarge`. Returns for each whether it was kept: not if the record is
+    /// gone, has another revision, or has texts other than [`Embedding::texts`] says. Of several for one record the
+    /// last one counts.
     ///
     /// # Behavior
-    /// - `SchemaMismatch` where the namespace has another model or none, `InvalidInput` for a vector of another width, before anything is kept. Where
-    ///   another model is set meanwhile, `SchemaMismatch` with an unknown outcome: the keepers of that one look at every record again.
-    /// - The record has no new revision, and no watch tells of it.
-    /// - A call that failed may have kept some. To repeat it changes nothing.
-    /// - `Unsupported` on an engine that keeps no vectors.
+    /// - Before anything is kept, fails with `SchemaMismatch` if the namespace has another model or none, and with
+    ///   `InvalidInput` for a vector of another width. If another model is set meanwhile, fails with `SchemaMismatch`
+    ///   and an unknown outcome; the keepers of that model look at every record again.
+    /// - Neither raises the record's revision nor appears in a watch.
+    /// - A failed call may have kept some. Repeating it changes nothing.
+    /// - Fails with `Unsupported` on an engine that keeps no vectors.
     async fn embed(&self, model: &VectorModel, embeddings: Vec<Embedding>) -> Result<Vec<bool>>;
 
-    /// The vectors that these records have of the namespace's model, in their order (M2): at most [`MAX_VECTORS`](crate::MAX_VECTORS), else
-    /// `TooLarge`. `None` for a record that is not there or has none, and for all where no model is set or the engine keeps no vectors.
+    /// Returns these records' vectors of the namespace's model, in the order given (M2): at most
+    /// [`MAX_VECTORS`](crate::MAX_VECTORS) records, else `TooLarge`. `None` for a record that is missing or has no
+    /// vector, and for all if no model is set or the engine keeps no vectors.
     async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>>;
 
-    /// The documents beside the ledger.
+    /// Returns the store of the documents in this namespace.
     fn documents(&self) -> Arc<dyn DocumentStore>;
 
-    /// The plugin by which a language model uses this memory: the standard one, unless an engine or a wrapper adds verbs.
+    /// Returns the plugin through which a language model uses this memory: the standard one, unless an engine or a
+    /// wrapper adds verbs.
     ///
-    /// Call it on the outermost `Arc`, so that what the plugin does goes through all wrappers. A provider with verbs of its
-    /// own puts their executors behind those of [`MemoryPlugin::new`].
+    /// Call it on the outermost `Arc`, so that the plugin's calls pass through all wrappers. A provider with verbs of
+    /// its own appends their executors to those of [`MemoryPlugin::new`].
     fn plugin(self: Arc<Self>) -> Arc<dyn Plugin> {
         Arc::new(MemoryPlugin::new(self.into_dyn()))
     }
 }
 
-/// What makes an `Arc<dyn MemoryProvider>` of a provider that is shared; every provider has it.
+/// Turns a shared provider into an `Arc<dyn MemoryProvider>`; implemented for every provider.
 pub trait IntoDynProvider {
-    /// The same provider without its type.
+    /// Returns the same provider with its type erased.
     fn into_dyn(self: Arc<Self>) -> Arc<dyn MemoryProvider>;
 }
 
@@ -252,70 +273,72 @@ impl<P: MemoryProvider> IntoDynProvider for P {
     }
 }
 
-/// The mutable part of an agent's memory. No call of it reads or changes the ledger (D6).
+/// The mutable part of an agent's memory. Its calls never read or change the ledger (D6).
 #[async_trait]
 pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
-    /// Creates or replaces a document: see [`DocumentWrite::apply`].
+    /// Creates or replaces a document as [`DocumentWrite::apply`] defines.
     ///
     /// # Behavior
-    /// - `Conflict` when what is in place is not what the write expects; of N racing writers one wins (D1).
+    /// - `Conflict` if the stored document is not what the write expects; of N racing writers one wins (D1).
     async fn put(&self, write: DocumentWrite) -> Result<Document>;
 
-    /// Puts many documents, of any collections: all or none, each as [`put`](Self::put) does. Returns them in the order of the input (D7).
+    /// Puts many documents, of any collections, all or none, each as [`put`](Self::put) does; returns them in input
+    /// order (D7).
     ///
     /// # Behavior
-    /// - 10,000 documents and 64 MiB go in one call; more are `TooLarge` (D7).
-    /// - Two of one collection with the same id are `InvalidInput` (D7).
-    /// - Where one does not find what it expects, it is `Conflict` and none is put (D1, D7).
+    /// - Takes at most 10,000 documents and 64 MiB in one call, else `TooLarge` (D7).
+    /// - Two with the same collection and id are `InvalidInput` (D7).
+    /// - If one does not find what it expects, the call is `Conflict` and puts none (D1, D7).
     async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>>;
 
-    /// The document with this id, or `None`. `Corrupt` when it can't be read.
+    /// Returns the document with this id, or `None`. `Corrupt` if it can't be read.
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>>;
 
-    /// One page of what a query finds (D3).
+    /// Returns one page of the documents that match a query (D3).
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage>;
 
-    /// What answers a question in words, best first; like [`MemoryProvider::recall`].
+    /// Ranks documents by how well they answer a question in words, best first; like [`MemoryProvider::recall`].
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>>;
 
-    /// The spaces of a collection, and how many documents each holds; like [`MemoryProvider::spaces`].
+    /// Lists the spaces of a collection, with how many documents each holds; like [`MemoryProvider::spaces`].
     ///
     /// # Behavior
-    /// - While documents can't be looked for by place, it answers `Unavailable` (S10, L7).
+    /// - Fails with `Unavailable` until the backfill of the documents' places is complete (S10, L7).
     async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>>;
 
-    /// Removes what a selection finds, and tells the ids in ascending order.
+    /// Removes the selected documents and returns their ids in ascending order.
     ///
     /// # Behavior
-    /// - More than `max` is `LimitExceeded` and removes nothing (D4).
-    /// - What is found goes in one step, at the revision at which it was found; changed meanwhile, it is looked at again (D4).
+    /// - If it finds more than `max`, it fails with `LimitExceeded` and removes nothing (D4).
+    /// - Removes all in one step, each at the revision at which it was found; a document that changed meanwhile is
+    ///   checked again (D4).
     /// - A removed document is gone from every read path and every index (D5).
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>>;
 
-    /// Writes documents exactly as they are, each by itself; like [`MemoryProvider::restore`].
+    /// Writes documents exactly as given, each by itself; like [`MemoryProvider::restore`].
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport>;
 
-    /// Writes documents exactly as they are, each by itself, also in the place of an earlier version; like
+    /// Writes documents exactly as given, each by itself, and replaces earlier versions; like
     /// [`MemoryProvider::restore_newer`].
     ///
     /// # Behavior
-    /// - A document of a lower revision that has the same createdAt is replaced. One that was removed and put again since has a revision
-    ///   of its own, and comes in once its removal was repeated here (W13).
+    /// - Replaces a stored document of a lower revision if createdAt is equal. A document that was removed and put
+    ///   again is a new one, and is accepted once the removal was repeated here (W13).
     async fn restore_newer(&self, documents: Vec<Document>) -> Result<RestoreReport>;
 
-    /// The collections that hold a document, in ascending order.
+    /// Lists the collections that hold a document, in ascending order.
     async fn collections(&self) -> Result<Vec<Collection>>;
 }
 
-/// The most memories of one `store_many` (W4), or documents of one `put_many` (D7).
+/// Maximum number of memories in one `store_many` (W4), or of documents in one `put_many` (D7).
 pub const MAX_BATCH: usize = 10_000;
-/// The most bytes of one `store_many`, by [`Memory::size`] (W4), or of one `put_many`, by [`DocumentWrite::size`] (D7).
+/// Maximum bytes of one `store_many`, by [`Memory::size`] (W4), or of one `put_many`, by [`DocumentWrite::size`] (D7).
 pub const MAX_BATCH_BYTES: usize = 64 << 20;
 
-/// The rows of a batch under their new ids. For engines.
+/// Gives the memories of a batch their ids and checks the batch. For engines.
 ///
-/// `TooLarge` over the limits of W4; `Conflict` when two rows share an idempotency key and differ in trigger or space (W3).
-/// Rows that repeat one of the same batch are left in it.
+/// `TooLarge` over the limits of W4; `Conflict` if two share an idempotency key and differ in trigger or space (W3).
+/// Repetitions within the batch stay in it.
 pub fn check_batch(memories: Vec<NewMemory>) -> Result<Vec<Memory>> {
     check_count(memories.len(), "memories")?;
     let memories: Vec<_> = memories.into_iter().map(|memory| memory.into_memory(MemoryId::generate())).collect();
@@ -330,9 +353,9 @@ pub fn check_batch(memories: Vec<NewMemory>) -> Result<Vec<Memory>> {
     Ok(memories)
 }
 
-/// Checks what one `put_many` is given. For engines.
+/// Checks the input of one `put_many`. For engines.
 ///
-/// `TooLarge` over the limits of D7; `InvalidInput` when two writes of one collection name the same id.
+/// `TooLarge` over the limits of D7; `InvalidInput` if two writes name the same collection and id.
 pub fn check_writes(writes: &[DocumentWrite]) -> Result<()> {
     check_count(writes.len(), "documents")?;
     check_bytes(writes.iter().map(DocumentWrite::size).sum(), "documents")?;
@@ -360,16 +383,16 @@ fn check_bytes(bytes: usize, what: &str) -> Result<()> {
     }
 }
 
-/// What became of records or versions to restore (W12, W13, H9).
+/// Result of restoring records or versions (W12, W13, H9).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RestoreReport {
-    /// How many were written.
+    /// Number of records or versions written.
     pub written: usize,
-    /// How many were there already, and equal.
+    /// Number that were already stored and equal.
     pub equal: usize,
-    /// The places in the input of those that differ from what is there.
+    /// Input positions of those that conflict with what is stored.
     pub conflicts: Vec<usize>,
-    /// The places of those that were erased, and are not brought back (E3).
+    /// Input positions of those that were erased and are not brought back (E3).
     pub erased: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to a provider: one type for the ledger and for documents.
+//! Queries: one type for the ledger and for documents.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::filter::{Filter, RecordSource};
 use crate::page::MAX_PAGE_BYTES;
 use crate::{Collection, Error, MemoryId, Result, SpaceSelector, Spaces, Status, Timestamp, words};
 
-/// A question to the ledger.
+/// A query of the ledger.
 ///
 /// ```
 /// use memory_core::{MemoryQuery, Status};
@@ -26,31 +26,31 @@ use crate::{Collection, Error, MemoryId, Result, SpaceSelector, Spaces, Status, 
 /// ```
 pub type MemoryQuery = Query<Ledger>;
 
-/// A question to one collection of documents.
+/// A query of one collection of documents.
 pub type DocumentQuery = Query<Documents>;
 
-/// What is asked for: spaces, bounds and a filter that a record has to satisfy, and how many to give in which order.
+/// Selects records by spaces, bounds, filter and text, and sets order and page size.
 ///
-/// Only a builder makes one, so every query is valid.
+/// Only a [`QueryBuilder`] makes one, so every query is valid.
 #[derive(Debug, Clone)]
 pub struct Query<K> {
     pub(crate) spaces: Spaces,
     pub(crate) within: Option<Spaces>,
     pub(crate) filter: Option<Filter>,
     pub(crate) text: Option<String>,
-    /// Those of the text, each once.
+    /// The distinct words of `text`, lower-cased.
     pub(crate) words: BTreeSet<String>,
     pub(crate) order: Order,
     pub(crate) limit: usize,
     pub(crate) offset: usize,
     pub(crate) cursor: Option<String>,
-    /// How many bytes of records a page has at most, but for its first record.
+    /// Maximum bytes of the records on a page; the first record always fits.
     pub(crate) page_bytes: usize,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) of: K,
 }
 
-/// What only a query of the ledger can ask.
+/// Conditions that only a query of the ledger has.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     pub(crate) created_after: Option<Timestamp>,
@@ -59,24 +59,24 @@ pub struct Ledger {
     pub(crate) exclude: BTreeSet<MemoryId>,
 }
 
-/// What only a query of documents says.
+/// What only a query of documents has.
 #[derive(Debug, Clone)]
 pub struct Documents {
     pub(crate) collection: Collection,
 }
 
-/// By (createdAt, bytes of the id), on every engine (Q4).
+/// The order of records: by (createdAt, bytes of the id), the same on every engine (Q4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Order {
-    /// The latest first.
+    /// The latest createdAt first.
     #[default]
     NewestFirst,
-    /// The earliest first.
+    /// The earliest createdAt first.
     OldestFirst,
 }
 
 impl Order {
-    /// One of two values, each of which belongs to an order.
+    /// Returns the value for this order.
     pub fn choose<T>(self, newest_first: T, oldest_first: T) -> T {
         match self {
             Self::NewestFirst => newest_first,
@@ -85,85 +85,86 @@ impl Order {
     }
 }
 
-/// The most records of one page (Q5).
+/// Maximum number of records on a page (Q5).
 pub const MAX_LIMIT: usize = 1_000;
-/// How many records a page has unless the query says otherwise (Q5).
+/// Number of records on a page if the query sets none (Q5).
 pub const DEFAULT_LIMIT: usize = 50;
-/// The furthest offset (Q5).
+/// Maximum offset (Q5).
 pub const MAX_OFFSET: usize = 10_000;
-/// The longest text of a query, in bytes (T2).
+/// Maximum length of a query's text, in bytes (T2).
 pub const MAX_TEXT: usize = 16 << 10;
-/// The most distinct words of the text of a query (T2).
+/// Maximum number of distinct words in a query's text (T2).
 pub const MAX_WORDS: usize = 256;
-/// The most selectors that a query names, and that it is confined to (Q1).
+/// Maximum number of selectors that a query names, and of those in its `within` (Q1).
 pub const MAX_SELECTORS: usize = 1_000;
-/// The most globs and regexes among the selectors that a query names: each may take a megabyte, and milliseconds to compile (Q1).
+/// Maximum number of globs and regexes among the selectors that a query names (Q1): compiling one may take 1 MiB and
+/// some milliseconds.
 pub const MAX_PATTERNS: usize = 32;
-/// The most memories that a query leaves out (Q7).
+/// Maximum number of memories that a query excludes (Q7).
 pub const MAX_EXCLUDED: usize = 10_000;
-/// The most records of a page that needs no permit, with those that it passes over (L8).
+/// Maximum number of records, skipped and excluded ones included, of a page that needs no permit (L8).
 const MAX_LIGHT_RECORDS: usize = 200;
 
 impl<K> Query<K> {
-    /// The spaces that are looked at.
+    /// Returns the spaces that it searches.
     pub fn spaces(&self) -> &Spaces {
         &self.spaces
     }
 
-    /// To which spaces a host confines the query.
+    /// Returns the spaces to which the host confines the query, if any.
     pub fn within(&self) -> Option<&Spaces> {
         self.within.as_ref()
     }
 
-    /// The condition that records must satisfy.
+    /// Returns the condition that records must satisfy, if any.
     pub fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
     }
 
-    /// The raw text whose words are looked for.
+    /// Returns the raw text whose words are searched, if any.
     pub fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
 
-    /// The order of the answer.
+    /// Returns the order of the records.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// How many records a page has at most.
+    /// Returns the maximum number of records on a page.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The cursor behind which the page begins, as it was given. [`PageBuilder`](crate::PageBuilder) opens it.
+    /// Returns the cursor at which the page begins, still sealed. [`PageBuilder`](crate::PageBuilder) opens it.
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
     }
 }
 
 impl<K: Kind> Query<K> {
-    /// Whether it asks for less than all spaces.
+    /// Returns whether it asks for less than all spaces.
     pub(crate) fn names_places(&self) -> bool {
         std::iter::once(&self.spaces).chain(&self.within).any(|spaces| !matches!(spaces, Spaces::All))
     }
 
-    /// Whether it can be told without a look that the page is empty.
+    /// Returns whether the page is empty without reading anything.
     pub(crate) fn finds_nothing(&self) -> bool {
         self.limit == 0 || self.has_no_word()
     }
 
-    /// Whether its text has no word, which nothing holds (T2).
+    /// Returns whether its text has no word; such a text matches nothing (T2).
     pub(crate) fn has_no_word(&self) -> bool {
         self.text.is_some() && self.words.is_empty()
     }
 
-    /// Whether it asks for more than the head of a record tells.
+    /// Returns whether matching needs more than the head of a record.
     pub(crate) fn has_conditions(&self) -> bool {
         self.filter.is_some() || self.text.is_some()
     }
 
-    /// Whether the page may cost much more than a short page does, so that the call takes a permit (L8). What tells is the question, before
-    /// anything is looked at: it is light where nearly every candidate is on the page.
+    /// Returns whether the page may cost much more than a short one, so that the call takes a permit (L8). Decided from
+    /// the query alone: it is light if nearly every candidate is on the page.
     pub(crate) fn is_heavy(&self) -> bool {
         let spaces = std::iter::once(&self.spaces).chain(&self.within);
         let is_light = !self.has_conditions()
@@ -179,35 +180,35 @@ impl Query<Ledger> {
         QueryBuilder::new(Ledger::default())
     }
 
-    /// Only memories created after this, exclusively (Q2).
+    /// Returns the exclusive lower bound of createdAt, if any (Q2).
     pub fn created_after(&self) -> Option<Timestamp> {
         self.of.created_after
     }
 
-    /// Only memories created before this, exclusively (Q2).
+    /// Returns the exclusive upper bound of createdAt, if any (Q2).
     pub fn created_before(&self) -> Option<Timestamp> {
         self.of.created_before
     }
 
-    /// Only memories of one of these statuses; all when empty.
+    /// Returns the accepted statuses; empty for all.
     pub fn statuses(&self) -> &BTreeSet<Status> {
         &self.of.statuses
     }
 }
 
 impl Query<Documents> {
-    /// Starts a query of a collection.
+    /// Starts a query of one collection.
     pub fn builder(collection: Collection) -> QueryBuilder<Documents> {
         QueryBuilder::new(Documents { collection })
     }
 
-    /// The collection.
+    /// Returns the collection that it searches.
     pub fn collection(&self) -> &Collection {
         &self.of.collection
     }
 }
 
-/// Makes a [`Query`]. The first mistake is kept and comes out of `build`.
+/// Builds a [`Query`]. Keeps the first mistake, which `build` returns.
 #[derive(Debug, Clone)]
 pub struct QueryBuilder<K> {
     all: bool,
@@ -220,7 +221,7 @@ pub struct QueryBuilder<K> {
     offset: usize,
     cursor: Option<String>,
     of: K,
-    // Shared, since an error can't be cloned and a builder can.
+    // The first mistake, which `build` returns.
     mistake: Option<Arc<Error>>,
 }
 
@@ -241,65 +242,66 @@ impl<K: Kind> QueryBuilder<K> {
         }
     }
 
-    /// Every space (Q1).
+    /// Selects every space (Q1).
     #[must_use]
     pub fn all(mut self) -> Self {
         self.all = true;
         self
     }
 
-    /// Also the spaces of this selector; at most [`MAX_SELECTORS`] in one query, and of them at most [`MAX_PATTERNS`] globs and
-    /// regexes.
+    /// Adds the spaces of this selector; a query takes at most [`MAX_SELECTORS`], of which at most [`MAX_PATTERNS`] are
+    /// globs and regexes.
     #[must_use]
     pub fn selector(self, selector: SpaceSelector) -> Self {
         self.checked_selector(selector.is_pattern(), || Ok(selector))
     }
 
-    /// Also the space with this id: see [`SpaceSelector::exact`].
+    /// Adds the space with this id: see [`SpaceSelector::exact`].
     #[must_use]
     pub fn exact(self, id: impl AsRef<str>) -> Self {
         self.checked_selector(false, || SpaceSelector::exact(id))
     }
 
-    /// Also this space and everything below it: see [`SpaceSelector::under`].
+    /// Adds this space and everything below it: see [`SpaceSelector::under`].
     #[must_use]
     pub fn under(self, path: impl AsRef<str>) -> Self {
         self.checked_selector(false, || SpaceSelector::under(path))
     }
 
-    /// Also the spaces that start with these bytes: see [`SpaceSelector::prefix`].
+    /// Adds the spaces that start with these bytes: see [`SpaceSelector::prefix`].
     #[must_use]
     pub fn prefix(self, prefix: impl AsRef<str>) -> Self {
         self.checked_selector(false, || SpaceSelector::prefix(prefix))
     }
 
-    /// Also the spaces that match this pattern: see [`SpaceSelector::glob`].
+    /// Adds the spaces that match this pattern: see [`SpaceSelector::glob`].
     #[must_use]
     pub fn glob(self, pattern: impl AsRef<str>) -> Self {
         self.checked_selector(true, || SpaceSelector::glob(pattern))
     }
 
-    /// Also the spaces that match this expression: see [`SpaceSelector::regex`].
+    /// Adds the spaces that match this expression: see [`SpaceSelector::regex`].
     #[must_use]
     pub fn regex(self, pattern: impl AsRef<str>) -> Self {
         self.checked_selector(true, || SpaceSelector::regex(pattern))
     }
 
-    /// Confines the query to these spaces, whatever else it asks for; at most [`MAX_SELECTORS`].
+    /// Confines the query to these spaces, whatever else it selects; at most [`MAX_SELECTORS`].
     #[must_use]
     pub fn within(mut self, spaces: impl Into<Spaces>) -> Self {
         self.within = Some(spaces.into());
         self
     }
 
-    /// Only records that satisfy this condition (Q3).
+    /// Requires that records satisfy this filter (Q3). Replaces an earlier one.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = Some(filter);
         self
     }
 
-    /// Only records that satisfy this condition, written as a predicate: see [`Filter::parse`].
+    /// Requires that records satisfy this filter, written as a predicate: see [`Filter::parse`]. Replaces an earlier
+    /// one.
     #[must_use]
     pub fn filter_text(mut self, predicate: &str) -> Self {
         match Filter::parse(predicate) {
@@ -309,50 +311,50 @@ impl<K: Kind> QueryBuilder<K> {
         self
     }
 
-    /// Only records that hold at least one word of this text (T2); at most [`MAX_TEXT`] bytes and [`MAX_WORDS`] distinct words. One
-    /// without a word finds nothing.
+    /// Requires that records hold at least one word of this text (T2): at most [`MAX_TEXT`] bytes and [`MAX_WORDS`]
+    /// distinct words. A text without a word matches nothing.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }
 
-    /// The order of the answer; newest first by default.
+    /// Sets the order; newest first by default.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// How many records a page has at most: 50 by default, 0 for none, [`MAX_LIMIT`] at most.
+    /// Sets the maximum number of records on a page: 50 by default, 0 for an empty page, [`MAX_LIMIT`] at most.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Leaves out this many records at the start, [`MAX_OFFSET`] at most. Goes without a cursor.
+    /// Skips this many matching records, [`MAX_OFFSET`] at most. Can't be combined with a cursor.
     #[must_use]
     pub fn offset(mut self, offset: usize) -> Self {
         self.offset = offset;
         self
     }
 
-    /// Goes on where a page of the same query ended. The provider refuses as `InvalidInput` what is no cursor of this query and of its
-    /// own namespace (Q6).
+    /// Continues where a page of the same query ended. The provider refuses a cursor of another query or namespace as
+    /// `InvalidInput` (Q6).
     #[must_use]
     pub fn cursor(mut self, cursor: impl AsRef<str>) -> Self {
         self.cursor = Some(cursor.as_ref().to_owned());
         self
     }
 
-    /// The query, or the first mistake in it: `InvalidInput`, or `TooLarge` over a limit of selectors, filter,
-    /// text or excluded ids.
+    /// Returns the query, or the first mistake: `InvalidInput`, or `TooLarge` over a limit of selectors, filter, text
+    /// or excluded ids.
     pub fn build(self) -> Result<Query<K>> {
         self.build_for(&[K::SOURCE])
     }
 
-    /// The same for records of these kinds, of which the filter may name what all of them have.
+    /// Builds a query for several sources; the filter may name only fields that all of them have.
     pub(crate) fn build_for(self, sources: &[RecordSource]) -> Result<Query<K>> {
         if let Some(mistake) = self.mistake {
             return Err(Arc::try_unwrap(mistake).unwrap_or_else(|shared| Error::new(shared.kind(), shared.message())));
@@ -418,7 +420,7 @@ impl<K: Kind> QueryBuilder<K> {
         Ok(query)
     }
 
-    /// Counts before it makes a selector, since a pattern is compiled then (Q1).
+    /// Checks the counts before it makes the selector, because making a pattern compiles it (Q1).
     fn checked_selector(mut self, is_pattern: bool, make: impl FnOnce() -> Result<SpaceSelector>) -> Self {
         if self.mistake.is_some() {
             return self;
@@ -444,28 +446,28 @@ impl<K: Kind> QueryBuilder<K> {
 }
 
 impl QueryBuilder<Ledger> {
-    /// Only memories created after this, exclusively (Q2).
+    /// Requires createdAt later than this time (exclusive, Q2).
     #[must_use]
     pub fn created_after(mut self, time: Timestamp) -> Self {
         self.of.created_after = Some(time);
         self
     }
 
-    /// Only memories created before this, exclusively (Q2).
+    /// Requires createdAt earlier than this time (exclusive, Q2).
     #[must_use]
     pub fn created_before(mut self, time: Timestamp) -> Self {
         self.of.created_before = Some(time);
         self
     }
 
-    /// Only memories of this status, or of another that was named so.
+    /// Adds an accepted status; repeated calls are ORed.
     #[must_use]
     pub fn status(mut self, status: Status) -> Self {
         self.of.statuses.insert(status);
         self
     }
 
-    /// Leaves out this memory (Q7); at most [`MAX_EXCLUDED`] in one query.
+    /// Excludes this memory (Q7); at most [`MAX_EXCLUDED`] in one query.
     #[must_use]
     pub fn exclude(mut self, id: MemoryId) -> Self {
         self.of.exclude.insert(id);
@@ -480,21 +482,21 @@ fn too_many(what: &str, most: usize) -> Error {
     Error::too_large(format!("too many {what}; at most {most} are allowed"))
 }
 
-/// What differs between the ledger and documents. Implemented here only.
+/// The part of a query that differs between the ledger and documents. Sealed.
 pub trait Kind: fmt::Debug + sealed::Sealed {
-    /// Which fields a filter may name.
+    /// The source whose fields a filter may name.
     const SOURCE: RecordSource;
 
-    /// How many candidates it leaves out besides those outside of its spaces; `None` when nobody knows.
+    /// Returns how many candidates in its spaces the query passes over at most; `None` if that can't be bounded.
     fn left_out(&self) -> Option<usize>;
 
-    /// What makes two queries of this kind different, apart from what all queries have. Cursors outlive the program, so
-    /// the same must come out in all its versions.
+    /// Describes the conditions that only this kind has, for the fingerprint. Cursors outlive the program, so the text
+    /// must be the same in every version.
     fn describe(&self) -> String;
 }
 
 impl Ledger {
-    /// Whether every memory of the spaces satisfies it.
+    /// Returns whether it accepts every memory.
     pub(crate) fn is_unconditional(&self) -> bool {
         let Self { created_after, created_before, statuses, exclude } = self;
         created_after.is_none() && created_before.is_none() && statuses.is_empty() && exclude.is_empty()
@@ -505,7 +507,7 @@ impl Kind for Ledger {
     const SOURCE: RecordSource = RecordSource::Ledger;
 
     fn left_out(&self) -> Option<usize> {
-        // An engine knows its open memories by themselves (Q9), and looks for those of another status.
+        // Engines index open memories by status (Q9), and scan for memories of any other status.
         self.statuses.iter().all(|status| status.is_open()).then_some(self.exclude.len())
     }
 
@@ -537,7 +539,8 @@ mod sealed {
 }
 
 impl<K: Kind> Query<K> {
-    /// A hash of all that decides which records there are and in which order, so that a cursor knows its query (Q6).
+    /// Hashes everything that decides which records match and in which order, so that a cursor belongs to its query
+    /// (Q6).
     fn fingerprint_of_parts(&self) -> Fingerprint {
         let parts = [
             self.of.describe(),
@@ -551,7 +554,7 @@ impl<K: Kind> Query<K> {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        // Only where there is one, so that the cursors of other queries stay as they were.
+        // Added only for a query with a text, so that cursors of other queries stay valid.
         if self.text.is_some() {
             for word in &self.words {
                 hash.update((word.len() as u64).to_be_bytes());

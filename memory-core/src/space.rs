@@ -12,9 +12,9 @@ use crate::{Error, Result, pattern};
 /// The characters after which a space ends and a narrower one begins.
 pub const BOUNDARIES: [char; 3] = ['-', '/', ':'];
 
-/// The most selectors of a list in a call that needs no permit (L8).
+/// Maximum number of selectors in a list of a call that needs no permit (L8).
 pub(crate) const MAX_LIGHT_SELECTORS: usize = 64;
-/// The longest pattern of a selector, in bytes.
+/// Maximum length of a selector's pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 10;
 
 checked_string! {
@@ -33,13 +33,13 @@ checked_string! {
 }
 
 impl SpaceId {
-    /// The longest id, in bytes.
+    /// Maximum length of an id, in bytes.
     pub const MAX_BYTES: usize = 512;
-    /// The most boundaries in one id.
+    /// Maximum number of boundaries in an id.
     pub const MAX_BOUNDARIES: usize = 32;
 
-    /// Every prefix of the id that ends before a boundary, broadest first. The id itself is not among them, and the empty
-    /// prefix is where the id starts with a boundary.
+    /// Iterates over every prefix of the id that ends before a boundary, broadest first. The id itself is not included;
+    /// an id that starts with a boundary has the empty prefix as an ancestor.
     ///
     /// ```
     /// let space = memory_core::SpaceId::parse("plugin-discord/42")?;
@@ -51,9 +51,9 @@ impl SpaceId {
     }
 }
 
-/// The key of a path in the path index of an engine that keeps numbers there: the first 8 bytes of its SHA-256.
+/// The key of a path in the path index of engines with numeric keys: the first 8 bytes of the path's SHA-256.
 ///
-/// Two paths may share one, so whoever looks a row up by it lets the matcher look at the row.
+/// Two paths may share a key, so the caller applies the matcher to each row that it finds.
 ///
 /// ```
 /// assert_ne!(memory_core::path_hash("plugin-discord"), memory_core::path_hash("plugin/discord"));
@@ -67,7 +67,8 @@ pub fn path_hash(path: &str) -> i64 {
 
 /// A set of spaces. [`SpaceSelector::matches`] defines what is in it, for every engine.
 ///
-/// As JSON it has one member, the kind and its pattern: `{"under":"plugin-discord-42"}`. Reading checks it as the constructors do.
+/// Its JSON is an object with one member, the kind and its pattern: `{"under":"plugin-discord-42"}`. Deserializing
+/// validates it as the constructors do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct SpaceSelector(Kind);
@@ -81,54 +82,55 @@ enum Kind {
     Regex { pattern: Box<str>, regex: Regex, head: Box<str> },
 }
 
-/// Where the spaces of a selector can lie: what an engine looks up before the matcher has the last word.
+/// An upper bound of the spaces that a selector matches. An engine looks these up; the matcher then decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceRange<'a> {
-    /// Only this id.
+    /// Only the space with this id.
     Exact(&'a str),
-    /// Only this id and the ids that have it as an ancestor.
+    /// Only the space with this id and its descendants.
     Under(&'a str),
     /// Only ids that have this ancestor.
     Below(&'a str),
-    /// Only ids that start with these bytes, which don't end with a boundary and are not empty.
+    /// Only ids that start with these bytes, which are not empty and don't end with a boundary.
     Prefix(&'a str),
-    /// Anywhere.
+    /// Any id.
     Everywhere,
-    /// Nowhere.
+    /// No id.
     Nowhere,
 }
 
-/// A place that a selector names by itself.
+/// A path that a selector names without a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpacePlace<'a> {
     /// The space with this id.
     Exact(&'a str),
-    /// The space with this id, and all below it; where it ends with a boundary, all that begins with it.
+    /// The space with this id and everything below it; if the path ends with a boundary, every id that starts with it.
     Under(&'a str),
 }
 
 impl SpaceSelector {
-    /// The one space with this id (S1).
+    /// Selects the one space with this id (S1).
     pub fn exact(id: impl AsRef<str>) -> Result<Self> {
         Ok(Self(Kind::Exact(SpaceId::parse(id)?)))
     }
 
-    /// The space `path` and everything below it: ids that equal it, or that start with it and go on with a boundary. If
-    /// `path` ends with a boundary, ids that start with it (S3).
+    /// Selects the space `path` and everything below it: ids that equal `path`, or that continue it with a boundary. If
+    /// `path` ends with a boundary, selects the ids that start with it (S3).
     ///
     /// This is the selector for tenancy: `under("guild-1")` never finds `guild-12`.
     pub fn under(path: impl AsRef<str>) -> Result<Self> {
         Ok(Self(Kind::Under(checked_pattern("path", path.as_ref())?.into())))
     }
 
-    /// Ids that start with these bytes (S2). **Leaks siblings**: `prefix("guild-1")` also finds `guild-12`; for tenancy use
-    /// [`SpaceSelector::under`].
+    /// Selects the ids that start with these bytes (S2). **Leaks siblings**: `prefix("guild-1")` also finds `guild-12`;
+    /// for tenancy use [`SpaceSelector::under`].
     pub fn prefix(prefix: impl AsRef<str>) -> Result<Self> {
         Ok(Self(Kind::Prefix(checked_pattern("prefix", prefix.as_ref())?.into())))
     }
 
-    /// Ids that match the whole pattern as SQLite's GLOB has it (S4): `*` any run, `?` one character, `[a-z]` and `[^a-z]`
-    /// one character of a class, in which a `]` that comes first is literal. A class that isn't closed matches nothing.
+    /// Selects the ids that match the whole pattern, with the syntax of SQLite's GLOB (S4): `*` any run, `?` one
+    /// character, `[a-z]` and `[^a-z]` one character of a class, in which a `]` that comes first is literal. A class
+    /// that isn't closed matches nothing.
     pub fn glob(pattern: impl AsRef<str>) -> Result<Self> {
         let pattern = checked_pattern("glob", pattern.as_ref())?;
         let regex = pattern::glob(pattern)?;
@@ -136,10 +138,10 @@ impl SpaceSelector {
         Ok(Self(Kind::Glob { pattern: pattern.into(), regex, head }))
     }
 
-    /// Ids in which the expression finds something, in the syntax and the linear time of the `regex` crate (S5).
-    /// Anchor it with `^` and `$` to match whole ids.
+    /// Selects the ids in which the expression finds a match, with the syntax and the linear time of the `regex` crate
+    /// (S5). Anchor it with `^` and `$` to match whole ids.
     ///
-    /// To compile one that a stranger wrote may take many milliseconds, which is no work for a thread of an executor.
+    /// Compiling an untrusted expression may take many milliseconds: do it on a blocking thread, not on an executor's.
     pub fn regex(pattern: impl AsRef<str>) -> Result<Self> {
         let pattern = checked_pattern("regex", pattern.as_ref())?;
         let regex = pattern::regex(pattern)?;
@@ -147,7 +149,7 @@ impl SpaceSelector {
         Ok(Self(Kind::Regex { pattern: pattern.into(), regex, head }))
     }
 
-    /// The place that it names; `None` of a prefix and of a pattern.
+    /// Returns the path that it names; `None` for a prefix or a pattern.
     pub(crate) fn place(&self) -> Option<SpacePlace<'_>> {
         match &self.0 {
             Kind::Exact(id) => Some(SpacePlace::Exact(id.as_str())),
@@ -156,12 +158,12 @@ impl SpaceSelector {
         }
     }
 
-    /// Whether it is compiled: a glob or a regular expression.
+    /// Returns whether it is compiled: a glob or a regular expression.
     pub(crate) fn is_pattern(&self) -> bool {
         matches!(self.0, Kind::Glob { .. } | Kind::Regex { .. })
     }
 
-    /// Whether a space is in the set.
+    /// Returns whether a space is in the set.
     pub fn matches(&self, space: &str) -> bool {
         match &self.0 {
             Kind::Exact(id) => id.as_str() == space,
@@ -175,7 +177,7 @@ impl SpaceSelector {
         }
     }
 
-    /// Where an engine finds every space of the set, and perhaps others.
+    /// Returns where an engine looks: a range that contains every space of the set, and perhaps others.
     pub fn range(&self) -> SpaceRange<'_> {
         match &self.0 {
             Kind::Exact(id) => SpaceRange::Exact(id.as_str()),
@@ -192,7 +194,7 @@ impl SpaceSelector {
 }
 
 impl fmt::Display for SpaceSelector {
-    /// The kind and the pattern: two selectors that show the same are the same.
+    /// Writes the kind and the pattern. Two selectors with the same output are equal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, text) = match &self.0 {
             Kind::Exact(id) => ("exact", id.as_str()),
@@ -201,7 +203,7 @@ impl fmt::Display for SpaceSelector {
             Kind::Glob { pattern, .. } => ("glob", pattern.as_ref()),
             Kind::Regex { pattern, .. } => ("regex", pattern.as_ref()),
         };
-        // Cursors belong to what this writes, so it is quoted as JSON, which is the same with every compiler.
+        // Cursors depend on this output, so the pattern is quoted as JSON, which does not vary with the compiler.
         write!(f, "{kind}({})", serde_json::Value::from(text))
     }
 }
@@ -212,7 +214,7 @@ impl PartialEq for SpaceSelector {
     }
 }
 
-/// A selector as JSON has it.
+/// The JSON form of a selector.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Written {
@@ -249,17 +251,17 @@ impl From<SpaceSelector> for Written {
     }
 }
 
-/// Which spaces a query looks at. There is no empty form that could mean "everything" by accident (Q1).
+/// The spaces that a query searches. No empty form can mean "everything" by accident (Q1).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spaces {
-    /// Every space, asked for by name.
+    /// Every space, requested explicitly.
     All,
-    /// The union of these; never empty in a query that was built.
+    /// The union of these selectors; never empty in a query that was built.
     Any(Vec<SpaceSelector>),
 }
 
 impl Spaces {
-    /// Whether a space is in the union.
+    /// Returns whether a space is in the union.
     pub fn matches(&self, space: &str) -> bool {
         match self {
             Self::All => true,
@@ -267,7 +269,8 @@ impl Spaces {
         }
     }
 
-    /// Whether an engine finds them without looking at others: in few places, without a pattern or a prefix (L8).
+    /// Returns whether an engine finds these spaces without examining others: at most 64 selectors, each *exact* or
+    /// *under* (L8).
     pub(crate) fn are_light(&self) -> bool {
         match self {
             Self::All => true,

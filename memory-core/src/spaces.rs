@@ -1,4 +1,4 @@
-//! Spaces as a tree: which spaces lie below another one, and how much each holds.
+//! The tree of spaces: which spaces lie below a path, and how many records each holds.
 
 use sha2::{Digest, Sha256};
 
@@ -6,12 +6,12 @@ use crate::cursor::Fingerprint;
 use crate::query::{DEFAULT_LIMIT, MAX_LIMIT, MAX_SELECTORS};
 use crate::{BOUNDARIES, Collection, Cursor, Error, Result, SpaceId, SpaceSelector, Spaces, Timestamp};
 
-/// The deepest level that one call answers, and how many levels it answers at most (S10).
+/// Maximum number of levels that one call lists (S10).
 pub const MAX_SPACE_DEPTH: usize = 8;
-/// Up to so many records of a space are counted (S9).
+/// Counts are exact up to this number of records (S9).
 pub const MAX_SPACE_COUNT: usize = 1_000;
 
-/// Which spaces to list: those right below a path, or the top-level ones (S8).
+/// A query of the spaces right below a path, or of the top-level ones (S8).
 ///
 /// ```
 /// use memory_core::SpaceQuery;
@@ -28,33 +28,34 @@ pub struct SpaceQuery {
     pub(crate) cursor: Option<String>,
 }
 
-/// Makes a [`SpaceQuery`].
+/// Builds a [`SpaceQuery`].
 #[derive(Debug, Clone)]
 pub struct SpaceQueryBuilder(SpaceQuery);
 
-/// The spaces right below one, in ascending order of the bytes of their ids: all, or a page of them.
+/// A page of the spaces right below a path, in the byte order of their ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceLevel {
-    /// What they lie below; `None` for top-level spaces.
+    /// The path that the spaces lie below; `None` for top-level spaces.
     pub under: Option<String>,
-    /// The spaces.
+    /// The spaces on this page.
     pub spaces: Vec<SpaceSummary>,
-    /// Where the level goes on: a cursor of the query of its `under`. A page may be short or empty and still have one.
+    /// The cursor of the next page, for a query of this level's `under`. A page may be short or empty and still have
+    /// one.
     pub next: Option<Cursor>,
 }
 
-/// What a space and everything below it hold, as far as the caller may see it.
+/// The records at and below a space, as far as the caller may see them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceSummary {
-    /// The id: what `under` takes to find the records that are counted, or `exact` where it ends with a boundary (S8).
+    /// The id. Pass it to `under` to find the counted records, or to `exact` if it ends with a boundary (S8).
     pub id: SpaceId,
-    /// How many records lie at the space or below it.
+    /// The number of records at the space and below it.
     pub count: Count,
-    /// When the newest of them was created.
+    /// The creation time of the newest of them.
     pub newest: Timestamp,
 }
 
-/// A number that is told exactly up to a limit.
+/// A count that is exact up to a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
     /// This many.
@@ -70,33 +71,33 @@ impl SpaceQuery {
         SpaceQueryBuilder(Self { under: None, within: None, depth: 1, limit, cursor: None })
     }
 
-    /// What the spaces lie below; `None` for top-level ones.
+    /// Returns the path that the spaces lie below; `None` for top-level ones.
     pub fn under(&self) -> Option<&str> {
         self.under.as_deref()
     }
 
-    /// To which spaces a host confines the query.
+    /// Returns the spaces to which the host confines the query, if any.
     pub fn within(&self) -> Option<&Spaces> {
         self.within.as_ref()
     }
 
-    /// How many levels are listed.
+    /// Returns how many levels are listed.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// How many spaces each level has at most.
+    /// Returns the maximum number of spaces on each level.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whether it may cost much more than a short list does, so that the call takes a permit (L8).
+    /// Returns whether it may cost much more than a short list, so that the call takes a permit (L8).
     pub(crate) fn is_heavy(&self) -> bool {
         let is_light = self.depth == 1 && self.limit <= MAX_LIGHT_SPACES;
         !is_light || !self.within.iter().all(Spaces::are_light)
     }
 
-    /// What a cursor of a level knows its query by (Q6).
+    /// Returns the hash that binds a level's cursor to its query (Q6).
     pub(crate) fn fingerprint(&self, of: Option<&Collection>, under: Option<&str>) -> Fingerprint {
         let within = self.within.as_ref().map(Spaces::to_string);
         let parts = [Some("spaces"), of.map(Collection::as_str), under, within.as_deref()];
@@ -109,46 +110,46 @@ impl SpaceQuery {
     }
 }
 
-/// The most spaces of a list that needs no permit (L8).
+/// Maximum number of spaces in a list that needs no permit (L8).
 const MAX_LIGHT_SPACES: usize = 200;
 
 impl SpaceQueryBuilder {
-    /// The spaces below this path: see [`SpaceSelector::under`].
+    /// Lists the spaces below this path: see [`SpaceSelector::under`].
     #[must_use]
     pub fn under(mut self, path: impl Into<String>) -> Self {
         self.0.under = Some(path.into());
         self
     }
 
-    /// Counts and shows what lies in these spaces alone; at most [`MAX_SELECTORS`].
+    /// Lists and counts only what lies in these spaces; at most [`MAX_SELECTORS`].
     #[must_use]
     pub fn within(mut self, spaces: impl Into<Spaces>) -> Self {
         self.0.within = Some(spaces.into());
         self
     }
 
-    /// How many levels are listed: 1 by default, [`MAX_SPACE_DEPTH`] at most.
+    /// Sets how many levels are listed: 1 by default, [`MAX_SPACE_DEPTH`] at most.
     #[must_use]
     pub fn depth(mut self, depth: usize) -> Self {
         self.0.depth = depth;
         self
     }
 
-    /// How many spaces each level has at most: 50 by default, [`MAX_LIMIT`] at most.
+    /// Sets the maximum number of spaces on each level: 50 by default, [`MAX_LIMIT`] at most.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.0.limit = limit;
         self
     }
 
-    /// Goes on where a level ended that was listed for the same path and the same `within`.
+    /// Continues where a level of the same path and the same `within` ended.
     #[must_use]
     pub fn cursor(mut self, cursor: impl AsRef<str>) -> Self {
         self.0.cursor = Some(cursor.as_ref().to_owned());
         self
     }
 
-    /// The query, or the first mistake in it: `InvalidInput`, or `TooLarge` with too many selectors.
+    /// Returns the query, or the first mistake: `InvalidInput`, or `TooLarge` with too many selectors.
     pub fn build(self) -> Result<SpaceQuery> {
         let Self(query) = self;
         if let Some(path) = &query.under {
@@ -175,10 +176,10 @@ impl SpaceQueryBuilder {
     }
 }
 
-/// The space right below a path, or the top-level space, in which or below which an id lies: its shortest prefix that is longer than the
-/// path and ends before a boundary, but not with one; or else the id itself. `None` for an id that is the path.
+/// Returns the listed space that an id lies in: its shortest prefix that is longer than the path and ends before a
+/// boundary, but not with one; else the id itself. `None` if the id is the path.
 ///
-/// `id` starts with the path and a boundary, or with the path if that ends with one.
+/// `id` must start with the path and a boundary, or with the path if that ends with one.
 pub(crate) fn space_below<'i>(path: &str, id: &'i str) -> Option<&'i str> {
     let rest = id.get(path.len()..).filter(|rest| !rest.is_empty())?;
     let start = rest.find(|char| !BOUNDARIES.contains(&char)).unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! Points in time, and the clocks that tell them.
+//! Points in time, and clocks.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Milliseconds since 1970-01-01T00:00Z, between the years 1696 and 2243; 0 and negative values are ordinary ones.
+/// Milliseconds since 1970-01-01T00:00Z, in the years 1696 to 2243; 0 and negative values are valid (V5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "i64")]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The earliest that the contract knows, -8.64e12 ms.
+    /// The earliest valid time, -8.64e12 ms.
     pub const MIN: Self = Self(-8_640_000_000_000);
-    /// The latest that the contract knows, 8.64e12 ms.
+    /// The latest valid time, 8.64e12 ms.
     pub const MAX: Self = Self(8_640_000_000_000);
 
-    /// A point in time from its milliseconds; `InvalidInput` outside [`Timestamp::MIN`] to [`Timestamp::MAX`].
+    /// Makes a time from milliseconds since 1970 UTC; `InvalidInput` outside [`Timestamp::MIN`] to [`Timestamp::MAX`].
     pub fn from_millis(millis: i64) -> Result<Self> {
         if (Self::MIN.0..=Self::MAX.0).contains(&millis) {
             Ok(Self(millis))
@@ -28,7 +28,7 @@ impl Timestamp {
         }
     }
 
-    /// Milliseconds since 1970 UTC.
+    /// Returns the milliseconds since 1970 UTC.
     pub const fn as_millis(self) -> i64 {
         self.0
     }
@@ -54,15 +54,16 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Where a provider gets `updatedAt` from. Ids never use it.
+/// The clock of a provider: it gives `updatedAt`, commit times, and the time that expiry is compared with. Ids never
+/// use it.
 pub trait Clock: Send + Sync + 'static {
-    /// The present.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
 impl fmt::Debug for dyn Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the time, since to ask for it may move a clock, or fail.
+        // Prints no time, because reading a clock may move it or fail.
         f.write_str("Clock")
     }
 }
@@ -81,12 +82,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is set.
+/// A clock that stands still until it is set; for tests.
 #[derive(Debug)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows `time`.
+    /// Makes a clock that shows `time`.
     pub fn new(time: Timestamp) -> Self {
         Self(AtomicI64::new(time.0))
     }

@@ -1,4 +1,4 @@
-//! Vectors: what texts mean, as a model tells it (M1).
+//! Vectors: the meaning of texts as an embedding model encodes it (M1).
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,46 +12,46 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Document, Error, ErrorKind, Memory, NewMemory, Record, RecordId, Result, Revision, words};
 
-/// The most numbers that a vector has.
+/// Maximum number of dimensions of a vector.
 pub const MAX_WIDTH: usize = 4_096;
-/// The most vectors that one call keeps, or gives.
+/// Maximum number of vectors that one call stores or returns.
 pub const MAX_VECTORS: usize = 1_000;
-/// The name of a model has so many bytes at most.
+/// Maximum length of a model's name, in bytes.
 const MAX_NAME: usize = 256;
-/// The largest number of a compact vector.
+/// The largest absolute value of a number in a compact vector.
 const LARGEST: f32 = 127.0;
-/// How long a vector is that was made by [`Vector::new`], and one that was rounded then: each of 4,096 numbers by half of the scale at most.
-/// Who gives another one would count for more than one record among its neighbours.
+/// Accepted lengths of an exact vector, and of a compact one, whose rounding moves each of up to 4,096 numbers by at
+/// most half the scale. A longer vector would outweigh its neighbours in a sum.
 const EXACT_LENGTHS: RangeInclusive<f64> = 0.99..=1.01;
 const COMPACT_LENGTHS: RangeInclusive<f64> = 0.8..=1.2;
 
-/// A direction: numbers whose squares add up to 1.
+/// A unit vector: numbers whose squares add up to 1.
 ///
-/// As JSON it is the base64 of its bytes; an array of numbers is read as one, too.
+/// Its JSON is the base64 of its bytes; an array of numbers is accepted too.
 #[derive(Clone, PartialEq)]
 pub struct Vector(Numbers);
 
-/// How the numbers are kept.
+/// The numbers in one of the two precisions.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Numbers {
-    /// As they are.
+    /// Unrounded.
     Exact(Box<[f32]>),
-    /// As whole numbers from -127 to 127, which are parts of a scale: a fourth of the bytes.
+    /// Multiples of `scale` from -127 to 127: a fourth of the bytes.
     Compact { scale: f32, numbers: Box<[i8]> },
 }
 
-/// How the vectors of a namespace are kept.
+/// The precision in which a namespace stores its vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Precision {
-    /// In one byte a number, with a scale.
+    /// One byte a number, with a common scale.
     #[default]
     Compact,
-    /// In four bytes a number.
+    /// Four bytes a number (`f32`).
     Exact,
 }
 
-/// The model that a namespace has its vectors from (M1).
+/// The embedding model of a namespace's vectors (M1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VectorModel {
@@ -60,7 +60,7 @@ pub struct VectorModel {
     precision: Precision,
 }
 
-/// The vector of a record at one of its revisions.
+/// A record's vector, with the revision and the texts that it belongs to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
     /// The memory or document that the vector belongs to.
@@ -80,7 +80,8 @@ pub struct Embedding {
 pub struct TextHash([u8; 16]);
 
 impl Vector {
-    /// The direction of these numbers. `InvalidInput` unless there are 1 to [`MAX_WIDTH`], all finite and one not zero.
+    /// Normalizes these numbers to length 1. `InvalidInput` unless there are 1 to [`MAX_WIDTH`], all finite and not all
+    /// zero.
     pub fn new(numbers: &[f32]) -> Result<Self> {
         check_width(numbers.len())?;
         if !numbers.iter().all(|number| number.is_finite()) {
@@ -94,7 +95,7 @@ impl Vector {
         Ok(Self(Numbers::Exact(numbers.collect())))
     }
 
-    /// How many numbers it has.
+    /// Returns the number of dimensions.
     pub fn width(&self) -> usize {
         match &self.0 {
             Numbers::Exact(numbers) => numbers.len(),
@@ -102,7 +103,7 @@ impl Vector {
         }
     }
 
-    /// The numbers; of a compact vector rounded, so that their length is about 1.
+    /// Returns the numbers. Those of a compact vector are rounded, so its length is only about 1.
     pub fn numbers(&self) -> Vec<f32> {
         match &self.0 {
             Numbers::Exact(numbers) => numbers.to_vec(),
@@ -110,7 +111,7 @@ impl Vector {
         }
     }
 
-    /// This vector at a precision. A compact one stays compact, since what was rounded is lost.
+    /// Converts to a precision. A compact vector stays compact, because rounding can't be undone.
     #[must_use]
     pub fn kept(&self, precision: Precision) -> Self {
         let Numbers::Exact(numbers) = &self.0 else { return self.clone() };
@@ -122,8 +123,8 @@ impl Vector {
         Self(Numbers::Compact { scale, numbers: numbers.collect() })
     }
 
-    /// Its bytes. Compact: the byte 1, the scale as `f32`, and a signed byte for each number, which times the scale is its value. Exact: the byte
-    /// 2, and each number as `f32`. All little-endian.
+    /// Encodes the vector. Compact: the byte 1, the scale as `f32`, then a signed byte for each number, in units of the
+    /// scale. Exact: the byte 2, then each number as `f32`. All little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.0 {
             Numbers::Compact { scale, numbers } => {
@@ -136,7 +137,8 @@ impl Vector {
         }
     }
 
-    /// Reads such bytes. `InvalidInput` for others, and where the length is not 1: 0.99 to 1.01 for exact, 0.8 to 1.2 for compact.
+    /// Decodes [`to_bytes`](Self::to_bytes). `InvalidInput` for any other bytes, and for a length outside 0.99 to 1.01
+    /// (exact) or 0.8 to 1.2 (compact).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = || Error::invalid("not the bytes of a vector");
         match bytes.split_first().ok_or_else(bad)? {
@@ -145,7 +147,7 @@ impl Vector {
                 let scale = f32::from_le_bytes(*scale);
                 check_width(numbers.len())?;
                 let numbers: Box<[_]> = numbers.iter().map(|number| number.cast_signed()).collect();
-                // At most 4,096 of at most 2^14.
+                // No overflow: at most 4,096 squares of at most 2^14.
                 let squares =
                     f64::from(numbers.iter().map(|number| i32::from(*number) * i32::from(*number)).sum::<i32>());
                 let is_valid = scale > 0.0 && COMPACT_LENGTHS.contains(&(f64::from(scale) * squares.sqrt()));
@@ -179,14 +181,14 @@ fn check_width(width: usize) -> Result<()> {
 }
 
 impl fmt::Debug for Vector {
-    /// A vector tells much of its text, and payloads stay out of logs.
+    /// Shows only the width, because a vector reveals much of its text and payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Vector({} numbers)", self.width())
     }
 }
 
 impl fmt::Display for Vector {
-    /// The base64 of its bytes.
+    /// Writes the base64 of its bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&STANDARD.encode(self.to_bytes()))
     }
@@ -213,7 +215,7 @@ impl<'de> Deserialize<'de> for Vector {
     }
 }
 
-/// Reads a vector, and no more of an array than a vector has: what comes is as long as its sender likes.
+/// Deserializes a vector, and stops an array after [`MAX_WIDTH`] numbers: the input may be of any length.
 struct OfVector;
 
 impl<'de> Visitor<'de> for OfVector {
@@ -229,7 +231,7 @@ impl<'de> Visitor<'de> for OfVector {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vector, A::Error> {
         let mut numbers = Vec::new();
-        // As wide as JSON has them: what is too large for a number of a vector is one that is not finite.
+        // Parsed as `f64`; a number too large for `f32` becomes infinite and is refused as not finite.
         while let Some(number) = sequence.next_element::<f64>()? {
             if numbers.len() == MAX_WIDTH {
                 return Err(de::Error::custom(format!("a vector has at most {MAX_WIDTH} numbers")));
@@ -275,8 +277,8 @@ impl TextHash {
 }
 
 impl VectorModel {
-    /// A model with this name and vectors of this width. `InvalidInput` for a name that is blank, has more than 256 bytes or a control
-    /// character, and for a width that no vector has.
+    /// Makes a model with this name and number of dimensions. `InvalidInput` for a name that is blank, longer than 256
+    /// bytes or has a control character, and for a width outside 1 to [`MAX_WIDTH`].
     pub fn new(name: impl Into<String>, width: usize, precision: Precision) -> Result<Self> {
         let name = name.into();
         check_width(width)?;
@@ -288,27 +290,27 @@ impl VectorModel {
         Ok(Self { name, width, precision })
     }
 
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many numbers a vector of it has.
+    /// Returns the number of dimensions of its vectors.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How its vectors are kept.
+    /// Returns the precision in which its vectors are stored.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Whether name and width are equal; the precision may differ.
+    /// Returns whether name and width are equal; the precision may differ.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.name, self.width) == (&other.name, other.width)
     }
 
-    /// `InvalidInput` for a vector of another width.
+    /// Checks the width of a vector; `InvalidInput` for any other.
     pub fn check(&self, vector: &Vector) -> Result<()> {
         let (width, wanted) = (vector.width(), self.width);
         match width == wanted {
@@ -319,7 +321,7 @@ impl VectorModel {
         }
     }
 
-    /// That the namespace has the vectors of another model.
+    /// Makes the error for a namespace that has another model.
     pub(crate) fn is_another(&self) -> Error {
         let name = &self.name;
         let message =
@@ -327,7 +329,7 @@ impl VectorModel {
         Error::new(ErrorKind::SchemaMismatch, message)
     }
 
-    /// By what a vector that is kept is known to be of this model.
+    /// Returns the converter between this model's vectors and the bytes that an engine stores.
     pub(crate) fn sealing(&self) -> Seal {
         let mut hash = Sha256::new();
         hash.update((self.width as u64).to_le_bytes());
@@ -336,12 +338,12 @@ impl VectorModel {
         Seal { tag: std::array::from_fn(|place| hash[place]), width: self.width, precision: self.precision }
     }
 
-    /// As a text to keep.
+    /// Returns the model as a text to store.
     pub(crate) fn to_text(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
     }
 
-    /// From such a text. `Corrupt` for another.
+    /// Parses a stored model; `Corrupt` for any other text.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let corrupt = || Error::corrupt("the embedding model can't be read");
         let read: Self = serde_json::from_str(text).map_err(|error| corrupt().with_source(error))?;
@@ -349,7 +351,7 @@ impl VectorModel {
     }
 }
 
-/// Between vectors and the bytes that an engine keeps of them.
+/// Converts between vectors and the bytes that an engine stores: a tag of the model, then the vector.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seal {
     tag: [u8; TAG],
@@ -358,12 +360,13 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// What an engine keeps of a vector.
+    /// Encodes a vector for storage.
     pub(crate) fn close(&self, vector: &Vector) -> Vec<u8> {
         [self.tag.as_slice(), &vector.kept(self.precision).to_bytes()].concat()
     }
 
-    /// The vector that an engine has kept; `None` where it is of another model, and where it can't be read: then it is made anew.
+    /// Decodes a stored vector; `None` if it belongs to another model or can't be read. Such a record is embedded
+    /// again.
     pub(crate) fn open(&self, bytes: &[u8]) -> Option<Vector> {
         let (tag, bytes) = bytes.split_first_chunk()?;
         if *tag != self.tag {
@@ -373,7 +376,7 @@ impl Seal {
     }
 }
 
-/// How many bytes tell the model of a vector.
+/// Length of the tag that identifies the model of a stored vector, in bytes.
 const TAG: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Watching: what is watched, from where on, and the changes that come.
+//! Watches: which records are watched, from where on, and the changes that are delivered.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,18 +14,18 @@ use crate::{
     Revision, Timestamp, Unreadable,
 };
 
-/// How many watches of one provider there are at most, until their streams are dropped (C7).
+/// Maximum number of open watches of one provider; a watch counts until its stream is dropped (C7).
 pub const MAX_WATCHES: usize = 2_048;
-/// After how many bytes of records a watch ends a page of changes, whatever it tells of them (C7).
+/// A watch ends a page of changes after this many bytes of examined records, delivered or not (C7).
 pub(crate) const MAX_CHANGES_BYTES: usize = 4 << 20;
-/// How many bytes of changes all watches of one provider hold that nobody has asked for, but for the page that was read last (C7).
+/// Maximum bytes of unread changes that all watches of a provider hold, besides the page that was read last (C7).
 pub(crate) const MAX_HELD_BYTES: usize = 128 << 20;
-/// The most collections that a watch names (C1).
+/// Maximum number of collections that a watch names (C1).
 pub const MAX_COLLECTIONS: usize = 1_000;
-/// How many records a page of a snapshot has.
+/// Number of records on a page of a snapshot.
 const SNAPSHOT: usize = 100;
 
-/// What is watched, and from where on.
+/// Which records to watch, and from where on.
 ///
 /// ```
 /// use memory_core::{MemoryQuery, Watch, WatchFrom, Watched};
@@ -41,53 +41,55 @@ pub struct Watch {
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// Which records are watched.
+/// The kinds of records that are watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
-    /// Those of the ledger.
+    /// Memories only.
     Memories,
-    /// Those of these collections.
+    /// Documents of these collections only.
     Documents(Collections),
-    /// Both.
+    /// Memories, and documents of these collections.
     Both(Collections),
 }
 
 /// Collections of documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Collections {
-    /// Every one, also those that come later.
+    /// All collections, also those created later.
     All,
-    /// These; at least one, [`MAX_COLLECTIONS`] at most.
+    /// These collections; 1 to [`MAX_COLLECTIONS`].
     Named(BTreeSet<Collection>),
 }
 
 /// Where a watch begins (C2).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum WatchFrom {
-    /// With a snapshot of everything that is there, and goes on with what has changed since it was begun.
+    /// With a snapshot of all matching records, followed by the changes since the snapshot began.
     Beginning,
-    /// With what changes from now on.
+    /// With the changes from now on.
     #[default]
     Now,
-    /// Behind the change that came with this token, in a watch of the same records with the same conditions.
+    /// After the change that carried this token, in a watch of the same records with the same conditions.
     Token(String),
 }
 
-/// The changes of a watch, as far as it has come. Ends with its first error; whoever goes on begins with the token of the last change.
+/// The stream of changes of a watch. It ends with its first error; to continue, begin a watch with the token of the
+/// last change.
 ///
-/// It looks for changes when it is polled, keeps a page of them, and holds nothing of the engine in between: a page that it has begun it ends.
+/// It reads only when polled, a page at a time, and holds nothing of the engine in between; a page that it has begun to
+/// read it finishes.
 pub type Changes = BoxStream<'static, Result<Change>>;
 
-/// One change, and where to go on behind it.
+/// A change, with the token that continues after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Goes on behind this change: see [`WatchFrom::Token`].
+    /// The token to continue after this change: see [`WatchFrom::Token`].
     pub token: WatchToken,
-    /// What has changed.
+    /// The change.
     pub kind: ChangeKind,
 }
 
-/// What a change tells.
+/// The kinds of changes (C1).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeKind {
@@ -95,55 +97,57 @@ pub enum ChangeKind {
     Stored(Record),
     /// The record is at a later revision.
     Updated(Record),
-    /// The document is gone.
+    /// The document was removed.
     Removed(RecordId),
-    /// The record was erased (E4). It may be one that was never told of.
+    /// The record was erased (E4). It may be one that the watch never delivered.
     Erased(RecordId),
-    /// The record has changed and does not satisfy the conditions now, or has moved to a space that is not watched (C4). It may be one that
-    /// was never told of.
+    /// The record changed and no longer satisfies the conditions, or the document moved to a space that is not watched
+    /// (C4). It may be one that the watch never delivered.
     Left(RecordId),
-    /// The record has changed, or is part of the snapshot, and can't be read (Q8).
+    /// The record changed, or is part of the snapshot, and can't be read (Q8).
     Unreadable(Unreadable),
-    /// The watch has come this far, and there is more to tell. Comes only before the first [`ChangeKind::Reached`], whenever nothing else came
-    /// for [`HEARTBEAT`](crate::engine::HEARTBEAT), so that one that is cut off does not begin at the front again.
+    /// A token for a watch that has more to deliver before its first [`ChangeKind::Reached`]. Sent whenever nothing
+    /// else came for [`HEARTBEAT`](crate::engine::HEARTBEAT), so that an interrupted watch does not have to start over.
     Progress,
-    /// Everything up to here was told. Comes first when all was told that was there when the watch began, and from then on whenever nothing
-    /// else came for [`HEARTBEAT`](crate::engine::HEARTBEAT), so that there is a recent token however little of what changes is watched.
+    /// Everything up to here was delivered. Sent first once everything was delivered that was there when the watch
+    /// began, then whenever nothing else came for [`HEARTBEAT`](crate::engine::HEARTBEAT), so that there is always a
+    /// recent token.
     Reached,
 }
 
-/// A record of a watch, as it is now.
+/// A record of either kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// A row of the ledger.
+    /// A memory: one row of the ledger.
     Memory(Memory),
     /// A document.
     Document(Document),
 }
 
-/// What names a record.
+/// The id of a record of either kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordId {
-    /// A row of the ledger.
+    /// The id of a memory.
     Memory(MemoryId),
-    /// A document.
+    /// The collection and id of a document.
     Document {
-        /// The collection that it is in.
+        /// The document's collection.
         collection: Collection,
-        /// Its id there.
+        /// The document's id in its collection.
         id: DocumentId,
     },
 }
 
-/// Goes on behind a change. Sealed as a [`Cursor`](crate::Cursor) is; survives a restart, and belongs to its watch (C5).
+/// The position after a change. Sealed as a [`Cursor`](crate::Cursor) is; it survives a restart and belongs to its
+/// watch (C5).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WatchToken(pub(crate) String);
 
 impl Watch {
-    /// Watches records that satisfy what a query of the ledger asks, from now on. Order, limit, offset and cursor of the query mean nothing
-    /// here. Documents satisfy its spaces, `within`, filter and text.
+    /// Watches records that satisfy the conditions of a ledger query, from now on. Documents must satisfy its spaces,
+    /// `within`, filter and text. Order, limit, offset and cursor of the query are ignored.
     ///
-    /// `InvalidInput` when the query is not valid, when it names a field or a condition that what is watched does not have, or when no
+    /// `InvalidInput` if the query is not valid, if it has a field or condition that the watched records lack, or if no
     /// collection is named; `TooLarge` for more than [`MAX_COLLECTIONS`].
     pub fn new(of: Watched, conditions: QueryBuilder<Ledger>) -> Result<Self> {
         let sources: &[RecordSource] = match &of {
@@ -171,34 +175,34 @@ impl Watch {
         Ok(Self { of, conditions, from: WatchFrom::Now, fingerprint })
     }
 
-    /// The same watch from there on.
+    /// Sets where the watch begins.
     #[must_use]
     pub fn from(mut self, from: WatchFrom) -> Self {
         self.from = from;
         self
     }
 
-    /// Which records are watched.
+    /// Returns which kinds of records are watched.
     pub fn of(&self) -> &Watched {
         &self.of
     }
 
-    /// What they have to satisfy.
+    /// Returns the conditions that watched records must satisfy.
     pub fn conditions(&self) -> &MemoryQuery {
         &self.conditions
     }
 
-    /// Where it begins.
+    /// Returns where the watch begins.
     pub fn begins(&self) -> &WatchFrom {
         &self.from
     }
 
-    /// The page of the snapshot of the ledger that begins behind a cursor.
+    /// Returns the query for the page of the ledger's snapshot at a cursor.
     pub(crate) fn snapshot(&self, cursor: Option<String>) -> MemoryQuery {
         self.page(cursor, self.conditions.of.clone())
     }
 
-    /// The page of the snapshot of a collection that begins behind a cursor.
+    /// Returns the query for the page of a collection's snapshot at a cursor.
     pub(crate) fn snapshot_of(&self, collection: &Collection, cursor: Option<String>) -> DocumentQuery {
         self.page(cursor, Documents { collection: collection.clone() })
     }
@@ -233,7 +237,7 @@ impl Watched {
 }
 
 impl fmt::Display for Watched {
-    /// Tokens belong to what this writes: two that show the same are the same.
+    /// Tokens are bound to this output: two values with the same output are equal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_memories() {
             f.write_str("memories;")?;
@@ -247,7 +251,7 @@ impl fmt::Display for Watched {
 }
 
 impl WatchToken {
-    /// The text.
+    /// Returns the sealed text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -290,7 +294,7 @@ impl From<(Collection, DocumentId)> for RecordId {
 }
 
 impl Record {
-    /// When it expires, as it says itself.
+    /// Returns the record's own expiry time.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Memory(memory) => memory.expires_at,
@@ -298,7 +302,7 @@ impl Record {
         }
     }
 
-    /// Its revision.
+    /// Returns the record's revision.
     pub fn revision(&self) -> Revision {
         match self {
             Self::Memory(memory) => memory.revision,
@@ -306,7 +310,7 @@ impl Record {
         }
     }
 
-    /// How many bytes its texts have.
+    /// Returns the bytes of the record's texts.
     pub fn size(&self) -> usize {
         match self {
             Self::Memory(memory) => memory.size(),
@@ -314,7 +318,7 @@ impl Record {
         }
     }
 
-    /// What names it.
+    /// Returns the id of the record.
     pub fn id(&self) -> RecordId {
         match self {
             Self::Memory(memory) => RecordId::Memory(memory.id),

@@ -1,4 +1,4 @@
-//! What a word is, for the text of a query and for recall (T1).
+//! Words, as the text of a query and recall count them (T1).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use regex::Regex;
 
 use crate::{Context, Trigger};
 
-/// Of a longer word only this much counts, in bytes.
+/// Only this many bytes of a longer word count.
 const MAX_WORD: usize = 128;
 
-/// One ideograph or kana.
+/// Matches one ideograph or kana.
 const CHARACTER: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}]";
 
-/// A run of letters and digits with the marks on them, or one ideograph or kana.
+/// Matches a run of letters and digits with their marks, or one ideograph or kana.
 static WORD: LazyLock<Regex> =
     LazyLock::new(|| expression(&format!(r"{CHARACTER}|[\p{{L}}\p{{Nd}}\p{{Nl}}\p{{No}}\p{{M}}--{CHARACTER}]+")));
 
@@ -26,8 +26,8 @@ fn expression(text: &str) -> Regex {
     Regex::new(text).expect("a valid expression")
 }
 
-/// The words of a text in reading order: runs of Unicode letters and digits, lowercased, diacritics kept; each ideograph
-/// and each kana is a word. Of a word over 128 bytes the first 128 count.
+/// Iterates over the words of a text in reading order: runs of Unicode letters and digits, lowercased, with diacritics
+/// kept; each ideograph and each kana is a word. Of a word over 128 bytes the first 128 count (T1).
 ///
 /// ```
 /// let words: Vec<_> = memory_core::words::of("Don't PANIC: café №42, 東京!").collect();
@@ -37,12 +37,12 @@ pub fn of(text: &str) -> impl Iterator<Item = String> {
     found(text).map(|word| word.lower())
 }
 
-/// The words of a text where they stand.
+/// Iterates over the words of a text with their positions.
 pub(crate) fn found(text: &str) -> impl Iterator<Item = Word<'_>> {
     let (mut at, is_ascii) = (0, text.is_ascii());
     std::iter::from_fn(move || {
         let found = match is_ascii {
-            // The same in a tenth of the time.
+            // Gives the same words in a tenth of the time.
             true => {
                 let start = at + text.as_bytes()[at..].iter().position(u8::is_ascii_alphanumeric)?;
                 let rest = &text.as_bytes()[start..];
@@ -56,39 +56,39 @@ pub(crate) fn found(text: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
-/// Where the next word stands, in whatever script.
+/// Finds the next word, in any script.
 #[inline(never)]
 fn any_found(text: &str, at: usize) -> Option<Range<usize>> {
     WORD.find_at(text, at).map(|found| found.range())
 }
 
-/// A word where it stands in its text.
+/// A word at its position in a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word<'t> {
     pub(crate) text: &'t str,
-    /// In bytes from the beginning.
+    /// Offset of the first byte in the text.
     pub(crate) start: usize,
 }
 
 impl Word<'_> {
-    /// Where it ends, in bytes from the beginning.
+    /// Returns the offset after its last byte.
     pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
 
-    /// Whether it is an ideograph or a kana.
+    /// Returns whether it is an ideograph or a kana.
     pub(crate) fn is_character(&self) -> bool {
         !self.text.is_ascii() && IDEOGRAPH.is_match(self.text)
     }
 
-    /// The word as it counts: lowercased, and not too long.
+    /// Returns the word as it is compared: lowercased and cut to [`MAX_WORD`] bytes.
     pub(crate) fn lower(&self) -> String {
         let mut word = String::new();
         self.lower_into(&mut word);
         word
     }
 
-    /// The same in a place that is used again and again.
+    /// Like [`lower`](Self::lower), into a reused buffer.
     pub(crate) fn lower_into(&self, word: &mut String) {
         word.clear();
         if self.text.is_ascii() {
@@ -101,13 +101,13 @@ impl Word<'_> {
     }
 }
 
-/// The words of a text, each once.
+/// Returns the distinct words of a text.
 pub fn distinct(text: &str) -> BTreeSet<String> {
     of(text).collect()
 }
 
-/// The text of a memory, as the text of a query and the `text` field of filters have it: all string values of trigger and context
-/// in reading order, one a line.
+/// Returns the searchable text of a memory: all string values of trigger and context in reading order, joined by line
+/// breaks (F1, T3).
 pub fn text_of(trigger: &Trigger, context: Option<&Context>) -> String {
     let mut text = String::new();
     for (number, string) in texts_of(trigger, context).enumerate() {
@@ -117,7 +117,7 @@ pub fn text_of(trigger: &Trigger, context: Option<&Context>) -> String {
     text
 }
 
-/// The same, each by itself.
+/// Iterates over the string values that [`text_of`] joins.
 pub(crate) fn texts_of(trigger: &Trigger, context: Option<&Context>) -> impl Iterator<Item = String> {
     trigger.strings().chain(context.into_iter().flat_map(Context::strings))
 }

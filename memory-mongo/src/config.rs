@@ -1,4 +1,4 @@
-//! How a server is reached, and the settings of the provider.
+//! How to reach a server, and the settings of the provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use mongodb::options::{
 use crate::connection::LONGEST;
 use crate::error::native;
 
-/// Which servers, and the settings of the provider.
+/// Which servers to use, and the settings of the provider.
 ///
 /// ```
 /// use memory_mongo::MongoConfig;
@@ -26,42 +26,42 @@ use crate::error::native;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MongoConfig {
-    /// The replica set, and how it is reached.
+    /// The replica set and how to reach it.
     pub server: Server,
     /// The database that holds everything; `agent_memory` by default.
     pub namespace: String,
-    /// In which language `recall` reads questions and records; English by default.
+    /// The language in which `recall` reads questions and records; English by default.
     pub language: Language,
-    /// What is asked of the history; what the ledger keeps by default.
+    /// The settings of the history; the stored ones apply by default.
     pub history: HistorySettings,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
-    /// Where `updatedAt` comes from; the clock of the machine by default.
+    /// The clock that sets `updatedAt`; the machine's clock by default.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What a URL says of the servers. Shows nowhere but for its hosts.
+/// The servers and driver options of a URL. `Debug` shows only the hosts.
 #[derive(Clone)]
 pub struct Server(ConnectionString);
 
 const DEFAULT_NAMESPACE: &str = "agent_memory";
-/// How long a call waits for a primary: longer than an election takes, and shorter than most calls may take.
+/// How long a call waits for a primary: longer than an election takes, and shorter than the deadline of most calls.
 const SERVER_SELECTION: Duration = Duration::from_secs(20);
-/// How many connections are open at most, to each server.
+/// The most open connections to each server.
 const POOL_SIZE: u32 = 100;
 
 impl MongoConfig {
     /// Reads `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETERS`, also with `mongodb+srv:`.
     ///
-    /// The database is the namespace. Parameters of its own are `language`, `history`, `transient` and `deadline_ms`; the others are those of the
-    /// driver. Any other is `InvalidInput` that names it, and so are those that ask for less than the contract promises:
-    /// `w`, `journal` and `readConcernLevel` can only be what they are anyway. `retryWrites` means nothing: the provider
-    /// itself repeats what can be repeated.
+    /// The database is the namespace. The provider's own parameters are `language`, `history`, `transient` and
+    /// `deadline_ms`; the others are the driver's. An unknown parameter is `InvalidInput` that names it, and so is one
+    /// that asks for less than the contract promises: `w`, `journal` and `readConcernLevel` accept only the value that
+    /// the provider uses anyway. `retryWrites` has no effect: the provider itself repeats what can be repeated.
     pub fn from_url(url: &str) -> Result<Self> {
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         let rest = ["mongodb://", "mongodb+srv://"].iter().find_map(|scheme| address.strip_prefix(scheme));
         let rest = rest.ok_or_else(|| Error::invalid("a MongoDB URL begins with mongodb:// or mongodb+srv://"))?;
-        // What follows would be quoted, and is a part of the password then.
+        // The driver's error would quote what follows, which is part of the password in this case.
         if rest.split_once('/').is_some_and(|(_, database)| database.contains('@')) || parameters.contains('@') {
             return Err(Error::invalid("the password in the MongoDB URL has a / or a ? that is not percent-encoded"));
         }
@@ -84,19 +84,20 @@ impl MongoConfig {
         Ok(Self { server: Server(server), namespace, language, history, deadline, clock: Arc::new(SystemClock) })
     }
 
-    /// What the driver is opened with. Asks the name service where the URL wants that.
+    /// The options for opening the driver. Queries DNS if the URL requires it.
     pub(crate) async fn client_options(&self) -> Result<ClientOptions> {
         let mut options = ClientOptions::parse(self.server.0.clone()).await.map_err(native)?;
         options.app_name.get_or_insert_with(|| "agent-memory".to_owned());
         options.driver_info = Some(DriverInfo::builder().name(program(&self.namespace)).build());
         options.server_selection_timeout.get_or_insert(SERVER_SELECTION);
         options.max_pool_size.get_or_insert(POOL_SIZE);
-        // Zero would be no limit.
+        // Zero would mean no limit.
         let end = self.deadline.clamp(Duration::from_millis(1), LONGEST);
         let concern = WriteConcern::builder().w(Acknowledgment::Majority).w_timeout(end).journal(true);
         options.write_concern = Some(concern.build());
         options.read_concern = Some(ReadConcern::majority());
-        // Of two attempts the driver tells the second answer, so that a write which the first one has done can seem refused.
+        // After two attempts the driver reports only the second answer, so a write that the first attempt did could
+        // appear refused.
         options.retry_writes = Some(false);
         Ok(options)
     }
@@ -127,7 +128,8 @@ impl fmt::Debug for Server {
     }
 }
 
-/// How programs on a namespace call themselves to the server, beside what the URL calls the application: a part of the driver's name.
+/// The name that programs on a namespace report to the server, besides the application name in the URL: a part of the
+/// driver's name.
 pub(crate) fn program(namespace: &str) -> String {
     format!("agent-memory/{namespace}")
 }
@@ -163,7 +165,7 @@ fn check_promises(server: &ConnectionString) -> Result<()> {
     broken.iter().find(|(_, is_broken)| *is_broken).map_or(Ok(()), |(name, _)| Err(wrong(name)))
 }
 
-/// Why the driver refuses a URL. Its own message can quote a part of the password.
+/// The error for a URL that the driver refuses. The driver's own message can quote a part of the password.
 fn refusal(parameters: &[&str]) -> Error {
     let is_refused = |parameter: &&&str| ConnectionString::parse(format!("mongodb://host/?{parameter}")).is_err();
     match parameters.iter().find(is_refused) {

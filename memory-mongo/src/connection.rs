@@ -27,42 +27,44 @@ use crate::election::Elections;
 use crate::error::{WRITE_CONFLICT, code, is_ended, is_temporary, native};
 use crate::statements::abandoned;
 
-/// The pause before a commit or the lock is asked for again.
+/// The pause before retrying a commit or the lock.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
-/// The longest time for a set-up, or for a write to be confirmed, however long calls may take.
+/// The upper limit for a set-up or for the confirmation of a write, whatever the deadline of calls.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// After this time a write is held up, perhaps by a transaction whose program is gone.
+/// After this time a write counts as held up, perhaps by a transaction whose program is gone.
 const HELD_UP: Duration = Duration::from_millis(500);
-/// How much time lies between two searches for such transactions while they find some. Each that finds none doubles it,
+/// The pause between two searches for such transactions while they find some. Each search that finds none doubles it,
 const BETWEEN: Duration = Duration::from_millis(200);
-/// up to this: a server that is merely slow is not asked again and again, and a dead program still holds nobody up for five seconds.
+/// up to this. So a server that is merely slow isn't searched constantly, and a dead program still blocks others for
+/// less than five seconds.
 const BETWEEN_AT_MOST: Duration = Duration::from_millis(3_200);
-/// How long the server may take for such a search, and for ending what it finds.
+/// How long the server may take for such a search, and for ending the transactions it finds.
 const SEARCH: Duration = Duration::from_secs(1);
 
-/// The collections of a namespace, as an open provider has them.
+/// The collections of a namespace and the connections of an open provider.
 #[derive(Debug)]
 pub(crate) struct Connections {
     client: Client,
     pub(crate) database: Database,
     elections: Arc<Elections>,
     reads_from_primary: bool,
-    /// What a majority has, from where the URL says.
+    /// Reads majority-committed data, from the members that the URL prefers.
     pub(crate) configured: Arc<Collections>,
-    /// What a majority has, from the primary.
+    /// Reads majority-committed data from the primary.
     pub(crate) latest: Arc<Collections>,
-    /// What the primary has at this moment, and all writes.
+    /// Reads the current data of the primary; also for all writes.
     pub(crate) primary: Arc<Collections>,
-    /// What is under way, also when nobody waits for it any more.
+    /// The tasks that are running, including those that no caller waits for any more.
     running: TaskTracker,
     /// Locked by a search for transactions whose programs are gone.
     searches: Arc<Mutex<Searches>>,
-    /// The database of the server itself, and what marks the connections of programs on this namespace there.
+    /// The server's `admin` database, and the name that marks the connections of programs on this namespace there.
     admin: Database,
     program: String,
-    /// Locked while the places of documents are being indexed: each attempt holds a connection to its end.
+    /// Locked while the path index of documents is being built: each attempt holds a connection until it ends.
     pub(crate) indexing: Arc<Mutex<()>>,
-    /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
+    /// The owner of the lock while these connections migrate. It is the same in every attempt, so a later attempt owns
+    /// the lock that an earlier one left.
     pub(crate) owner: String,
     deadline: Duration,
 }
@@ -70,28 +72,28 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 pub(crate) struct Collections {
     pub(crate) memories: Rows,
-    /// From the idempotency key to the id of the memory, and the marks of the keys.
+    /// Maps each idempotency key to the id of its memory, and holds the marks of erased keys.
     pub(crate) keys: Rows,
     pub(crate) documents: Rows,
-    /// What writes have left of the versions before.
+    /// The earlier versions of records.
     pub(crate) history: Rows,
-    /// What stays of records that were erased.
+    /// The tombstones of erased records.
     pub(crate) tombstones: Rows,
-    /// Which migrations were applied, and the lock of who migrates.
+    /// The applied migrations, the lock of the migrating program, and settings.
     pub(crate) bookkeeping: Rows,
 }
 
-/// When it may be searched again for transactions whose programs are gone, and how long to pause after that if none is found.
+/// When the next search for transactions whose programs are gone may run, and the pause after it if it finds none.
 #[derive(Debug)]
 struct Searches {
     next: Instant,
     pause: Duration,
 }
 
-/// A collection whose rows stay as the server sends them until they are read.
+/// A collection whose rows stay as the server sent them until they are read.
 pub(crate) type Rows = Collection<RawDocumentBuf>;
 
-/// What one piece of work uses: the connections, the collections that it reads from, and when it has to end.
+/// What one piece of work uses: the connections, the collections it reads from, and its deadline.
 #[derive(Debug)]
 pub struct MongoSession {
     pub(crate) on: Arc<Connections>,
@@ -100,7 +102,7 @@ pub struct MongoSession {
 }
 
 impl Connections {
-    /// Connects, which is done when the first command is sent.
+    /// Creates the client, which connects when the first command is sent.
     pub(crate) async fn new(config: &MongoConfig) -> Result<Self> {
         let mut options = config.client_options().await?;
         let read_from = options.selection_criteria.clone().unwrap_or(primary());
@@ -135,8 +137,8 @@ impl Connections {
         })
     }
 
-    /// Runs work in a task of its own, so that it comes to its end also when nobody waits any more: a future of the driver that is dropped
-    /// takes its connection with it, and a write would end between two steps.
+    /// Runs work in a task of its own, so that it finishes even if its caller stops waiting: dropping a future of the
+    /// driver costs its connection, and would end a write between two steps.
     pub(crate) async fn run<T>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -144,7 +146,7 @@ impl Connections {
         self.spawn(work).await.unwrap_or_else(|panic| Err(ended_early(panic)))
     }
 
-    /// Begins work in a task of its own, for which a shutdown waits.
+    /// Starts work in a task of its own, which a shutdown waits for.
     pub(crate) fn spawn<T>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -152,13 +154,13 @@ impl Connections {
         self.running.spawn(work)
     }
 
-    /// Runs a read where it is waited for: what it does with what it has read may keep its thread busy for long (L8).
+    /// Runs a read in the caller's task: processing what it reads may keep its thread busy for long (L8).
     pub(crate) async fn run_read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.running.track_future(work).await
     }
 
-    /// Waits until the primary that a session reads from knows what a majority has. Gives its election, which a read compares with the last
-    /// one at its end; `None` where it reads from elsewhere.
+    /// Waits until the primary that a session reads from knows what is majority-committed. Returns its election, to
+    /// compare with the last one when the read ends; `None` if the session doesn't read from the primary.
     pub(crate) async fn election(&self, session: &MongoSession) -> Result<Option<ObjectId>> {
         if Arc::ptr_eq(&session.reads, &self.configured) && !self.reads_from_primary {
             return Ok(None);
@@ -175,13 +177,13 @@ impl Connections {
         }
     }
 
-    /// Whether there was none since.
+    /// Whether no later election is known.
     pub(crate) fn is_last(&self, election: Option<ObjectId>) -> bool {
         election.is_none() || election == self.elections.over()
     }
 
-    /// Runs a write as [`Self::run`] does. While it is held up, and when it has given way to a transaction, those are ended whose programs
-    /// are gone.
+    /// Runs a write as [`Self::run`] does. While the write is held up, or once it has yielded to a transaction,
+    /// transactions whose programs are gone are ended.
     pub(crate) async fn run_write<T>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -199,13 +201,14 @@ impl Connections {
         written
     }
 
-    /// Begins to end the transactions whose programs are gone, unless that was just done: the server would keep what they hold for a minute.
+    /// Starts to end the transactions whose programs are gone, unless a search ran just now. Otherwise the server would
+    /// keep their locks for a minute.
     fn end_abandoned(&self) {
         let Ok(mut searches) = Arc::clone(&self.searches).try_lock_owned() else { return };
         if Instant::now() < searches.next {
             return;
         }
-        // What was looked for long ago tells nothing of now.
+        // The result of an old search says nothing about now.
         if searches.next.elapsed() > BETWEEN_AT_MOST {
             searches.pause = BETWEEN;
         }
@@ -222,7 +225,7 @@ impl Connections {
                 }
                 Ok::<_, mongodb::error::Error>(found.is_some())
             };
-            // Where that fails, the server ends them in time.
+            // If this fails, the server ends them after its own timeout.
             if end.await.unwrap_or(false) {
                 searches.pause = BETWEEN;
             }
@@ -231,18 +234,18 @@ impl Connections {
         });
     }
 
-    /// A session on the primary for what is no call of a user: set-up, migrations and health.
+    /// A session on the primary for work that is no user's call: set-up, migrations and health.
     pub(crate) fn session(self: &Arc<Self>) -> MongoSession {
         MongoSession::new(self, &self.primary, self.until())
     }
 
-    /// When work that begins now has to end.
+    /// The deadline of work that begins now.
     pub(crate) fn until(&self) -> Instant {
         Instant::now() + self.deadline.min(LONGEST)
     }
 
-    /// Ends the connections. What is still under way may come to its end before: of a transaction that is cut off, the server
-    /// would keep the locks for a minute.
+    /// Closes the connections. Running work may finish first: the server would keep the locks of a transaction that is
+    /// cut off for a minute.
     pub(crate) async fn close(&self) {
         self.running.close();
         let _ = tokio::time::timeout(self.deadline / 2, self.running.wait()).await;
@@ -273,45 +276,46 @@ impl MongoSession {
         Self { on: Arc::clone(on), reads: Arc::clone(reads), until }
     }
 
-    /// Runs work that can be done twice and has its effect once, until it meets no temporary failure.
+    /// Runs work that can safely be repeated, until it meets no temporary failure.
     pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(&self, work: impl Fn() -> F) -> Result<T> {
         Retry::until(self.until).repeatable().run(is_temporary, |_| work()).await
     }
 
-    /// How much time is left, for the server to keep to: it ends by itself what takes longer. `Timeout` when nobody waits any more.
+    /// How much time is left, as the limit for the server, which ends a command that takes longer. `Timeout` once the
+    /// deadline is over.
     pub(crate) fn left(&self) -> Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now()).min(LONGEST);
-        // The server counts milliseconds, of which none would be no limit.
+        // The server counts milliseconds, and zero would mean no limit.
         if left < Duration::from_millis(1) {
             return Err(Error::new(ErrorKind::Timeout, "the call was not over at its deadline").retryable());
         }
         Ok(left)
     }
 
-    /// Waits before something is tried again, unless nobody waits for it any more.
+    /// Waits before a retry, unless the deadline is over.
     pub(crate) async fn pause(&self, pause: Duration) -> Result<()> {
         tokio::time::sleep(pause.min(self.left()?)).await;
         self.left().map(drop)
     }
 
-    /// Begins a transaction. It is given up when the driver's session is dropped.
+    /// Begins a transaction. Dropping the driver's session aborts it.
     pub(crate) async fn begin(&self) -> Result<ClientSession> {
         let mut transaction = self.on.client.start_session().await.map_err(native)?;
         let options = TransactionOptions::builder().read_concern(ReadConcern::snapshot()).selection_criteria(primary());
-        // The write concern is that of the client.
+        // The write concern is the client's.
         let options = options.max_commit_time(self.left()?).build();
         transaction.start_transaction().with_options(options).await.map_err(native)?;
         Ok(transaction)
     }
 
-    /// Asks again while it is not known whether that was done. The driver itself asks twice and tells of the second answer, so that only
-    /// one shows that nothing was done: that the server has given up the transaction.
+    /// Commits, and retries while the outcome is unknown. The driver itself tries twice and reports the second answer,
+    /// so only one answer proves that nothing was done: that the server has aborted the transaction.
     async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
         loop {
             match transaction.commit_transaction().await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => return Err(native(error)),
-                // Another program may have taken it for one that nobody goes on with, before or behind its commit.
+                // Another program may have ended it as abandoned, before or after its commit.
                 Err(error)
                     if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !is_ended(&error)
                         || Instant::now() + PAUSE >= self.until =>
@@ -323,8 +327,8 @@ impl MongoSession {
         }
     }
 
-    /// Commits a transaction that is done while somebody waits for it. Gives up any other, at once: the failure of that says nothing, since
-    /// the server ends what nobody goes on with.
+    /// Commits a transaction that is done, unless the deadline is over. Aborts any other at once; a failure to abort
+    /// doesn't matter, since the server ends abandoned transactions.
     pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
         let is_done = is_done.and_then(|is_done| self.left().map(|_| is_done));
         if let Ok(true) = is_done {

@@ -1,35 +1,35 @@
-//! Elections: a new primary learns a moment late what a majority has.
+//! Elections: a new primary learns with a short delay what is majority-committed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mongodb::bson::Document;
 use mongodb::bson::oid::ObjectId;
 
-/// The last election that is known of, and whether its primary knows what a majority has.
+/// The last known election, and whether its primary knows what is majority-committed.
 ///
-/// A new primary knows it when a majority has the first write of its own term. Before that it shows as the majority's what it knew
-/// of then, and the last writes that its predecessor has acknowledged may not be among that.
+/// A new primary knows it once a majority has the first write of its own term. Until then it reports as majority-
+/// committed only what it knew of at its election, which may lack the last writes that its predecessor acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Elections(Mutex<Option<Election>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Election {
-    /// Later elections have greater ones.
+    /// Later elections have greater ids.
     id: ObjectId,
     is_over: bool,
 }
 
 impl Elections {
-    /// Learns from what a server says of itself.
+    /// Learns from a server's `hello` answer.
     pub(crate) fn see(&self, hello: &Document) {
         let is_primary = hello.get_bool("isWritablePrimary").or(hello.get_bool("ismaster")).unwrap_or(false);
         if !is_primary {
             return;
         }
-        // One that tells no election, as a router does, is as one that has none.
+        // A server that reports no election, such as a router, is treated as one that has none.
         let id = hello.get_object_id("electionId").unwrap_or(ObjectId::from_bytes([0; 12]));
         let term = |of: &str| hello.get_document("lastWrite").ok()?.get_document(of).ok()?.get_i64("t").ok();
-        // A server that does not tell is not asked again and again.
+        // A server that reports no terms isn't asked again and again.
         let is_over = term("opTime").zip(term("majorityOpTime")).is_none_or(|(last, known)| known >= last);
         let mut seen = self.seen();
         match &mut *seen {

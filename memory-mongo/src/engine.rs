@@ -1,4 +1,4 @@
-//! The engine: how a database is opened and closed, and how work runs on it.
+//! The engine: opens and closes a database, and runs work on it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,12 +24,13 @@ pub struct MongoEngine {
     connections: Arc<Connections>,
 }
 
-/// How often a refused write is tried again where nothing refuses it any more: a fence may be put and lifted beside it again and again.
+/// How often a refused write is tried again if no rule refuses it any more: the read-only rule may be set and lifted
+/// repeatedly meanwhile.
 const MENDS: usize = 8;
 
 impl Engine for MongoEngine {
     const NAME: &'static str = "mongo";
-    // An insert of up to 48 MB is one command: what fails of it has failed as a whole.
+    // An insert of up to 48 MB is one command, so if it fails, it fails as a whole.
     const BATCH: Option<(usize, usize)> = Some((1_000, 16 << 20));
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
     const HISTORY: bool = true;
@@ -118,7 +119,7 @@ impl Engine for MongoEngine {
             let build = async { session.on.database.run_command(doc! { "buildInfo": 1 }).await.map_err(native) };
             let (build, schema) = futures::try_join!(build, schema::version(&session))?;
             let version = build.get_str("version").unwrap_or("unknown");
-            // Every write waits until the journals of a majority have it.
+            // Every write waits until a majority has journaled it.
             Ok(Health::new(Self::NAME, version, schema, start.elapsed(), Durability::Durable))
         };
         self.connections.run(look).await
@@ -138,7 +139,7 @@ impl Engine for MongoEngine {
         let reads = match access {
             Access::Read => &self.connections.configured,
             Access::ReadLatest => &self.connections.latest,
-            // What a change is applied to is what the primary has: anything older would lose the race.
+            // A change is applied to what the primary has: against anything older it would lose the race.
             Access::Write => &self.connections.primary,
         };
         let mut session = MongoSession::new(&self.connections, reads, until);
@@ -153,7 +154,8 @@ impl Engine for MongoEngine {
                     if left == 0 || code(&refused) != Some(NOT_VALID) || refused.outcome() == Outcome::Unknown {
                         return Err(refused);
                     }
-                    // A rule that came back goes here, and a fence may have gone meanwhile: then the same is taken.
+                    // This removes a retired rule that came back. If the read-only rule was lifted meanwhile, the retry
+                    // succeeds.
                     let _ = schema::mend(&session).await;
                     left -= 1;
                 }
@@ -187,7 +189,7 @@ impl MongoEngine {
         self.connections.run(async move { settings::get(&session, name).await }).await
     }
 
-    /// As each write, which is refused where the namespace is read-only.
+    /// Like every write, it is refused if the namespace is read-only.
     async fn set(&self, name: &'static str, value: &str) -> Result<()> {
         let (until, set) = (self.connections.until(), Arc::new((name, value.to_owned())));
         self.run(Access::Write, until, set, |session, (name, value): &(&'static str, String)| {

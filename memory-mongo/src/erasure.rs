@@ -1,12 +1,13 @@
-//! Erasure: a record goes with all that the namespace has of it, and a row of `tombstones` stays in its place.
+//! Erasure: a record is deleted with all data of it in the namespace, and a row of `tombstones` takes its place.
 //!
-//! The `_id` of a tombstone is that of its record. Besides, what keeps a record out that comes again is where it would be written, so that
-//! whoever appends it finds its `_id` taken and looks nothing up before. In `memories` a row without anything stays under the id. In
-//! `idempotency_keys` each key has two rows: one under the key itself, which goes, and one under its hash, the mark, which stays and says that it
-//! is erased. A key from before there was erasure has no mark: the erasure makes it.
+//! The `_id` of a tombstone is that of its record. Besides, a row that keeps the record out is stored where the record
+//! would be written, so that an append finds its `_id` taken and needs no lookup. In `memories` an empty row stays
+//! under the id. In `idempotency_keys` each key has two rows: one under the key itself, which is deleted, and the mark
+//! under its hash, which stays and says that the key is erased. A key from before there was erasure has no mark, so the
+//! erasure creates it.
 //!
-//! A document may be put again under its id, so that its row goes. Who restores one looks for its tombstone in the same transaction: an erasure
-//! that comes between meets it on the `_id` of the document.
+//! A document may be put again under its id, so its row is deleted. A restore looks for its tombstone in the same
+//! transaction; an erasure that comes in between conflicts with it on the document's `_id`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -31,7 +32,7 @@ use crate::row::{
 use crate::statements::{document_key, removed, same_memory};
 use crate::write::{AT_ONCE, at_once};
 
-/// How many places a tombstone has at most.
+/// The most places that a tombstone has.
 const PLACES: usize = 1_024;
 
 /// The tombstones of these records.
@@ -47,7 +48,7 @@ pub(crate) async fn tombstones_behind(
 ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
     let no_page = || Error::invalid("not a place that a page of tombstones gave");
     let behind = behind.map(|key| RecordId::from_key(key).ok_or_else(no_page)).transpose()?;
-    // A comparison finds values of its own type alone.
+    // A comparison matches only values of its own type.
     let memories = match &behind {
         None => Some(doc! { "$type": "binData" }),
         Some(record @ RecordId::Memory(_)) => Some(doc! { "$gt": id(record) }),
@@ -69,7 +70,7 @@ pub(crate) async fn tombstones_behind(
     Ok((found, next))
 }
 
-/// The hashes that a tombstone has as one value.
+/// The hashes of a tombstone, which are stored as one value.
 pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
     let (hashes, rest) = bytes.as_chunks();
     match rest {
@@ -78,7 +79,7 @@ pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
     }
 }
 
-/// The record with this `_id`; `None` where that is no such.
+/// The record with this `_id`; `None` if no record has such an `_id`.
 pub(crate) fn record_of(id: &Bson) -> Option<RecordId> {
     match id {
         Bson::Document(key) => {
@@ -89,7 +90,7 @@ pub(crate) fn record_of(id: &Bson) -> Option<RecordId> {
     }
 }
 
-/// The `_id` of the tombstone of a record, and of its row.
+/// The `_id` of a record's row and of its tombstone.
 pub(crate) fn id(record: &RecordId) -> Bson {
     match record {
         RecordId::Memory(id) => uuid(id.as_bytes()).into(),
@@ -108,8 +109,9 @@ pub(crate) fn read(row: &RawDocument) -> Result<Tombstone> {
     })
 }
 
-/// A tombstone in the place of an earlier one of its record, which may have come since its call has looked for one: nothing comes back that either
-/// keeps out, and an operator's reason stays, the later one of two. In the place of one that the call has seen it is what it was before.
+/// A tombstone that replaces an earlier one of its record, which may have been written after the call looked for one.
+/// It keeps out all that either one keeps out, and it keeps an operator's reason, the later one of two. If the call has
+/// already seen the earlier one, it is unchanged.
 fn behind(tombstone: &Tombstone, earlier: &Tombstone) -> Tombstone {
     let why = match (tombstone.is_of_expiry(), earlier.is_of_expiry()) {
         (true, false) => earlier,
@@ -117,7 +119,7 @@ fn behind(tombstone: &Tombstone, earlier: &Tombstone) -> Tombstone {
         _ if earlier.at > tombstone.at => earlier,
         _ => tombstone,
     };
-    // Who was told that something has expired is not told of what came after it under its name.
+    // A caller who learned that something expired must not learn of what came later under its name.
     let is_another = earlier.is_of_expiry() && !tombstone.places.is_empty();
     let mut places: BTreeSet<_> = tombstone.places.iter().copied().collect();
     for place in earlier.places.iter().filter(|_| !is_another) {
@@ -136,13 +138,13 @@ fn behind(tombstone: &Tombstone, earlier: &Tombstone) -> Tombstone {
     }
 }
 
-/// The statement that puts a tombstone in its place. The feed has the erasure from that too, and reads it from a whole row.
+/// The statement that stores a tombstone. The feed also gets the erasure from it, and reads it from a whole row.
 fn kept(tombstone: &Tombstone) -> bson::Document {
     let Tombstone { record, at, reason, actor, key, places } = tombstone;
     let places: Vec<_> = places.iter().flat_map(|place| place.0).collect();
     let mut row = doc! {
         "_id": id(record),
-        // The server notes no write that changes nothing.
+        // The server logs no write that changes nothing.
         "erasure": ObjectId::new(),
         "at": at.as_millis(),
         "reason": reason.as_str(),
@@ -153,40 +155,40 @@ fn kept(tombstone: &Tombstone) -> bson::Document {
     doc! { "q": { "_id": id(record) }, "u": row, "upsert": true }
 }
 
-/// About how many bytes that has.
+/// About how many bytes that statement has.
 fn size(tombstone: &Tombstone) -> usize {
     let Tombstone { reason, places, .. } = tombstone;
     1_024 + reason.as_str().len() + places.len() * KeyedHash::BYTES
 }
 
-/// The statement that leaves nothing of a memory but its id, while it is the one that was read.
+/// The statement that leaves only the id of a memory, if it has not changed since it was read.
 fn emptied(memory: &Memory) -> bson::Document {
     doc! { "q": same_memory(memory), "u": erased_row() }
 }
 
-/// The statement that leaves such a row where there is no memory with this id. Another one is in its way.
+/// The statement that stores such a row if there is no memory with this id; otherwise it fails.
 fn buried(record: &RecordId) -> bson::Document {
     doc! { "q": { "_id": id(record), ERASED: true }, "u": erased_row(), "upsert": true }
 }
 
-/// A row that stands for a document within a transaction. The rules of its collection take it.
+/// A row that stands for a document within a transaction. It satisfies the rules of its collection.
 fn passing_row(record: &RecordId) -> bson::Document {
     doc! { "_id": id(record), "revision": 0_i64, "written": i64::from(WRITER) }
 }
 
-/// The statement that takes an idempotency key from its memory.
+/// The statement that removes an idempotency key from its memory.
 fn without_key(memory: &Memory, key: &IdempotencyKey) -> bson::Document {
     doc! { "q": { "_id": key.as_str(), "memory": uuid(memory.id.as_bytes()) }, "limit": 1 }
 }
 
-/// The statement that makes a mark say that its key is erased. It has another value each time, so that it is a write that changes something, and
-/// meets whoever takes the mark away at the same time.
+/// The statement that makes a mark say that its key is erased. Its value differs each time, so that it is always a
+/// change, and conflicts with a program that deletes the mark at the same time.
 pub(crate) fn marked(key: KeyedHash) -> bson::Document {
     doc! { "q": { "_id": key_mark(key) }, "u": { "$set": { ERASED: ObjectId::new() } }, "upsert": true }
 }
 
 impl MongoSession {
-    /// Erases records in a transaction. `false` when one is not what was read.
+    /// Erases records in a transaction. `false` if one has changed since it was read.
     pub(crate) async fn erase_each(
         &self,
         erasings: &[Erasing<'_, i64>],
@@ -202,7 +204,7 @@ impl MongoSession {
                 (ErasingRecord::Absent, record) => removed.push(record),
             }
         }
-        // Before the first statement, since this is no part of the transaction.
+        // Before the first statement, since this read is not part of the transaction.
         let mut newest = self.newest(&documents).await?;
         if !self.pass_through(&removed, transaction).await? || !self.bury_memories(buried, transaction).await? {
             return Ok(false);
@@ -235,20 +237,21 @@ impl MongoSession {
         Ok(true)
     }
 
-    /// The tombstones that these records have, as the transaction sees them. Who has put one since its view began is in its way on the `_id`, also
-    /// where there was none: the transaction is given up and tried again, so that none is put in the place of one that was not read.
+    /// The tombstones of these records, as the transaction sees them. If another program has stored one since the
+    /// snapshot, even where there was none, it conflicts on the `_id`: the transaction is aborted and retried, so that
+    /// no tombstone replaces one that was not read.
     async fn earlier(
         &self,
         erasings: &[Erasing<'_, i64>],
         transaction: &mut ClientSession,
     ) -> Result<HashMap<RecordId, Tombstone>> {
         let ids = erasings.iter().map(|erasing| id(&erasing.tombstone.record)).collect();
-        // One that can't be read has nothing to keep.
+        // A tombstone that can't be read has nothing to preserve.
         let found = each_in(self, &self.on.primary.tombstones, ids, transaction, |row| Ok(read(row).ok())).await?;
         Ok(found.into_iter().flatten().map(|tombstone| (tombstone.record.clone(), tombstone)).collect())
     }
 
-    /// The places of the newest entries of documents, 0 where there is none.
+    /// The places of the newest entries of documents; 0 if there is none.
     async fn newest(&self, documents: &[&Found<Document, i64>]) -> Result<Vec<(RecordId, i64)>> {
         let named = documents.iter().map(|Found { record: Document { collection, id, .. }, version }| {
             ((collection.clone(), id.clone()).into(), *version)
@@ -258,8 +261,8 @@ impl MongoSession {
         Ok(named.into_iter().zip(next).map(|((of, _), next)| (of, next.saturating_sub(1))).collect())
     }
 
-    /// Puts a row in the place of each of these documents, which are not there, and takes it away again: so whoever puts one meanwhile meets
-    /// the erasure there, and it meets the rules of the collection. `false` when one is there.
+    /// Inserts a row for each of these documents, which don't exist, and deletes it again. So a program that puts one
+    /// meanwhile conflicts with the erasure, and the rules of the collection apply. `false` if one exists.
     async fn pass_through(&self, records: &[&RecordId], transaction: &mut ClientSession) -> Result<bool> {
         let name = self.on.primary.documents.name();
         for some in records.chunks(AT_ONCE.0) {
@@ -268,7 +271,7 @@ impl MongoSession {
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
                 done => drop(done?),
             }
-            // The feed takes it for a removal that tells of no space, and passes it over.
+            // The feed reads this as a removal without a space, and skips it.
             let removed =
                 some.iter().map(|record| doc! { "q": { "_id": id(record) }, "u": { "$set": { "removed": "" } } });
             self.update_in(name, removed.collect(), transaction).await?;
@@ -306,8 +309,8 @@ impl MongoSession {
         let mut rest = documents;
         while !rest.is_empty() {
             let (some, others) = rest.split_at(at_once(rest.iter().map(|found| found.record.size())));
-            // The texts tell a document that was put again where the namespace keeps no history, which nobody says here. The feed is told of
-            // no space, since it has that of the tombstone.
+            // Whether the namespace keeps a history is not known here, so the texts are compared, to detect a document
+            // that was put again. The space is empty for the feed, which has the erasure from the tombstone.
             let updates = some.iter().map(|found| removed(found, "", false)).collect();
             if !self.remove_rows(some.iter().map(|found| &found.record), updates, transaction).await? {
                 return Ok(false);
@@ -317,7 +320,7 @@ impl MongoSession {
         Ok(true)
     }
 
-    /// Takes the entries of these records, and keeps the places of the newest ones of documents.
+    /// Deletes the entries of these records, but keeps the places of the documents' newest ones.
     async fn erase_history(
         &self,
         erasings: &[Erasing<'_, i64>],
@@ -329,7 +332,7 @@ impl MongoSession {
             let dropped: Vec<_> = some.iter().map(|erasing| history::dropped(&erasing.tombstone.record)).collect();
             count += self.change_in(doc! { "delete": name, "deletes": dropped }, transaction).await?;
         }
-        // Where no history is kept, there is nothing to go on behind.
+        // Without a history there is nothing to continue after.
         for some in newest.chunks(AT_ONCE.0 / 2).filter(|_| count > 0) {
             let places: Vec<_> = some.iter().flat_map(|(of, newest)| history::emptied(of, *newest)).collect();
             self.keep(places, transaction).await?;
@@ -355,7 +358,7 @@ impl MongoSession {
         Ok(())
     }
 
-    /// Whether a tombstone keeps one of these documents out, as their transaction sees it, whose first statement this is.
+    /// Whether a tombstone keeps one of these documents out, as their transaction sees it. This is its first statement.
     pub(crate) async fn keeps_one_out(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
         let ids = guarded(puts);
         if ids.is_empty() {
@@ -365,7 +368,7 @@ impl MongoSession {
         Ok(!kept_out(puts, &tombstones).is_empty())
     }
 
-    /// Which of these documents a tombstone keeps out that a majority has.
+    /// Which of these documents a majority-committed tombstone keeps out.
     pub(crate) async fn kept_out<'p>(&self, puts: &[&'p Put<'p, i64>]) -> Result<Vec<&'p Document>> {
         let tombstones = each(self, &self.on.latest.tombstones, guarded(puts), read).await?;
         Ok(kept_out(puts, &tombstones))

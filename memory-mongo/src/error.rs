@@ -1,4 +1,4 @@
-//! MongoDB's errors as those of the contract.
+//! Maps MongoDB's errors to those of the contract.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
-/// A row of a program below the minimum writer version.
+/// A row was written by a program below the minimum writer version, or refused by another rule.
 pub(crate) const NOT_VALID: i32 = 121;
-/// A transaction that another one is in the way of.
+/// The transaction conflicts with another one.
 pub(crate) const WRITE_CONFLICT: i32 = 112;
 
-/// What the driver reported, without its texts: those quote keys and values.
+/// What the driver reported, without its texts, which quote keys and values.
 #[derive(Debug)]
 struct Native {
     code: Option<i32>,
@@ -30,7 +30,7 @@ impl fmt::Display for Native {
 
 impl std::error::Error for Native {}
 
-/// The error that the driver gave, as the contract has it.
+/// Converts an error of the driver into one of the contract.
 pub(crate) fn native(error: mongodb::error::Error) -> Error {
     use ErrorKind::{Closed, InvalidInput, Unauthorized, Unavailable, Unexpected, Unsupported};
     let refused = |code, name: &str| (Some(code), format!("code {code} {name}"), meaning(code));
@@ -67,12 +67,13 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
     };
     let is_temporary = error.contains_label(TRANSIENT_TRANSACTION_ERROR)
         || matches!(error.kind.as_ref(), DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. })
-        // Another program may have taken a transaction for one that nobody goes on with.
+        // Another program may have ended the transaction as abandoned.
         || code.is_some_and(|code| matches!(code, WRITE_CONFLICT | 279 | 11601) || is_moving(code) || is_unreachable(code));
     meaning.with_source(Native { code, text, is_temporary }).retryable_if(is_temporary)
 }
 
-/// As [`native`], for a write that was sent once: the outcome is unknown unless the error shows that nothing was written.
+/// Like [`native`], for a write that was sent once: the outcome is unknown unless the error shows that nothing was
+/// written.
 pub(crate) fn native_write(error: mongodb::error::Error) -> Error {
     use DriverKind::{
         Authentication, Command, DnsResolve, IncompatibleServer, InsertMany, InvalidArgument, InvalidTlsConfig, Io,
@@ -91,7 +92,7 @@ pub(crate) fn native_write(error: mongodb::error::Error) -> Error {
     native(error).with_outcome(if is_not_done { Outcome::NotDone } else { Outcome::Unknown })
 }
 
-/// Which documents of an unordered insert were refused, by their place, and the codes of that.
+/// Which documents of an unordered insert were refused, by their position, with the error codes.
 pub(crate) fn refusals(error: mongodb::error::Error) -> Result<HashMap<usize, i32>> {
     match error.kind.as_ref() {
         DriverKind::InsertMany(insert) if insert.write_concern_error.is_none() => {
@@ -102,12 +103,12 @@ pub(crate) fn refusals(error: mongodb::error::Error) -> Result<HashMap<usize, i3
     }
 }
 
-/// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own. The outcome is
-/// that of a command of one statement.
+/// Checks that the server has done all that a command asked for; the driver checks this only for its own commands. The
+/// outcome in the error is that of a command with one statement.
 pub(crate) fn check(answer: &Document) -> Result<()> {
     let error = |refusal: &Document| of_code(refusal.get_i32("code").unwrap_or_default());
     let refusals = answer.get_array("writeErrors").into_iter().flatten().filter_map(Bson::as_document).map(error);
-    // What too few servers have confirmed is done all the same.
+    // A write that too few servers have confirmed is done all the same.
     let unconfirmed =
         answer.get_document("writeConcernError").map(|concern| error(concern).with_outcome(Outcome::Unknown));
     refusals.chain(unconfirmed).next().map_or(Ok(()), Err)
@@ -117,7 +118,8 @@ pub(crate) fn of_code(code: i32) -> Error {
     meaning(code).with_source(Native { code: Some(code), text: format!("code {code}"), is_temporary: false })
 }
 
-/// Whether the same call can succeed at once: the connection, the primary or the transaction was a victim of something else.
+/// Whether the same call can succeed at once, because something else affected the connection, the primary or the
+/// transaction.
 pub(crate) fn is_temporary(error: &Error) -> bool {
     error.source_as().is_some_and(|native: &Native| native.is_temporary)
 }
@@ -138,23 +140,23 @@ pub(crate) fn is_ended(error: &mongodb::error::Error) -> bool {
 
 const LOST: &str = "the connection to the server failed";
 
-/// Whether the code says that a command was cut off, which may then have had its effect, or a part of it, or of which a server behind
-/// this one has not told that.
+/// Whether the code says that a command was cut off, so that it may have had its effect, or a part of it; or that a
+/// server behind a router did not report its result.
 fn is_interruption(code: i32) -> bool {
     matches!(code, 6 | 7 | 24 | 50 | 89 | 91 | 189 | 262 | 279 | 9001 | 11600 | 11601 | 11602)
 }
 
-/// Whether the code says that the server is not the primary any more, or not yet.
+/// Whether the code says that the server is no longer the primary, or not yet.
 fn is_moving(code: i32) -> bool {
     matches!(code, 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436)
 }
 
-/// Whether the code says that the server does not reach another one.
+/// Whether the code says that the server can't reach another one.
 fn is_unreachable(code: i32) -> bool {
     matches!(code, 6 | 7 | 89 | 9001)
 }
 
-/// What each code means: kind, message, and whether a later call can succeed.
+/// The meaning of each code: kind, message, and whether a later call can succeed.
 /// <https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml>
 fn meaning(code: i32) -> Error {
     use ErrorKind::{Conflict, Corrupt, SchemaMismatch, Timeout, TooLarge, Unauthorized, Unavailable, Unexpected};
@@ -167,7 +169,7 @@ fn meaning(code: i32) -> Error {
         24 | 46 | 12587 => (Unavailable, "a lock of the server is taken, or an index is being built", true),
         26 => (SchemaMismatch, "a collection of the namespace is gone: open the provider again", false),
         50 | 262 => (Timeout, "the server gave up on a command that took too long", true),
-        // A rule of the collection is being changed, or was behind the view of a transaction.
+        // A rule of the collection is being changed, or was changed after the transaction's snapshot.
         117 | 246 => (Unavailable, "the collection is being changed", true),
         64 | 100 => (Unavailable, "too few members of the replica set confirm writes", true),
         NOT_VALID => return Error::newer_writer(),

@@ -1,9 +1,10 @@
-//! Expiry: the list of what says itself when it expires, and the end of tombstones.
+//! Expiry: the list of records that have an expiry time, and the removal of old tombstones.
 //!
-//! The list is an index of each of the two collections, on the rows alone that have a time. So the server keeps it, in each statement of each
-//! program, also of an older one, whose put takes a row's time away with the row; a row without a time is not in it, and costs nothing. A
-//! collection of its own would need a transaction for each store of what expires, and no older program would keep it. What speaks against an
-//! index is that it is built where there are many rows; as the server has it, that is beside running programs.
+//! The list is an index on each of the two collections, over only the rows that have a time. So the server maintains
+//! it in every statement of every program, including an older one, whose put removes a row's time with the row; a row
+//! without a time is not in it, and costs nothing. A separate collection would need a transaction for each write of an
+//! expiring record, and older programs would not maintain it. The drawback of an index is that it must be built when
+//! there are many rows already; the server does so while programs run.
 
 use std::collections::HashSet;
 
@@ -22,10 +23,10 @@ use crate::read::{all, all_in, each_in};
 use crate::row::{ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, uuid};
 use crate::write::AT_ONCE;
 
-/// What a search answers whose index is not there, or not yet.
+/// The error code of a search whose index doesn't exist, or not yet.
 const NO_HINT: i32 = 2;
 
-/// The records that have expired by then, behind one of them.
+/// The records that have expired by this time, after one of them.
 pub(crate) async fn expired(
     session: &MongoSession,
     by: Timestamp,
@@ -41,7 +42,7 @@ pub(crate) async fn expired(
     Ok(found)
 }
 
-/// Takes tombstones away that are still as they were read, with the rows that keep out what comes again.
+/// Deletes the tombstones that have not changed since they were read, with the rows that keep their records out.
 pub(crate) async fn forget(session: &MongoSession, tombstones: &[Tombstone]) -> Result<()> {
     let mut transaction = session.begin().await?;
     let mut write = Ok(());
@@ -56,7 +57,7 @@ pub(crate) async fn forget(session: &MongoSession, tombstones: &[Tombstone]) -> 
 
 async fn forget_each(session: &MongoSession, tombstones: &[Tombstone], transaction: &mut ClientSession) -> Result<()> {
     let (on, ids) = (&session.on.primary, tombstones.iter().map(|tombstone| id(&tombstone.record)).collect());
-    // One that can't be read is not as it was. Whoever changes one meanwhile is in the way of this transaction.
+    // A tombstone that can't be read has changed. A program that changes one meanwhile conflicts with this transaction.
     let found = each_in(session, &on.tombstones, ids, transaction, |row| Ok(read(row).ok())).await?;
     let gone: Vec<_> = found.into_iter().flatten().filter(|found| tombstones.contains(found)).collect();
     if gone.is_empty() {
@@ -75,11 +76,11 @@ async fn forget_each(session: &MongoSession, tombstones: &[Tombstone], transacti
     if marks.is_empty() {
         return Ok(());
     }
-    // A tombstone that came from another ledger may have the key of one that was here.
+    // A tombstone from another ledger may have the same key as one that was written here.
     let others = on.tombstones.find(doc! { "key": { "$in": marks } }).projection(doc! { "_id": 0, "key": 1 });
     let key = |row: &RawDocument| hash(bytes(row, "key")?).ok_or_else(|| impossible("key"));
     let others: HashSet<_> = all_in(session, others, transaction, key).await?.into_iter().collect();
-    // Of two that leave the mark to the tombstone which the other one takes, one is in the way of the other.
+    // If two transactions each leave the mark to the tombstone that the other one deletes, they conflict.
     let left: Vec<_> = others.iter().copied().map(marked).collect();
     if !left.is_empty() {
         session.update_in(on.keys.name(), left, transaction).await?;
@@ -101,8 +102,8 @@ async fn drop_in(
     session.change_in(doc! { "delete": rows.name(), "deletes": deletes }, transaction).await.map(drop)
 }
 
-/// Lets a transaction meet the rules for writers, which see no deletion, and nothing outside of their collections: by a row that is gone at its
-/// end, and of which the feed says nothing.
+/// Makes a transaction subject to the rules for writers, which don't apply to deletions or to other collections. It
+/// inserts a row and deletes it again, which the feed ignores.
 pub(crate) async fn meet_rules(session: &MongoSession, transaction: &mut ClientSession) -> Result<()> {
     let (name, id) = (session.on.primary.memories.name(), uuid(MemoryId::generate().as_bytes()));
     let mut row = erased_row();
@@ -120,7 +121,7 @@ enum List {
 }
 
 impl List {
-    /// The field that orders what expires at one time.
+    /// The field that orders records that expire at the same time.
     fn key(self) -> &'static str {
         match self {
             Self::Memories => "_id",
@@ -139,12 +140,12 @@ impl List {
             Self::Memories => &session.reads.memories,
             Self::Documents => &session.reads.documents,
         };
-        // No limit is what zero says to the server.
+        // The server reads zero as no limit.
         let Some(condition) = self.condition(by, behind).filter(|_| most > 0) else { return Ok(Vec::new()) };
         let key = self.key();
         let find = rows.find(condition).sort(doc! { "expiresAt": 1, key: 1 });
         let find = find.limit(i64::try_from(most).unwrap_or(i64::MAX)).projection(doc! { "expiresAt": 1 });
-        // Along another index, or none, it would look at all rows.
+        // With another index, or none, the server would look at all rows.
         let find = find.hint(Hint::Name(EXPIRY.to_owned()));
         let place = |row: &RawDocument| {
             let at = Timestamp::from_millis(number(row, "expiresAt")?).map_err(corrupt)?;
@@ -159,7 +160,7 @@ impl List {
         })
     }
 
-    /// What finds the rest of the list. The index has numbers alone, which a search has to ask for.
+    /// Matches the rest of the list. The index contains only numbers, so a search must restrict the type.
     fn condition(self, by: Timestamp, behind: Option<&(Timestamp, RecordId)>) -> Option<Document> {
         let range = |from: i64| doc! { "expiresAt": { "$type": "long", "$gte": from, "$lte": by.as_millis() } };
         let Some((at, record)) = behind else { return Some(range(Timestamp::MIN.as_millis())) };
@@ -167,14 +168,14 @@ impl List {
             return None;
         }
         let (at, later) = (at.as_millis(), range(at.as_millis() + 1));
-        // Of one time documents come before memories.
+        // At the same time documents come before memories.
         let rest = match (self, record) {
             (Self::Memories, RecordId::Memory(id)) => doc! { "$gt": uuid(id.as_bytes()) },
             (Self::Memories, RecordId::Document { .. }) => return Some(range(at)),
             (Self::Documents, RecordId::Memory(_)) => return Some(later),
             (Self::Documents, RecordId::Document { collection, id }) => doc! { "$gt": expiry_key(collection, id) },
         };
-        // One millisecond as a range: after a single value the server would sort the two lists instead of merging them.
+        // One millisecond, as a range: for a single value the server would sort the two lists instead of merging them.
         let key = self.key();
         let same = doc! { "expiresAt": { "$type": "long", "$gt": at - 1, "$lt": at + 1 }, key: rest };
         Some(doc! { "$or": [same, later] })

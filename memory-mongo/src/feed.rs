@@ -1,6 +1,7 @@
-//! The feed: the change stream of the database, in which the server tells what a majority has, in the order of its log.
+//! The feed: the change stream of the database, in which the server delivers majority-committed writes in the order of
+//! its log.
 //!
-//! Each page is a stream of its own, which begins at a place again, so that nothing is held between two calls.
+//! Each page opens its own stream at a place, so that nothing is held open between two calls.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -16,44 +17,46 @@ use crate::error::{code, native};
 use crate::read::all;
 use crate::row::{memory_id, memory_id_of, text, uuid};
 
-/// How long the server waits for another event before it answers that there is none: for a page, and for who waits.
+/// How long the server waits for another event before it answers that there is none: for a page, and for a waiting
+/// watch.
 const AT_ONCE: Duration = Duration::from_millis(1);
 const AWAITED: Duration = Duration::from_secs(1);
-/// A watch that hears nothing goes on where the server has looked, once that is so many seconds ahead: it forgets what is old.
+/// A watch without events moves on to where the server has looked, once that is this many seconds ahead, since the
+/// server forgets old log entries.
 const AHEAD: u32 = 10;
-/// How many times as many events as are wanted are taken of one time: each page begins at its time again.
+/// How many times the wanted number of events may be read for one time: each page begins at its time again.
 const OF_ONE_TIME: usize = 16;
 /// The collection whose events are erasures.
 const TOMBSTONES: &str = "tombstones";
-/// The number of all events of a time.
+/// The number that stands for all events of a time.
 const ALL: u32 = u32::MAX;
-/// What the server answers when its log does not go back so far, or is another one.
+/// The error codes of a server whose log doesn't go back so far, or is another one.
 const LOST: [i32; 4] = [136, 260, 280, 286];
 
-/// A place in the feed: a time of the server's log, and of the events of that time the one with this number, counted from 1. A transaction
-/// is one time.
+/// A place in the feed: a time of the server's log, and the number of an event at that time, counted from 1. A
+/// transaction has a single time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     time: Timestamp,
     number: u32,
-    /// Tells the event from one that came in its place.
+    /// Distinguishes the event from another one that took its place.
     mark: i64,
 }
 
-/// The events behind a place.
+/// The events after a place.
 struct Events {
     stream: ChangeStream<Document>,
     behind: Place,
-    /// Whether the event of that place has come, from which on all are behind it.
+    /// Whether the event of that place has come; all events from then on are after it.
     is_found: bool,
     at: Place,
     /// The keys of the documents that are removed at this time.
     removed: HashSet<String>,
 }
 
-/// What an event tells of a record.
+/// What an event says about a record.
 enum Noted {
-    /// `None` where the space has to be looked up.
+    /// `None` if the space must be looked up.
     Memory {
         id: MemoryId,
         space: Option<String>,
@@ -66,12 +69,12 @@ pub(crate) async fn newest(session: &MongoSession) -> Result<FeedPosition> {
     Place::end(known(session).await?).to_position()
 }
 
-/// The next entries behind a place.
+/// The next entries after a place.
 pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
     let known = known(session).await?;
     if place.time > known {
-        // What a majority had is known to each primary, unless the servers went back.
+        // Each primary knows what was majority-committed, unless the servers were rolled back.
         return Err(Error::feed_reset());
     }
     let mut events = Events::behind(session, place, most, AT_ONCE).await?;
@@ -105,7 +108,7 @@ pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: 
     Ok(FeedPage { entries, reached: reached.to_position()?, is_end })
 }
 
-/// Waits until there is an event behind a place, or until then.
+/// Waits until there is an event after a place, or until this time.
 pub(crate) async fn changed(session: &MongoSession, after: &FeedPosition, until: Instant) -> Result<()> {
     let Some(place) = Place::parse(after) else { return Ok(()) };
     let mut events = Events::behind(session, place, 1, AWAITED).await?;
@@ -113,7 +116,7 @@ pub(crate) async fn changed(session: &MongoSession, after: &FeedPosition, until:
     Ok(())
 }
 
-/// The time of the last write that a majority has, as the primary knows it.
+/// The time of the last majority-committed write, as the primary knows it.
 async fn known(session: &MongoSession) -> Result<Timestamp> {
     let hello = doc! { "hello": 1, "maxTimeMS": session.left()?.as_millis() as i64 };
     let hello = session.on.database.run_command(hello).await.map_err(native)?;
@@ -135,13 +138,13 @@ async fn spaces(session: &MongoSession, noted: &[(Place, Noted)]) -> Result<Hash
         return Ok(HashMap::new());
     }
     let find = session.reads.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "spaceId": 1 });
-    // One without a space can't be told to anybody.
+    // A memory without a readable space can't be delivered to anybody.
     let space =
         |row: &RawDocument| Ok(memory_id(row, "_id").and_then(|id| Ok((id, text(row, "spaceId")?.to_owned()))).ok());
     Ok(all(session, find, space).await?.into_iter().flatten().collect())
 }
 
-/// What is asked for: of the rows no more than what an entry tells, since an event has at most 16 MiB.
+/// The pipeline of the stream. It selects only the fields that an entry needs, since an event has at most 16 MiB.
 fn pipeline() -> [Document; 2] {
     let writes = ["insert", "update", "replace", "delete", "drop", "rename"];
     let collections = ["memories", "documents", TOMBSTONES].as_slice();
@@ -177,7 +180,7 @@ impl Events {
         Ok(Self { stream, behind, is_found, at: Place { number: 0, ..behind }, removed: HashSet::new() })
     }
 
-    /// The next event; `None` when there is none now.
+    /// The next event; `None` if there is none now.
     async fn next(&mut self) -> Result<Option<Document>> {
         while let Some(event) = self.stream.next_if_any().await.map_err(of_stream)? {
             let kind = event.get_str("operationType").unwrap_or_default();
@@ -207,13 +210,14 @@ impl Events {
         Ok(None)
     }
 
-    /// A time up to which the server has looked through its log, and found no event behind the last one; `None` where it does not tell.
+    /// A time up to which the server has looked through its log without finding an event after the last one; `None` if
+    /// it does not say.
     fn scanned(&self) -> Option<Timestamp> {
         let Bson::Document(token) = serialize_to_bson(&self.stream.resume_token()?).ok()? else { return None };
         before(token.get_str("_data").ok()?)
     }
 
-    /// What the event that came last tells.
+    /// What the last event says.
     fn noted(&self, event: &Document) -> Result<Option<Noted>> {
         let kind = event.get_str("operationType").unwrap_or_default();
         let string = |name: &str| event.get_str(name).ok().map(str::to_owned);
@@ -226,20 +230,20 @@ impl Events {
             return Ok(erasure.map(Noted::Other));
         }
         if of == "memories" {
-            // No call removes one but the row of one that is erased, with its tombstone. What leaves the revision as it is changes nothing
-            // that a record tells. Where a memory is erased, the tombstone tells it.
+            // Calls delete only the row of an erased memory, together with its tombstone. A write that leaves the
+            // revision unchanged changes nothing in the record. The erasure of a memory is delivered by its tombstone.
             let is_written = kind != "delete" && revision.is_some_and(|revision| revision > 0);
             let id = event.get("key").and_then(memory_id_of).filter(|_| is_written);
             return Ok(id.map(|id| Noted::Memory { id, space: string("space") }));
         }
         if kind == "delete" {
             let is_noted = event.get("key").is_some_and(|key| self.removed.contains(&key.to_string()));
-            // A program of an older version has removed it, and said nothing of its space.
+            // A program of an older version has removed it without noting its space.
             return if is_noted { Ok(None) } else { Err(Error::feed_reset()) };
         }
         let Some(RecordId::Document { collection, id }) = record() else { return Ok(None) };
         if let Some(space) = string("removed") {
-            // An erasure names no space here.
+            // An erasure has an empty space here.
             let removal = (!space.is_empty()).then_some(FeedWrite::Removal { collection, id, space });
             return Ok(removal.map(Noted::Other));
         }
@@ -249,8 +253,8 @@ impl Events {
     }
 }
 
-/// The last time before that of a token, which may have more events. A token begins with its time, as a key of the server's indexes has it:
-/// the type, the seconds and the number within the second.
+/// The last time before that of a token, whose own time may have more events. A token begins with its time, encoded
+/// like an index key: the type, the seconds, and the number within the second.
 fn before(token: &str) -> Option<Timestamp> {
     let number = |place: usize| u32::from_str_radix(token.strip_prefix("82")?.get(8 * place..8 * place + 8)?, 16).ok();
     let (time, increment) = (number(0)?, number(1)?);
@@ -261,7 +265,7 @@ fn before(token: &str) -> Option<Timestamp> {
 }
 
 impl Place {
-    /// Behind all events of a time.
+    /// The place after all events of a time.
     fn end(time: Timestamp) -> Self {
         Self { time, number: ALL, mark: 0 }
     }

@@ -1,12 +1,14 @@
 //! The history: a row for each write that changed or removed a record, or put a document where there was none.
 //!
-//! The `_id` of a row is {of, place}: the key of the record, and where the entry stands. The place of a memory's entry is the revision. The
-//! writes of a document are counted from 1, also across its removals, and its row has the count. Two writes can't take the same place, since
-//! one of them does not find what it has read, or its `_id` is taken: the order of the entries is that of the commits, and depends on no clock.
-//! An older program removes a document without an entry, which the server can't refuse, so a removal leaves the count nowhere else.
+//! The `_id` of a row is {of, place}: the key of the record, and the place of the entry. For a memory the place is the
+//! revision. The writes of a document are counted from 1, also across its removals, and its row holds the count. Two
+//! writes can't take the same place, because one of them doesn't find what it has read, or its `_id` is taken: the
+//! entries have the order of the commits, and depend on no clock. An older program removes a document without an entry,
+//! which the server can't refuse, so the count of a removed document is kept only in its entries.
 //!
-//! Where a document is erased, empty rows stay in the first place and in that of the newest entry: whoever puts one under its id goes on behind them
-//! as behind a removal, so that nothing that was read before is taken for it.
+//! After the erasure of a document, empty rows stay at the first place and at that of the newest entry. A document
+//! that is later put under its id continues after them, as after a removal, so it can't be mistaken for anything that
+//! was read before.
 
 use std::collections::HashSet;
 
@@ -22,9 +24,9 @@ use crate::error::native;
 use crate::read::{each, each_in};
 use crate::row::{append, binary, bytes, impossible, key_of, number, optional, text};
 
-/// How many newest entries are looked up at once.
+/// How many newest entries are looked up concurrently.
 const AT_ONCE: usize = 32;
-/// After how many bytes no further row is read at once.
+/// After this many bytes a page reads no further row.
 const BYTES: usize = 4 << 20;
 
 /// The row of an entry.
@@ -41,19 +43,19 @@ pub(crate) fn row(of: &RecordId, place: i64, entry: &VersionEntry) -> RawDocumen
     row
 }
 
-/// The statement that writes the entry of a record which is locked by the same transaction. It overwrites what a dump that is not of one
-/// moment has left in that place.
+/// The statement that writes the entry of a record, which the same transaction has locked. It overwrites what an
+/// inconsistent dump has left at that place.
 pub(crate) fn kept(of: &RecordId, place: i64, entry: &VersionEntry) -> Result<Document> {
     let row = Document::try_from(row(of, place, entry)).map_err(|error| native(error.into()))?;
     Ok(doc! { "q": { "_id": id(of, place) }, "u": row, "upsert": true })
 }
 
-/// The statement that takes all entries of a record.
+/// The statement that deletes all entries of a record.
 pub(crate) fn dropped(of: &RecordId) -> Document {
     doc! { "q": between(of, i64::MAX), "limit": 0 }
 }
 
-/// The statements that put empty rows in the place of what was dropped of a document, whose newest entry had this place.
+/// The statements that put empty rows in place of the deleted entries of a document, whose newest entry had this place.
 pub(crate) fn emptied(of: &RecordId, newest: i64) -> impl Iterator<Item = Document> {
     let places = [1, newest].into_iter().take(usize::try_from(newest.clamp(0, 2)).unwrap_or_default());
     places.map(|place| doc! { "q": { "_id": id(of, place) }, "u": { "_id": id(of, place) }, "upsert": true })
@@ -63,7 +65,7 @@ pub(crate) fn emptied(of: &RecordId, newest: i64) -> impl Iterator<Item = Docume
 pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
     let (below, most) = (i64::try_from(below).unwrap_or(i64::MAX), most.max(1));
     let mut entries = between(of, below);
-    // Those of an erased document are empty.
+    // The rows of an erased document are empty.
     entries.insert("revision", doc! { "$exists": true });
     let find = session.reads.history.find(entries).sort(doc! { "_id": -1 });
     let find = find.limit(most as i64).batch_size(most as u32);
@@ -77,8 +79,9 @@ pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most
     Ok(found)
 }
 
-/// The place of the next entry of each document. The caller gives the place of the newest one, or 0 where no row has it: then it is looked up,
-/// since a document that was removed has left entries under its id, and the first of them tells that.
+/// The place of the next entry of each document. The caller gives the place of the newest one, or 0 if no row has it.
+/// Then it is looked up, since a removed document has left entries under its id; the first of them shows that there are
+/// some.
 pub(crate) async fn places(session: &MongoSession, documents: &[(RecordId, i64)]) -> Result<Vec<i64>> {
     let unknown = documents.iter().filter(|(_, newest)| *newest == 0);
     let firsts = unknown.map(|(of, _)| id(of, 1).into()).collect();
@@ -97,7 +100,7 @@ async fn newest_of(session: &MongoSession, of: &RecordId) -> Result<i64> {
     newest.map_or(Ok(0), |newest| place_of(&newest))
 }
 
-/// The places of the newest rows of documents as a transaction sees them, 0 where there is none.
+/// The places of the newest rows of documents, as a transaction sees them; 0 if there is none.
 pub(crate) async fn newest_in<'r>(
     session: &MongoSession,
     documents: &[&'r RecordId],
@@ -121,7 +124,7 @@ pub(crate) async fn newest_in<'r>(
     Ok(newest)
 }
 
-/// The key of the record that a row is of.
+/// The key of the record that a row belongs to.
 fn of_row(row: &RawDocument) -> Result<Vec<u8>> {
     bytes(key_of(row)?, "of").map(<[u8]>::to_vec)
 }
@@ -141,7 +144,7 @@ fn place_of(row: &RawDocument) -> Result<i64> {
     number(key_of(row)?, "place")
 }
 
-/// What finds the rows of a record below a place.
+/// Matches the rows of a record below a place.
 fn between(of: &RecordId, below: i64) -> Document {
     doc! { "_id": { "$gt": id(of, 0), "$lt": id(of, below) } }
 }

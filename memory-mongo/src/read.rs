@@ -1,4 +1,4 @@
-//! What a session reads.
+//! The reads of a session.
 
 use std::collections::BTreeSet;
 
@@ -23,19 +23,21 @@ use crate::row::{Stored, StoredRow, VECTOR, found, is_erased, mark, memory_id, n
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
 use crate::{erasure, expiry, feed, history, vectors};
 
-/// The most rows that one search gives.
+/// The most rows that one search returns.
 const MOST: usize = 4_096;
-/// How many rows with vectors are read ahead of those that are looked at.
+/// How many rows with vectors are read ahead of those being visited.
 const AHEAD: usize = 512;
-/// How many ids one search looks for: a command has at most 16 MiB, and the id of a document at most 400 bytes.
+/// How many ids one search looks for: a command has at most 16 MiB, and a document id at most 400 bytes.
 const IDS: usize = 10_000;
 
 impl Reader for MongoSession {
-    /// The place of the newest entry in the history of a document; 0 where its row has none, as one from before there was a history. Beside it
-    /// the revision and the times of the record are enough, and of a memory the revision alone.
+    /// The place of a document's newest history entry; 0 if its row has none, because it was written before there was a
+    /// history. Together with the record's revision and times it identifies a version; for a memory the revision alone
+    /// does.
     type Version = i64;
 
-    /// Behind a mark each of them is two lists; of more than 200 lists the server would not merge but sort everything.
+    /// After a mark each place becomes two lists; with more than 200 lists the server would sort everything instead of
+    /// merging.
     const PLACES: usize = 100;
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
@@ -89,7 +91,7 @@ impl Reader for MongoSession {
             if count < slice {
                 return Ok(Some(siblings.into_iter().collect()));
             }
-            // After a sibling that fills a slice, the next probably does, too; two spaces tell when it does not.
+            // After a sibling that fills a slice, the next one probably does too; two spaces show if it does not.
             slice = if siblings.len() == known + 1 { 2 } else { most };
         }
     }
@@ -105,13 +107,13 @@ impl Reader for MongoSession {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        // By time, the server might look at all documents for those of a few places.
+        // With the index by time, the server might look at all documents to find those of a few places.
         let index = matches!(walk.source, Source::Places(_)).then(|| Hint::Name(PATHS.to_owned()));
         offer_next(self, &self.reads.documents, &[documents_of(collection, &walk.source)], index, walk, visit).await
     }
 
     async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
-        // Sorted first, so that the server goes from name to name in the index.
+        // Sorted first, so that the server skips from name to name in the index.
         let pipeline = [
             doc! { "$match": { "_id.collection": { "$gt": behind.map_or("", Collection::as_str) } } },
             doc! { "$sort": { "_id.collection": 1 } },
@@ -172,7 +174,7 @@ impl Reader for MongoSession {
     }
 }
 
-/// Reads each row with one of these `_id`s, but for its vector: who wants that asks for it alone.
+/// Reads each row with one of these `_id`s, without its vector, which has a separate query.
 pub(crate) async fn each<T: Send>(
     session: &MongoSession,
     on: &Rows,
@@ -192,7 +194,7 @@ pub(crate) async fn each<T: Send>(
     Ok(found)
 }
 
-/// The same as a transaction sees them.
+/// The same, as a transaction sees the rows.
 pub(crate) async fn each_in<T: Send>(
     session: &MongoSession,
     on: &Rows,
@@ -216,7 +218,7 @@ pub(crate) async fn all<T: Send>(
     Ok(all)
 }
 
-/// The same as a transaction sees them.
+/// The same, as a transaction sees the rows.
 pub(crate) async fn all_in<T: Send>(
     session: &MongoSession,
     find: Find<'_, RawDocumentBuf>,
@@ -231,7 +233,7 @@ pub(crate) async fn all_in<T: Send>(
     Ok(all)
 }
 
-/// Offers the next rows of these lists by one search, which may have to go along an index.
+/// Offers the next rows of these lists from one search, with a hint if it must use a certain index.
 async fn offer_next<K: Stored>(
     session: &MongoSession,
     on: &Rows,
@@ -256,12 +258,13 @@ async fn offer_next<K: Stored>(
             return Ok(None);
         }
     }
-    // Behind the last one there may be more.
+    // More may follow the last one.
     let goes_on = rows.advance().await.map_err(native)? && visit(&StoredRow(rows.current()))? != Verdict::Stop;
     Ok(goes_on.then(|| mark::<K>(rows.current())))
 }
 
-/// Offers rows while the next ones are read, by another thread if there is one: of thousands of vectors both take long.
+/// Offers rows while the next ones are read, by another thread if there is one: with thousands of vectors both take
+/// long.
 async fn offer_ahead<K: Stored>(
     session: &MongoSession,
     mut rows: Cursor<RawDocumentBuf>,
@@ -276,13 +279,13 @@ async fn offer_ahead<K: Stored>(
                 some.push(rows.current().to_owned());
             }
             let is_last = some.len() < AHEAD;
-            // Nobody takes them any more where the visitor has stopped.
+            // Nobody receives them any more if the visitor has stopped.
             if ahead.send(some).await.is_err() || is_last {
                 return Ok(());
             }
         }
     };
-    // Nobody reads on for a call that has ended.
+    // The reading stops when its call ends.
     let reading = AbortOnDropHandle::new(session.on.spawn(reading));
     let (mut count, mut mark) = (0, None);
     while let Some(rows) = read.recv().await {
@@ -298,7 +301,7 @@ async fn offer_ahead<K: Stored>(
     Ok(mark.filter(|_| count == limit))
 }
 
-/// What a walk needs of its rows, where that is not everything.
+/// The fields that a walk needs, unless it needs all.
 fn projection(walk: &Walk<'_>) -> Option<Document> {
     let heads = doc! { "createdAt": 1, "updatedAt": 1, "spaceId": 1, "status": 1, "expiresAt": 1 };
     match (walk.is_for_heads, walk.has_vectors) {

@@ -1,4 +1,4 @@
-//! What the rows of the collections hold, and how they become records.
+//! The rows of the collections, and how they become records.
 
 use std::sync::LazyLock;
 
@@ -12,15 +12,16 @@ use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawBsonRef, RawDocum
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{self, Binary, Bson, RawDocumentBuf, doc, rawdoc};
 
-/// The path that every row has. No path of a space holds a control character.
+/// The path that every row has. No path of a space contains a control character.
 pub(crate) static EVERYTHING: LazyLock<i64> = LazyLock::new(|| path_hash("\0"));
 
-/// The path of all rows with a status that is open.
+/// The path of all rows that have this open status.
 pub(crate) fn open_path(status: Status) -> i64 {
     path_hash(&format!("\0{status}"))
 }
 
-/// The keys of a row in the path index, each once: everything, its status while that is open, and its ancestors.
+/// The keys of a memory's row in the path index, without duplicates: everything, its status if that is open, and its
+/// ancestors.
 pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
     let mut paths: Vec<_> = space.ancestors().map(path_hash).collect();
     paths.push(*EVERYTHING);
@@ -30,14 +31,14 @@ pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
     paths
 }
 
-/// The same of a document: its space, and its ancestors.
+/// The keys of a document's row: its space and its ancestors.
 pub(crate) fn document_paths(space: &SpaceId) -> Vec<i64> {
     let mut paths: Vec<_> = space.ancestors().map(path_hash).collect();
     paths.push(space_path(space.as_str()));
     paths
 }
 
-/// The path of the documents of a space.
+/// The path of the documents in exactly this space.
 pub(crate) fn space_path(space: &str) -> i64 {
     path_hash(&format!("\0={space}"))
 }
@@ -50,23 +51,24 @@ pub(crate) fn uuid(id: &[u8]) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }
 
-/// What the server compares with the lowest version of a program that may write: that of this program, and the revision that it writes,
-/// since an update of an older program leaves what is there.
+/// The value that the server compares with the lowest program version that may write. It combines this program's
+/// version with the revision, because an older program's update leaves this field unchanged while the revision grows.
 pub(crate) fn written(revision: Revision) -> i64 {
     i64::from(revision) * 256 + i64::from(WRITER)
 }
 
-/// The field of the vector beside a record.
+/// The field that holds the vector of a record.
 pub(crate) const VECTOR: &str = "vector";
-/// The first version of a program that takes a vector away with the texts that it is of.
+/// The first program version that removes a vector together with the texts it belongs to.
 const KNOWS_VECTORS: i64 = 9;
 
-/// What `written` is at least in a row of this revision whose last writer knew of vectors.
+/// The least value of `written` in a row of this revision whose last writer knew about vectors.
 pub(crate) fn knows_vectors(revision: i64) -> i64 {
     revision.saturating_mul(256).saturating_add(KNOWS_VECTORS)
 }
 
-/// The vector of a row, if it has one that is of its texts: an older program that has written since may have changed them.
+/// The vector of a row, if it has one that belongs to its texts: an older program that wrote later may have changed
+/// them.
 pub(crate) fn vector(row: &RawDocument) -> Option<&[u8]> {
     let [vector, revision, written] = values(row, [VECTOR, "revision", "written"]);
     (written?.as_i64()? >= knows_vectors(revision?.as_i64()?)).then_some(vector?.as_binary()?.bytes)
@@ -93,15 +95,16 @@ pub(crate) fn memory_row(memory: &Memory, at: Option<Timestamp>) -> RawDocumentB
     row
 }
 
-/// What says that a row stands for a memory that was erased, or that a mark is that of a key that was.
+/// The field that marks the row of an erased memory, or the mark of an erased key.
 pub(crate) const ERASED: &str = "erased";
 
-/// The row that stays of a memory. No list has it, and its revision is that of no memory. The rules of its collection take it.
+/// The row that remains of an erased memory. No list contains it, no memory has its revision, and it satisfies the
+/// rules of its collection.
 pub(crate) fn erased_row() -> bson::Document {
     doc! { ERASED: true, "revision": 0_i64, "written": i64::from(WRITER) }
 }
 
-/// Whether that is such a row.
+/// Whether a row is such a row.
 pub(crate) fn is_erased(row: &RawDocument) -> bool {
     matches!(row.get(ERASED), Ok(Some(_)))
 }
@@ -110,17 +113,17 @@ pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
     rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
 }
 
-/// The row by which nobody stores again what was stored under a key and erased.
+/// The row that prevents anyone from storing again what was stored under an erased key.
 pub(crate) fn mark_row(key: KeyedHash) -> RawDocumentBuf {
     rawdoc! { "_id": key_mark(key) }
 }
 
-/// The `_id` of a mark. That of a key is a text.
+/// The `_id` of a mark. The `_id` of a key is a text.
 pub(crate) fn key_mark(key: KeyedHash) -> Binary {
     binary(key.0.to_vec())
 }
 
-/// The row of a document whose newest entry has this place in its history.
+/// The row of a document whose newest history entry has this place.
 pub(crate) fn document_row(document: &Document, entry: i64) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
@@ -140,13 +143,15 @@ pub(crate) fn document_row(document: &Document, entry: i64) -> RawDocumentBuf {
     row
 }
 
-/// What orders the documents that expire at one time, as their keys in the core do ([`memory_core::RecordId::to_key`]). Their `_id`s do not: in
-/// these `a` comes before `a-b`, and in the keys, where a `/` is behind each collection, `a-b/` before `a/`.
+/// Orders the documents that expire at the same time as their keys in the core do ([`memory_core::RecordId::to_key`]).
+/// Their `_id`s would not: there `a` comes before `a-b`, but among the keys, where a `/` follows each collection,
+/// `a-b/` comes before `a/`.
 pub(crate) fn expiry_key(collection: &Collection, id: &DocumentId) -> String {
     format!("{collection}/{id}")
 }
 
-/// The row that takes the place of another one, with the vector that stays. The feed has from it where the document was before, if it has moved.
+/// The row that replaces another one, with the vector that stays. From it the feed learns where the document was
+/// before, if it has moved.
 pub(crate) fn next_row(before: &Document, after: &Document, entry: i64, vector: Option<&[u8]>) -> RawDocumentBuf {
     let mut row = document_row(after, entry);
     let before = (before.space_id != after.space_id).then_some(before.space_id.as_str());
@@ -155,9 +160,9 @@ pub(crate) fn next_row(before: &Document, after: &Document, entry: i64, vector: 
     row
 }
 
-/// What rows hold: memories or documents.
+/// The kinds of rows: memories or documents.
 pub(crate) trait Stored: Selects {
-    /// The field that orders the rows of one millisecond.
+    /// The field that orders rows of the same millisecond.
     const ID: &'static str;
 
     fn id_to_bson(id: &[u8]) -> Bson;
@@ -231,7 +236,7 @@ impl<K: Stored> Row<K> for StoredRow<'_> {
         let millis = |value: Option<RawBsonRef<'_>>| value.and_then(|value| value.as_i64());
         let created_at = millis(created_at).ok_or_else(|| impossible("createdAt"))?;
         let created_at = Timestamp::from_millis(created_at).map_err(corrupt)?;
-        // One that can't be read must not keep the rest from being judged.
+        // A status that can't be read must not prevent the rest from being judged.
         let status = status.and_then(|status| Status::parse(status.as_str()?).ok());
         let time = |value| millis(value).and_then(|millis| Timestamp::from_millis(millis).ok());
         let (updated_at, expires_at) = (time(updated_at), time(expires_at));
@@ -259,14 +264,14 @@ pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, i64
     Ok(Found { record: K::read(row, &Row::<K>::head(&stored)?)?, version })
 }
 
-/// Where a row stands in the order, also when it is damaged.
+/// The position of a row in the order, even if the row is damaged.
 pub(crate) fn mark<K: Stored>(row: &RawDocument) -> Mark {
-    // A damaged row may have a number of another type, by which the server sorts it all the same, or an id of another type.
+    // A damaged row may have a number of another type, which the server sorts all the same, or an id of another type.
     let millis = bson(row, "createdAt").ok().and_then(|millis| any_number(&millis));
     Mark { millis: millis.unwrap_or_default(), id: K::id(row).unwrap_or_default().to_vec() }
 }
 
-/// A number of whichever type.
+/// A number of any type.
 pub(crate) fn any_number(number: &Bson) -> Option<i64> {
     number.as_i64().or(number.as_i32().map(i64::from)).or(number.as_f64().map(|number| number as i64))
 }
@@ -276,7 +281,7 @@ pub(crate) fn memory_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
     id.map(MemoryId::from_bytes).map_err(|_| impossible(name))
 }
 
-/// The id of a memory whose row has this `_id`.
+/// The id of the memory whose row has this `_id`.
 pub(crate) fn memory_id_of(id: &Bson) -> Option<MemoryId> {
     let Bson::Binary(id) = id else { return None };
     id.bytes.as_slice().try_into().ok().map(MemoryId::from_bytes)
@@ -287,7 +292,7 @@ pub(crate) fn hash(bytes: &[u8]) -> Option<KeyedHash> {
     bytes.try_into().ok().map(KeyedHash)
 }
 
-/// The values of these fields as far as the row has them, found in one go along it.
+/// The values of these fields, if the row has them, found in one pass.
 fn values<'r, const N: usize>(row: &'r RawDocument, names: [&str; N]) -> [Option<RawBsonRef<'r>>; N] {
     let mut values = [None; N];
     for element in row.iter_elements().map_while(std::result::Result::ok) {
@@ -326,7 +331,7 @@ pub(crate) fn bytes<'r>(row: &'r RawDocument, name: &str) -> Result<&'r [u8]> {
     row.get_binary(name).map(|id| id.bytes).map_err(|_| impossible(name))
 }
 
-/// A value that no program has stored like this.
+/// The error for a value that no program has stored like this.
 pub(crate) fn impossible(name: &str) -> Error {
     Error::corrupt(format!("the stored {name} is missing or has an impossible type"))
 }

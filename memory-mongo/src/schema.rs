@@ -1,4 +1,4 @@
-//! The collections and their indexes: how they are made, migrated, looked at and removed.
+//! The collections and their indexes: how they are created, migrated, inspected and removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,53 +17,53 @@ use crate::error::{DUPLICATE_KEY, check, code, native, native_write};
 use crate::read::all;
 use crate::row::{any_number, bson, document_paths, number, text, written};
 
-/// The refusal of a server that is no member of a replica set, with the way out.
+/// The error for a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
                           `mongosh --eval 'rs.initiate()'` once, which make it a replica set of one node";
 /// The `_id` of the lock.
 const LOCK: &str = "lock";
-/// The `_id` of what seals the cursors, and its field.
+/// The `_id` and the field of the key that seals cursors.
 const SECRET: &str = "secret";
-/// The `_id` of what makes the hashes of tombstones, and its field.
+/// The `_id` and the field of the key that hashes tombstones.
 const HASH_KEY: &str = "hashKey";
-/// The `_id` of the time at which the history begins, and its field.
+/// The `_id` and the field of the time at which the history begins.
 const HISTORY_SINCE: &str = "historySince";
-/// When a lock whose owner is gone is free again, in milliseconds.
+/// After how many milliseconds a lock whose owner is gone is free again.
 const LEASE: i64 = 2_000;
-/// What `create` answers where the collection is there.
+/// The error code of `create` if the collection exists.
 const EXISTS: i32 = 48;
-/// What `dropIndexes` answers where the index is not there.
+/// The error code of `dropIndexes` if the index doesn't exist.
 const NO_INDEX: i32 = 27;
-/// What `collMod` answers while an index of the collection is being built.
+/// The error code of `collMod` while an index of the collection is being built.
 const BEING_BUILT: i32 = 12587;
-/// How many rows a slice of a backfill goes over.
+/// How many rows a slice of a backfill covers at most.
 const SLICE_ROWS: i64 = 500;
-/// About how many bytes they have, unless it is one.
+/// About how many bytes they have at most, unless it is a single row.
 const SLICE_BYTES: usize = 8 << 20;
-/// How long a slice waits for the index when all documents have places; the next one goes on waiting.
+/// How long a slice waits for the index once all documents have paths; the next slice continues to wait.
 const WAIT: Duration = Duration::from_millis(200);
-/// The part of its time for which `init` waits for the indexes of what expires.
+/// The fraction of its remaining time that `init` waits for the indexes of expiry, as a divisor.
 const PATIENCE: u32 = 3;
-/// So many records left are more than a call goes over that needs them.
+/// With at least this many records left, calls that need them don't finish the backfill themselves.
 const MANY: u64 = SHORT_BACKFILL + 1;
 
-/// Creates or migrates the collections, as `init` does, and tells which steps that took.
+/// Creates or migrates the collections, as `init` does, and returns the steps that this took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
     with_session(config, set_up).await
 }
 
-/// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
+/// Returns the steps that [`migrate`] would take. Changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
     with_session(config, async |session| migrations::plan(&mut MongoTarget(session), migrations::mongo()).await).await
 }
 
-/// Removes the database with everything in it, for ever. Nothing happens when there is none.
+/// Removes the database and everything in it, permanently. Does nothing if it doesn't exist.
 pub async fn remove(config: &MongoConfig) -> Result<()> {
     with_session(config, async |session| session.on.database.drop().await.map_err(native_write)).await
 }
 
-/// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
-/// what time it is at the server; changes nothing.
+/// Returns the missing collections and indexes, how many bytes the files take (updated within a minute), and the
+/// server's time. Changes nothing.
 pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
     with_session(config, look).await
 }
@@ -80,9 +80,10 @@ pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
     Ok(report)
 }
 
-/// Does again what another program has undone: one that was held up while it added a rule may have taken away others that it did not know,
-/// or have brought back one that is retired. Once both have done their steps, one of them finds that out, or else the next write that the
-/// server refuses. Tells whether there was something to do, which there never is for a program that is older than the ledger.
+/// Restores what another program has undone: a program that was held up while it added a rule may have removed rules
+/// that it did not know, or restored a retired one. Once both programs have finished their steps, one of them notices,
+/// or else the next write that the server refuses does. Returns whether anything was restored, which is never so for a
+/// program older than the ledger.
 pub(crate) async fn mend(session: &MongoSession) -> Result<bool> {
     let applied = MongoTarget(session).applied().await?;
     let newest = migrations::mongo().iter().map(|step| step.version).max();
@@ -101,7 +102,7 @@ pub(crate) async fn mend(session: &MongoSession) -> Result<bool> {
     Ok(has_mended)
 }
 
-/// Changes rules while no other program does: each writes those that it has read and one more.
+/// Changes rules while no other program does: each program writes the rules that it has read and one more.
 async fn alone(session: &MongoSession, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let mut target = MongoTarget(session);
     target.lock().await?;
@@ -110,20 +111,20 @@ async fn alone(session: &MongoSession, change: impl AsyncFnOnce() -> Result<()>)
     changed.and(unlocked)
 }
 
-/// The steps of every ledger.
+/// The steps that apply to every ledger.
 fn taken() -> impl Iterator<Item = &'static Step> {
     migrations::mongo().iter().filter(|step| step.is_taken())
 }
 
-/// What a backfill does to some collections. The step has the same name.
+/// What a backfill does to some collections. Its step has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sweep {
-    /// It gives places to the documents that have none.
+    /// Adds paths to the documents that have none.
     Paths,
-    /// It takes away the words that older programs have left.
+    /// Removes the words that older programs have left.
     NoWords,
-    /// It waits for the indexes of what expires. The server reads all rows for them, beside running programs, and finds hardly any of these: that
-    /// takes longer than `init` may, and needs no slices.
+    /// Waits for the indexes of expiry. To build them the server reads all rows, while programs run, and finds few that
+    /// expire: that takes longer than `init` may, but needs no slices.
     Expiry,
 }
 
@@ -140,7 +141,7 @@ impl Sweep {
         }
     }
 
-    /// The collections, in the order in which it goes over them, if it does.
+    /// The collections in the order in which the sweep goes over them.
     fn collections(self, of: &Collections) -> Vec<&Rows> {
         match self {
             Self::Paths => vec![&of.documents],
@@ -148,14 +149,15 @@ impl Sweep {
         }
     }
 
-    /// The update of a row that needs one. Whoever has changed that since it was read, has done the same.
+    /// The update for a row that needs one. Another program that changed the row since it was read has made the same
+    /// change.
     fn update(self, row: &RawDocument) -> Result<Option<Document>> {
         let (field, has_it) = match self {
             Self::Paths => (PATHS, false),
             Self::NoWords => ("words", true),
             Self::Expiry => return Ok(None),
         };
-        // By a row whose revision can't be read the server can't tell who has written it.
+        // If the revision can't be read, the server can't tell which version wrote the row.
         let revision = number(row, "revision").and_then(|number| Revision::new(number as u64));
         let Ok(revision) = revision else { return Ok(None) };
         if matches!(row.get(field), Ok(None)) == has_it {
@@ -165,7 +167,7 @@ impl Sweep {
         let mut unset = Document::new();
         match self {
             Self::Paths => {
-                // One whose space can't be read is nowhere.
+                // A document whose space can't be read gets no paths.
                 let space = text(row, "spaceId").and_then(SpaceId::parse);
                 set.insert(field, space.map(|space| document_paths(&space)).unwrap_or_default());
             }
@@ -175,11 +177,11 @@ impl Sweep {
         Ok(Some(doc! { "q": found, "u": { "$set": set, "$unset": unset } }))
     }
 
-    /// Whether a step that is begun is complete: where there are no rows, none needs an update behind the rule of the step, and an index takes no
-    /// time.
+    /// Whether a step that has just begun is already complete: without rows, none needs an update under the step's
+    /// rule, and building an index takes no time.
     async fn is_over(self, session: &MongoSession) -> Result<bool> {
         if self == Self::Paths {
-            // The index was made when there were none.
+            // The index was created while there were no documents.
             let indexes = session.on.primary.documents.list_index_names().await.map_err(native)?;
             if indexes.iter().any(|index| index == PATHS) {
                 return Ok(true);
@@ -188,7 +190,7 @@ impl Sweep {
         for rows in self.collections(&session.on.latest) {
             if rows.find_one(doc! {}).await.map_err(native)?.is_some() {
                 return match self {
-                    // Of a small ledger they are there at once.
+                    // In a small ledger they are built at once.
                     Self::Expiry => index(session, self, session.left()? / PATIENCE).await,
                     _ => Ok(false),
                 };
@@ -198,19 +200,19 @@ impl Sweep {
     }
 }
 
-/// Where a backfill is that has to go on, as the bookkeeping says.
+/// The progress of an incomplete backfill, as the bookkeeping has it.
 #[derive(Debug)]
 struct Standing {
     sweep: Sweep,
-    /// The collection; the first where none is named.
+    /// The current collection; `None` for the first one.
     within: Option<String>,
-    /// The `_id` behind which it goes on.
+    /// The `_id` after which it continues.
     mark: Bson,
     done: u64,
 }
 
 impl Standing {
-    /// `None` of a step that is retired.
+    /// `None` if the step is retired.
     fn read(entry: &RawDocument) -> Result<Option<Self>> {
         let Some(sweep) = Sweep::by(text(entry, "name")?) else { return Ok(None) };
         let within = entry.get_str("in").ok().map(str::to_owned);
@@ -218,7 +220,8 @@ impl Standing {
         Ok(Some(Self { sweep, within, mark: bson(entry, "mark")?, done }))
     }
 
-    /// The collections that are left to go over, the first of them from behind the mark; none where the server does that by itself.
+    /// The collections left to go over, the first of them from after the mark; empty if the server does the work by
+    /// itself.
     fn left<'c>(&self, of: &'c Collections) -> Vec<&'c Rows> {
         if self.sweep == Sweep::Expiry {
             return Vec::new();
@@ -228,7 +231,7 @@ impl Standing {
         collections.split_off(at.unwrap_or_default())
     }
 
-    /// Notes where it is after a slice. Of two programs that take the same slice, one counts it.
+    /// Stores the progress after a slice. If two programs run the same slice, only one counts it.
     async fn note(&self, session: &MongoSession, now: Document, count: i64) -> Result<()> {
         let same = doc! { "name": self.sweep.name(), "in": &self.within, "mark": &self.mark };
         let next = doc! { "$set": now, "$inc": { "done": count } };
@@ -236,13 +239,13 @@ impl Standing {
     }
 }
 
-/// The backfills that have to go on, in the order of their steps.
+/// The incomplete backfills, in the order of their steps.
 async fn incomplete(session: &MongoSession) -> Result<Vec<Standing>> {
     let entries = session.on.latest.bookkeeping.find(doc! { "complete": false }).sort(doc! { "version": 1 });
     Ok(all(session, entries, Standing::read).await?.into_iter().flatten().collect())
 }
 
-/// How far the backfills are that are not complete.
+/// The progress of the incomplete backfills.
 pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
     let (on, mut pending) = (&session.on, Vec::new());
     for standing in incomplete(&session).await? {
@@ -254,7 +257,7 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
             mark = Bson::MinKey;
         }
         let mut total = done + left;
-        // The index of many rows takes its time, also when all of them have what it is of.
+        // Building the index over many rows takes time even when all of them have their paths.
         if sweep == Sweep::Expiry || left >= MANY || total >= MANY && on.indexing.try_lock().is_err() {
             let mut estimate = 0;
             for rows in sweep.collections(&on.primary) {
@@ -265,15 +268,15 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
         pending.push(match sweep {
             Sweep::Paths => Backfill::of_places(done, total),
             Sweep::NoWords => Backfill::of_no_words(done, total),
-            // How far the server is, it tells nobody.
+            // The server reports no progress of the build.
             Sweep::Expiry => Backfill::new("the index of what expires", done, total, Blocks::Nothing),
         });
     }
     Ok(pending)
 }
 
-/// Takes the next slice of the first of them: some more rows, in the order of their ids. New rows need no update, since the server takes
-/// those of this version only.
+/// Runs the next slice of the first incomplete backfill: some more rows, in the order of their ids. New rows need no
+/// update, since the server accepts only those of this version.
 pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let Some(standing) = incomplete(session).await?.into_iter().next() else { return Ok(()) };
     let left = standing.left(&session.on.latest);
@@ -284,7 +287,8 @@ pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let now = match (slice.reached, left.get(1)) {
         (Some(reached), _) => {
             if standing.mark == Bson::MinKey {
-                // While few rows are filled. The server goes on with it by itself, and the last slices wait for its end.
+                // Start the index while few rows have the field. The server continues building it by itself, and the
+                // last slices wait for it.
                 index(session, standing.sweep, Duration::ZERO).await?;
             }
             doc! { "mark": reached }
@@ -300,19 +304,19 @@ pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     standing.note(session, now, slice.count).await
 }
 
-/// What seals the cursors: what was kept first.
+/// The key that seals cursors: the first one that was stored.
 pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<String> {
     let kept = keep(session, SECRET, proposed.into()).await?;
     kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
 }
 
-/// What makes the hashes of tombstones: what was kept first.
+/// The key that hashes tombstones: the first one that was stored.
 pub(crate) async fn hash_key(session: &MongoSession, proposed: &str) -> Result<String> {
     let kept = keep(session, HASH_KEY, proposed.into()).await?;
     kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key of tombstones can't be read"))
 }
 
-/// When the history begins, or that there is none: what was kept first.
+/// When the history begins, or `None` if there is none: the first value that was stored.
 pub(crate) async fn history_since(session: &MongoSession, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
     let kept = keep(session, HISTORY_SINCE, proposed.map_or(Bson::Null, |time| time.as_millis().into())).await?;
     match kept {
@@ -322,8 +326,8 @@ pub(crate) async fn history_since(session: &MongoSession, proposed: Option<Times
     }
 }
 
-/// Keeps a value in the bookkeeping unless it has one of that name, and gives the one that a majority has: what is made with one that is lost
-/// with a primary, nobody could tell any more.
+/// Stores a value in the bookkeeping unless one of that name exists, and returns the majority-committed one: what is
+/// made with a key that is lost with a primary could never be read again.
 async fn keep(session: &MongoSession, name: &str, proposed: Bson) -> Result<Bson> {
     let (on, same) = (&session.on, doc! { "_id": name });
     let proposed = doc! { "$setOnInsert": { name: proposed } };
@@ -336,13 +340,14 @@ async fn keep(session: &MongoSession, name: &str, proposed: Bson) -> Result<Bson
         match keep.await.map_err(native) {
             Ok(kept) if kept.upserted_id.is_some() => {}
             Err(error) if code(&error) != Some(DUPLICATE_KEY) => return Err(error),
-            // Another program has kept one, which a majority does not have so far.
+            // Another program has stored one, which is not majority-committed yet.
             _ => session.pause(PAUSE).await?,
         }
     }
 }
 
-/// Makes the database read-only, or takes that back: by a rule that no row satisfies. A deletion meets it by the update before it.
+/// Makes the database read-only, or writable again, through a rule that no row satisfies. A deletion meets the rule
+/// through the update before it.
 pub(crate) async fn set_read_only(session: &MongoSession, is_read_only: bool) -> Result<()> {
     alone(session, async || {
         for command in &fence() {
@@ -366,7 +371,7 @@ pub(crate) async fn is_read_only(session: &MongoSession) -> Result<bool> {
     Ok(false)
 }
 
-/// What a write is told that a rule has refused: the server does not say which one.
+/// The error for a write that a rule has refused: the server does not say which rule it was.
 pub(crate) async fn refusal(session: &MongoSession, error: Error) -> Error {
     match is_read_only(session).await {
         Ok(true) => Error::read_only().with_outcome(error.outcome()),
@@ -382,7 +387,7 @@ fn fence() -> [Document; 2] {
     ["memories", "documents"].map(|collection| doc! { "collMod": collection, "validator": { "$expr": false } })
 }
 
-/// Takes away the rule that a command adds.
+/// Removes the rule that a command adds.
 async fn lift(session: &MongoSession, command: &Document) -> Result<()> {
     let database = &session.on.database;
     while has_rule(database, command).await? {
@@ -400,13 +405,13 @@ async fn lift(session: &MongoSession, command: &Document) -> Result<()> {
     Ok(())
 }
 
-/// The version of the schema that is in place.
+/// The version of the schema in place.
 pub(crate) async fn version(session: &MongoSession) -> Result<u32> {
     let applied = MongoTarget(session).applied().await?;
     Ok(applied.iter().map(|step| step.version).max().unwrap_or_default())
 }
 
-/// Runs work that can be repeated, over connections of its own.
+/// Runs work that can be repeated, on connections of its own.
 async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession) -> Result<T>) -> Result<T> {
     let connections = Arc::new(Connections::new(config).await?);
     let session = connections.session();
@@ -417,8 +422,8 @@ async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession)
 
 /// MongoDB as a target of the migrations crate.
 ///
-/// The commands of a step can be repeated, so a step whose end was never reached is simply taken again: an entry is written
-/// when its step is complete. The lock is a lease, and a step that outlives it does no harm.
+/// The commands of a step can be repeated, so an unfinished step is simply run again: its entry is written when it is
+/// complete. The lock is a lease, and a step that outlives it does no harm.
 struct MongoTarget<'s>(&'s MongoSession);
 
 impl MongoTarget<'_> {
@@ -426,7 +431,7 @@ impl MongoTarget<'_> {
         &self.0.on.primary.bookkeeping
     }
 
-    /// The lock while it is ours.
+    /// The lock if these connections own it.
     fn own_lock(&self) -> Document {
         doc! { "_id": LOCK, "owner": &self.0.on.owner }
     }
@@ -453,7 +458,7 @@ impl Target for MongoTarget<'_> {
         let applied = |step: &RawDocument| {
             let unreadable = |_| Error::new(ErrorKind::SchemaMismatch, "the list of applied steps can't be read");
             let text = |name| step.get_str(name).map(str::to_owned).map_err(unreadable);
-            // The entries of version 1 have nothing else.
+            // The entries of version 1 have no other version field.
             let version = step.get_i64("version").or_else(|_| step.get_i64("_id"));
             Ok(Applied {
                 version: version.ok().and_then(|version| version.try_into().ok()).unwrap_or(u32::MAX),
@@ -467,7 +472,7 @@ impl Target for MongoTarget<'_> {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let version = i64::from(step.version);
-        // Nobody goes on with the backfill of a step that is retired, or brings back its rule.
+        // Nobody continues the backfill of a retired step, or restores its rule.
         let retired: Vec<_> = retired().map(|step| step.name).collect();
         self.bookkeeping().delete_many(doc! { "name": { "$in": retired } }).await.map_err(native)?;
         let makes_index = |command: &Document| command.contains_key("createIndexes");
@@ -479,7 +484,7 @@ impl Target for MongoTarget<'_> {
             Some(sweep) => sweep.is_over(self.0).await?,
             None => true,
         };
-        // The index of many rows is made beside the backfill.
+        // If there are many rows, the index is built during the backfill.
         for command in indexes.iter().filter(|_| is_complete) {
             execute(self.0, command).await?;
         }
@@ -487,7 +492,8 @@ impl Target for MongoTarget<'_> {
         if !is_complete {
             entry.extend(doc! { "complete": false, "mark": Bson::MinKey, "done": 0_i64 });
         }
-        // By a long a program of version 1 learns that the database is newer: the first step of each version has one.
+        // The first step of each version has a number as its `_id`, from which a program of version 1 learns that the
+        // database is newer.
         let first = migrations::mongo().iter().find(|first| first.version == step.version);
         let id = if first == Some(step) { Bson::from(version) } else { step.name.into() };
         let insert = self.bookkeeping().update_one(doc! { "_id": id }, doc! { "$setOnInsert": entry }).upsert(true);
@@ -499,7 +505,7 @@ impl Target for MongoTarget<'_> {
     }
 }
 
-/// The steps that are taken no more. What is left of their rules goes with the next rule that is added.
+/// The steps that are no longer taken. What is left of their rules is removed with the next rule that is added.
 fn retired() -> impl Iterator<Item = &'static Step> {
     migrations::mongo().iter().filter(|step| step.kind == Kind::Retired)
 }
@@ -509,7 +515,7 @@ fn commands(step: &Step) -> Result<Vec<Document>> {
         .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
 }
 
-/// Has the server do one command of a step, until that holds.
+/// Runs one command of a step until its effect is in place.
 async fn execute(session: &MongoSession, command: &Document) -> Result<()> {
     let (database, mut whole) = (&session.on.database, command.clone());
     whole.insert("writeConcern", doc! { "w": "majority" });
@@ -517,20 +523,20 @@ async fn execute(session: &MongoSession, command: &Document) -> Result<()> {
         if let Ok(rule) = command.get_document("validator") {
             let rules = with_rule(command, rule, rules(database, command).await?)?;
             whole.insert("validator", doc! { "$and": rules });
-            // It waits for the transactions on the collection, and must not be done when nobody waits for it any more.
+            // The command waits for the transactions on the collection, and must not take effect after the deadline.
             whole.insert("maxTimeMS", session.left()?.as_millis() as i64);
         }
         match database.run_command(whole.clone()).await.map_err(native) {
             Err(error) if code(&error) == Some(BEING_BUILT) => session.pause(PAUSE).await.map_err(|_| error)?,
             Err(error) if !matches!(code(&error), Some(EXISTS | NO_INDEX)) => return Err(error),
             _ if holds(database, command).await? => return Ok(()),
-            // Another program that added a rule at the same time has taken this one away.
+            // Another program that added a rule at the same time has removed this one.
             _ => session.pause(PAUSE).await?,
         }
     }
 }
 
-/// Whether the rule that a command adds is in place, or the index is gone that it drops.
+/// Whether the rule that a command adds is in place, or the index that it drops is gone.
 async fn holds(database: &Database, command: &Document) -> Result<bool> {
     if let Ok(rule) = command.get_document("validator") {
         let rules = rules(database, command).await?;
@@ -541,7 +547,7 @@ async fn holds(database: &Database, command: &Document) -> Result<bool> {
     Ok(!indexes.iter().any(|index| index == dropped))
 }
 
-/// The rules of a collection with the one that a command adds, and without those of retired steps.
+/// The rules of a collection, with the one that a command adds and without those of retired steps.
 fn with_rule(command: &Document, rule: &Document, mut rules: Vec<Bson>) -> Result<Vec<Bson>> {
     let retired = retired().map(commands).collect::<Result<Vec<_>>>()?.concat();
     let of_same = retired.iter().filter(|retired| retired.get("collMod") == command.get("collMod"));
@@ -554,7 +560,7 @@ fn with_rule(command: &Document, rule: &Document, mut rules: Vec<Bson>) -> Resul
     Ok(rules)
 }
 
-/// The rules of the collection that a command changes, which together are its validator.
+/// The rules of the collection that a command changes; together they are its validator.
 async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
     let collection = command.get_str("collMod").unwrap_or_default();
     let mut found = database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
@@ -580,12 +586,12 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
             ("create", false) => missing.push(name.clone()),
             ("collMod", true) if !holds(database, command).await? => {
                 let validator = format!("{name}.validator");
-                // Several steps add rules to one.
+                // Several steps add rules to the same collection.
                 if !missing.contains(&validator) {
                     missing.push(validator);
                 }
             }
-            // What a collection that is missing would have is missing with it.
+            // A missing collection is reported without its indexes and rules.
             ("createIndexes", true) => {
                 let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
                 let indexes = command.get_array("indexes").into_iter().flatten().filter_map(Bson::as_document);
@@ -606,7 +612,8 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
     Ok(Inspection::new(missing, server_time.transpose()?, bytes).with_held_back(held_back(&answer)))
 }
 
-/// What the feed waits for: it tells what a majority has. `None` where that lacks less than a second of what the primary has.
+/// What holds back the feed, which delivers only majority-committed writes. `None` if the majority is less than a
+/// second behind the primary.
 fn held_back(hello: &Document) -> Option<HeldBack> {
     let last_write = hello.get_document("lastWrite").ok()?;
     let time = |name| last_write.get_datetime(name).ok().map(|time| time.timestamp_millis());
@@ -615,8 +622,8 @@ fn held_back(hello: &Document) -> Option<HeldBack> {
     Some(HeldBack::new(by, Some(Duration::from_millis(lag))))
 }
 
-/// Makes the indexes of the step of a backfill, if it has some, or waits for whoever does. Tells whether it is there after this time, and
-/// goes on with it.
+/// Creates the indexes of a backfill's step, if it has any, or waits for the program that does. Returns whether they
+/// exist after this time; the build continues in any case.
 async fn index(session: &MongoSession, sweep: Sweep, wait: Duration) -> Result<bool> {
     let on = &session.on;
     let steps = taken().filter(|step| step.name == sweep.name()).map(commands);
@@ -635,16 +642,16 @@ async fn index(session: &MongoSession, sweep: Sweep, wait: Duration) -> Result<b
     tokio::time::timeout(wait, index).await.unwrap_or(Ok(false))
 }
 
-/// Some rows that a backfill went over.
+/// A slice of rows that a backfill went over.
 struct Slice {
     count: i64,
-    /// The last of them; `None` where no more come behind them.
+    /// The last of them; `None` if no more follow.
     reached: Option<Bson>,
 }
 
 /// Goes over the next rows of a collection.
 async fn go_over(session: &MongoSession, sweep: Sweep, rows: &Rows, mark: &Bson) -> Result<Slice> {
-    // What a majority has: what is lost with a primary is not passed over.
+    // Only majority-committed rows, so that the mark can't pass rows that are lost with a primary.
     let find = rows.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
     let find = find.limit(SLICE_ROWS).batch_size(SLICE_ROWS as u32).max_time(session.left()?);
     let mut found = find.await.map_err(native)?;

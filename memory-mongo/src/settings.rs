@@ -1,4 +1,5 @@
-//! What an operator has set for the namespace: texts, each in a row of the bookkeeping that has its name, in the field of that name.
+//! The settings that an operator has made for the namespace: each is a text in the bookkeeping, in a row and a field of
+//! its name.
 
 use memory_core::Result;
 use mongodb::bson::doc;
@@ -8,12 +9,13 @@ use crate::error::native;
 use crate::expiry::meet_rules;
 use crate::row::text;
 
-/// The rules of retention.
+/// The retention rules.
 pub(crate) const RETENTION: &str = "retention";
 /// The embedding model.
 pub(crate) const VECTOR_MODEL: &str = "vectorModel";
 
-/// The text that a majority has, if one was set. As each read, it asks no new primary that does not know yet what that is.
+/// The majority-committed text, if one was set. Like every read, it doesn't rely on a new primary that doesn't yet know
+/// what is majority-committed.
 pub(crate) async fn get(session: &MongoSession, name: &str) -> Result<Option<String>> {
     let on = &session.on;
     loop {
@@ -26,7 +28,7 @@ pub(crate) async fn get(session: &MongoSession, name: &str) -> Result<Option<Str
     }
 }
 
-/// Sets a text in the place of another one.
+/// Sets a text, replacing the previous one.
 pub(crate) async fn set(session: &MongoSession, name: &str, value: &str) -> Result<()> {
     let kept = doc! { "q": { "_id": name }, "u": { "$set": { name: value } }, "upsert": true };
     let mut transaction = session.begin().await?;

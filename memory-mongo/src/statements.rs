@@ -10,28 +10,29 @@ pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document
     doc! { "collection": collection.as_str(), "id": id.as_str() }
 }
 
-/// What finds a memory while it is the one that was read.
+/// Matches a memory if it has not changed since it was read.
 pub(crate) fn same_memory(memory: &Memory) -> Document {
     doc! { "_id": uuid(memory.id.as_bytes()), "revision": i64::from(memory.revision) }
 }
 
-/// The same while it also has the texts that were read. A memory that was lost and restored, or forgotten behind its erasure, comes again at
-/// whatever revision its copy has.
+/// The same, if its texts are also unchanged. A memory that was lost and restored, or forgotten after its erasure, can
+/// come back with any revision.
 pub(crate) fn same_texts(memory: &Memory) -> Document {
     let mut same = same_memory(memory);
     same.insert("trigger", memory.trigger.as_str());
-    // Null also stands for none.
+    // Null also matches a missing field.
     same.insert("context", memory.context.as_ref().map(Context::as_str));
     same
 }
 
-/// What finds a document while it is the one that was read: whatever is written since, or put after a removal, has another entry. Where no
-/// history is kept, a document that is put after a removal may have the same, and its texts and its expiry tell it from the one that was read.
+/// Matches a document if it has not changed since it was read: every later write, and a put after a removal, has
+/// another entry. Without a history, a document put after a removal may have the same entry; then its texts and its
+/// expiry distinguish it.
 pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_history: bool) -> Document {
     let Found { record, version } = found;
     let mut same = doc! {
         "_id": document_key(&record.collection, &record.id),
-        // Null also stands for none.
+        // Null also matches a missing field.
         "entry": (*version != 0).then_some(*version),
         "revision": i64::from(record.revision),
         "createdAt": record.created_at.as_millis(),
@@ -41,22 +42,23 @@ pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_histo
         same.insert("spaceId", record.space_id.as_str());
         same.insert("metadata", record.metadata.as_str());
         same.insert("content", record.content.as_str());
-        // What was put again without its time is not what has expired.
+        // A document put again without its expiry is not the one that has expired.
         same.insert("expiresAt", record.expires_at.map(Timestamp::as_millis));
     }
     same
 }
 
-/// What is done to a document before it is deleted, in the same transaction: the deletion itself tells the feed of no space. That is empty for
-/// an erasure, of which the feed has the tombstone.
+/// The update of a document before it is deleted, in the same transaction, since the deletion itself doesn't tell the
+/// feed the space. For an erasure the space is empty, because the feed has its tombstone.
 pub(crate) fn removed(found: &Found<memory_core::Document, i64>, space: &str, has_history: bool) -> Document {
-    // One that an older program has written is not refused.
+    // So that a document written by an older program is not refused.
     let set = doc! { "removed": space, "written": written(found.record.revision) };
     doc! { "q": same_document(found, has_history), "u": { "$set": set } }
 }
 
-/// The statements that change a memory into its next version, of which one finds it while it is the one that was read. The first one leaves its
-/// vector where it is: it finds a row whose vector is of the texts that stay. The other one takes away what may be the vector of other texts.
+/// The statements that change a memory into its next version. One of them matches if the memory has not changed since
+/// it was read. The first one keeps the vector: it matches a row whose vector belongs to the texts, which stay. The
+/// other one removes a vector that may belong to other texts.
 pub(crate) fn replaced(before: &Memory, after: &Memory) -> Vec<Document> {
     let mut changes = changes(before, after);
     let mut statements = Vec::with_capacity(2);
@@ -72,8 +74,8 @@ pub(crate) fn replaced(before: &Memory, after: &Memory) -> Vec<Document> {
     statements
 }
 
-/// What changes a memory into its next version: only the fields that differ. The words that an older program has left in the row go, since
-/// beside them a longer text might have no room.
+/// The update that changes a memory into its next version: only the fields that differ. It removes the words that an
+/// older program has left in the row, since with them a longer text might not fit.
 fn changes(before: &Memory, after: &Memory) -> Document {
     let mut set = doc! { "revision": i64::from(after.revision), "written": written(after.revision) };
     let mut unset = doc! { "words": "" };
@@ -100,7 +102,7 @@ fn changes(before: &Memory, after: &Memory) -> Document {
     doc! { "$set": set, "$unset": unset }
 }
 
-/// The conditions of the lists that a walk of the ledger goes along, which the server merges.
+/// The conditions of the lists that a walk of the ledger follows, which the server merges.
 pub(crate) fn lists(source: &Source<'_>) -> Vec<Document> {
     let (mut paths, mut spaces) = (Vec::new(), Vec::new());
     match source {
@@ -116,7 +118,7 @@ pub(crate) fn lists(source: &Source<'_>) -> Vec<Document> {
     paths.into_iter().chain(spaces).collect()
 }
 
-/// The condition of the documents of a collection that a walk goes along.
+/// The condition of the documents of a collection that a walk follows.
 pub(crate) fn documents_of(collection: &Collection, source: &Source<'_>) -> Document {
     let mut documents = within(collection);
     if let Source::Places(places) = source {
@@ -133,7 +135,7 @@ pub(crate) fn within(collection: &Collection) -> Document {
     doc! { "_id.collection": collection.as_str() }
 }
 
-/// What the rows of these lists have that are left to a walk, unless there are none.
+/// The condition of the rows in these lists that a walk has not visited yet; `None` if there are none.
 pub(crate) fn rest<K: Stored>(lists: &[Document], walk: &Walk<'_>) -> Option<Document> {
     let ranges = ranges::<K>(walk);
     let both = |list: &Document, range: &Document| list.clone().into_iter().chain(range.clone()).collect();
@@ -145,7 +147,7 @@ pub(crate) fn rest<K: Stored>(lists: &[Document], walk: &Walk<'_>) -> Option<Doc
     }
 }
 
-/// The ranges of time that together hold what is left; none when nothing is.
+/// The ranges of time that together cover the rest of a walk; empty if nothing is left.
 fn ranges<K: Stored>(walk: &Walk<'_>) -> Vec<Document> {
     // The bounds of a walk are exclusive.
     let mut from = walk.created_after.map_or(Timestamp::MIN.as_millis(), |after| after.as_millis() + 1);
@@ -153,7 +155,7 @@ fn ranges<K: Stored>(walk: &Walk<'_>) -> Vec<Document> {
     let mut ranges = Vec::with_capacity(2);
     if let Some(Mark { millis, id }) = walk.behind {
         let operator = if walk.order == Order::NewestFirst { "$lt" } else { "$gt" };
-        // One millisecond as a range: after a single value the server would sort the lists instead of merging them.
+        // One millisecond, as a range: for a single value the server would sort the lists instead of merging them.
         let same = doc! { "$gt": millis - 1, "$lt": millis + 1 };
         ranges.push(doc! { "createdAt": same, K::ID: { operator: K::id_to_bson(id) } });
         match walk.order {
@@ -172,12 +174,13 @@ pub(crate) fn sort<K: Stored>(order: Order) -> Document {
     doc! { "createdAt": direction, K::ID: direction }
 }
 
-/// What finds the sessions of transactions whose programs are gone, as one list: their connection is closed, and they wait. Of a program
-/// that goes on, the connection may have been opened while the server looked: its transaction has not waited for long.
+/// Finds the sessions of transactions whose programs are gone, as one list: their connection is closed, and they are
+/// idle. For a running program the connection may have been opened while the server looked, but then its transaction
+/// has not been idle for long.
 pub(crate) fn abandoned(program: &str) -> [Document; 6] {
     let name = doc! { "$split": ["$clientMetadata.driver.name", "|"] };
     [
-        // Of the user's own: that needs no privilege.
+        // Only the user's own operations, which needs no privilege.
         doc! { "$currentOp": { "allUsers": false, "idleConnections": true, "idleSessions": true } },
         doc! { "$group": {
             "_id": "$connectionId",

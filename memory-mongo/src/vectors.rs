@@ -1,11 +1,12 @@
-//! Vectors beside records.
+//! Vectors stored with records.
 //!
-//! A vector is a field of the row of its record. So it goes with the row, and with each replacement of the row, also by a program that does not
-//! know of it; one search of a walk has it beside the rest of the row; and to keep one is an update of one row, for which no transaction is begun. It leaves
-//! the revision as it is, by which the feed passes it over, also in a program of an earlier version.
+//! A vector is a field of its record's row. So it is deleted and replaced together with the row, even by a program that
+//! doesn't know about vectors; one search of a walk reads it with the rest of the row; and storing it is an update of
+//! one row, without a transaction. It leaves the revision unchanged, so the feed skips it, also in a program of an
+//! earlier version.
 //!
-//! A program of an earlier version that updates a memory leaves the vector in the row, beside what may be another text. By `written` it shows that
-//! it was there: such a vector counts no more, and the next update takes it away.
+//! A program of an earlier version that updates a memory leaves the vector in the row, possibly with other texts.
+//! `written` shows that such a program wrote the row: the vector is then ignored, and the next update removes it.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ use crate::row::{VECTOR, binary, bson, impossible, number, vector, written};
 use crate::statements::{same_document, same_texts};
 use crate::write::{AT_ONCE, at_once};
 
-/// The vectors that these records have.
+/// The vectors of these records.
 pub(crate) async fn vectors(session: &MongoSession, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
     let (memories, documents): (Vec<_>, Vec<_>) = of.iter().partition(|of| matches!(of, RecordId::Memory(_)));
     let mut found = Vec::new();
@@ -36,7 +37,7 @@ pub(crate) async fn vectors(session: &MongoSession, of: &[RecordId]) -> Result<V
     Ok(found)
 }
 
-/// The vectors that these documents have, as a transaction sees them.
+/// The vectors of these documents, as a transaction sees them.
 pub(crate) async fn vectors_in(
     session: &MongoSession,
     documents: &[&RecordId],
@@ -50,7 +51,8 @@ pub(crate) async fn vectors_in(
     Ok(found)
 }
 
-/// Keeps vectors beside records that are still what was read, and tells of each whether it is.
+/// Stores the vectors of records that have not changed since they were read, and returns for each whether it was
+/// stored.
 pub(crate) async fn embed(session: &MongoSession, embeds: &[Embed<'_, i64>]) -> Result<Vec<bool>> {
     let on = &session.on.primary;
     let is_of_memory = |place: &usize| matches!(embeds[*place].found, EmbedRecord::Memory(_));
@@ -70,7 +72,7 @@ pub(crate) async fn embed(session: &MongoSession, embeds: &[Embed<'_, i64>]) -> 
     Ok(kept)
 }
 
-/// Does so in one command, each by itself.
+/// Stores vectors in one command, each by itself.
 async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_, i64>]) -> Result<Vec<bool>> {
     let updates: Vec<_> = embeds.iter().map(|embed| update(embed)).collect();
     let command = doc! {
@@ -86,8 +88,9 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
     if count == 0 || count == embeds.len() {
         return Ok(vec![count > 0; embeds.len()]);
     }
-    // The server tells how many it has met, and not which. Those have the vector that they were given, unless somebody has changed them since; a
-    // row that came to be what was read only behind the command has none. Of several for one record the last one counts.
+    // The server returns how many rows matched, but not which. Those have the vector they were given, unless somebody
+    // has changed them since; a row that matches only after the command has no such vector. Of several vectors for one
+    // record the last one counts.
     let unchanged: Vec<_> = embeds.iter().map(|embed| unchanged(embed)).collect();
     let find = rows.find(doc! { "$or": unchanged }).projection(parts());
     let present = all(session, find, read_at).await.map_err(|error| after(error, true))?;
@@ -100,18 +103,19 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
     Ok(embeds.iter().map(is_kept).collect())
 }
 
-/// An error behind which some may have been kept.
+/// An error after which some vectors may have been stored.
 fn after(error: Error, has_kept: bool) -> Error {
     if has_kept { error.after(Outcome::Unknown) } else { error }
 }
 
-/// The statement that keeps a vector. It says which program has written, as each does that the rules for writers are to see.
+/// The statement that stores a vector. It also sets `written`, so that the rules for writers apply to it.
 fn update(embed: &Embed<'_, i64>) -> Document {
     let set = doc! { VECTOR: binary(embed.vector.clone()), "written": written(revision(embed)) };
     doc! { "q": unchanged(embed), "u": { "$set": set } }
 }
 
-/// What finds the row while it is the one that was read. Whether there is a history nobody says here.
+/// Matches the row if it has not changed since it was read. Whether there is a history is not known here, so the texts
+/// are compared too.
 fn unchanged(embed: &Embed<'_, i64>) -> Document {
     match embed.found {
         EmbedRecord::Memory(found) => same_texts(&found.record),
@@ -119,7 +123,7 @@ fn unchanged(embed: &Embed<'_, i64>) -> Document {
     }
 }
 
-/// Of which record a vector is, at which revision.
+/// The record and the revision that a vector belongs to.
 fn version(embed: &Embed<'_, i64>) -> (RecordId, i64) {
     let record = match embed.found {
         EmbedRecord::Memory(found) => found.record.id.into(),
@@ -144,13 +148,13 @@ fn size(embed: &Embed<'_, i64>) -> usize {
     1_024 + embed.vector.len() + texts
 }
 
-/// What finds the rows of these records that have a vector.
+/// Matches the rows of these records that have a vector.
 fn embedded(of: &[&RecordId]) -> Document {
     let ids: Vec<_> = of.iter().map(|record| id(record)).collect();
     doc! { "_id": { "$in": ids }, VECTOR: { "$exists": true } }
 }
 
-/// What tells a vector, and whether it counts.
+/// The fields that contain a vector and show whether it is valid.
 pub(crate) fn parts() -> Document {
     doc! { VECTOR: 1, "revision": 1, "written": 1 }
 }
@@ -163,7 +167,7 @@ fn read(row: &RawDocument) -> Result<Option<(RecordId, Vec<u8>)>> {
 /// A record at a revision.
 type At = (RecordId, i64);
 
-/// The same with the revision of the record.
+/// The same, with the revision of the record.
 fn read_at(row: &RawDocument) -> Result<Option<(At, Vec<u8>)>> {
     let Some((record, vector)) = read(row)? else { return Ok(None) };
     Ok(Some(((record, number(row, "revision")?), vector)))

@@ -1,4 +1,4 @@
-//! What a session writes: one atomic step each.
+//! The writes of a session: one atomic step each.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::{expiry, history, vectors};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
 pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
-/// How long to wait for a majority to have what stands in the way.
+/// The pause while what blocks a write is not majority-committed yet.
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Writer for MongoSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        // One that has no key needs no transaction for itself.
+        // A memory without a key needs no transaction of its own.
         let is_alone = |memory: &&Memory| append.atomicity == Atomicity::Each && memory.idempotency_key.is_none();
         let alone: Vec<_> = append.memories.iter().copied().filter(is_alone).collect();
         if alone.len() == append.memories.len() {
             return self.append_alone(&alone, append.at).await;
         }
         match self.append_together(append).await {
-            // Perhaps because of one with a key: those are tried again alone.
+            // Perhaps because of a memory with a key: those without one are tried again alone.
             Err(error) if error.outcome() == Outcome::NotDone && !alone.is_empty() => {
                 let mut appended = self.append_alone(&alone, append.at).await?.into_iter();
                 let next = |memory: &&Memory| if is_alone(memory) { appended.next() } else { None };
@@ -71,7 +71,7 @@ impl Writer for MongoSession {
 
     async fn put_new(&mut self, puts: &[Put<'_, i64>]) -> Result<Vec<bool>> {
         let mut names = HashSet::new();
-        // Of puts with the same id the first one counts.
+        // If several puts have the same id, the first one counts.
         let is_first = |place: &usize| names.insert((&puts[*place].after.collection, &puts[*place].after.id));
         let mut rest: Vec<_> = (0..puts.len()).filter(is_first).collect();
         let mut is_put = vec![false; puts.len()];
@@ -116,7 +116,7 @@ impl Writer for MongoSession {
     }
 }
 
-/// What is in the way of memories, by their ids.
+/// What prevents memories from being appended, by their ids.
 #[derive(Default)]
 struct Taken {
     /// The memories that have their ids or their keys.
@@ -125,7 +125,7 @@ struct Taken {
     erased: HashSet<MemoryId>,
 }
 
-/// A put that replaces a document, the place of its entry in the history, and the vector that stays.
+/// A put that replaces a document, the place of its history entry, and the vector that stays.
 struct Changed<'p> {
     put: &'p Put<'p, i64>,
     before: &'p Found<Document, i64>,
@@ -135,15 +135,15 @@ struct Changed<'p> {
 }
 
 impl MongoSession {
-    /// Puts documents, all or none. `false` when one is not what was read, or is kept out.
+    /// Puts documents, all or none. `false` if one has changed since it was read, or is kept out.
     async fn put_together(&self, puts: &[&Put<'_, i64>]) -> Result<bool> {
         let mut transaction = self.begin().await?;
         let is_done = self.put_each(puts, &mut transaction).await;
         self.end(transaction, is_done).await
     }
 
-    /// Puts documents in a transaction: those that are new, and then those that are changed. `false` when one is not what was read, or a
-    /// tombstone keeps one out.
+    /// Puts documents in a transaction: the new ones first, then the changed ones. `false` if one has changed since it
+    /// was read, or a tombstone keeps one out.
     async fn put_each(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
         let named = puts.iter().map(|put| (record_id(put.after), put.before.map_or(0, |before| before.version)));
         let named: Vec<_> = named.collect();
@@ -163,7 +163,7 @@ impl MongoSession {
         if !rows.is_empty() && !self.insert_new(rows, entries, transaction).await? {
             return Ok(false);
         }
-        // Whoever embeds one meanwhile is in the way of this transaction.
+        // A program that embeds one meanwhile conflicts with this transaction.
         let unchanged: Vec<_> = changed.iter().filter(|changed| changed.has_same_texts()).map(|same| same.of).collect();
         let mut vectors = vectors::vectors_in(self, &unchanged, transaction).await?;
         changed.iter_mut().for_each(|changed| changed.vector = vectors.remove(changed.of));
@@ -181,8 +181,8 @@ impl MongoSession {
         Ok(true)
     }
 
-    /// Inserts documents and their entries in a transaction. `false` when a document is there, or was put and removed since the places of the
-    /// entries were looked up.
+    /// Inserts documents and their entries in a transaction. `false` if a document exists, or was put and removed since
+    /// the places of the entries were looked up.
     async fn insert_new(
         &self,
         rows: Vec<RawDocumentBuf>,
@@ -202,7 +202,7 @@ impl MongoSession {
         Ok(true)
     }
 
-    /// Which of these documents a majority has, as (collection, id).
+    /// Which of these documents are majority-committed, as (collection, id).
     async fn taken(&self, puts: &[&Put<'_, i64>]) -> Result<HashSet<(String, String)>> {
         let keys = puts.iter().map(|put| document_key(&put.after.collection, &put.after.id));
         let keys: Vec<_> = keys.collect();
@@ -214,7 +214,7 @@ impl MongoSession {
         Ok(all(self, find, name).await?.into_iter().collect())
     }
 
-    /// Removes documents in a transaction. `false` when one is not what was read.
+    /// Removes documents in a transaction. `false` if one has changed since it was read.
     async fn remove_each(&self, removals: &[Removal<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
         let named = removals.iter().map(|removal| (record_id(&removal.found.record), removal.found.version));
         let named: Vec<_> = named.collect();
@@ -242,7 +242,8 @@ impl MongoSession {
         Ok(true)
     }
 
-    /// Removes the rows of documents in a transaction, each behind its update. `false` when one of these does not find its document.
+    /// Removes the rows of documents in a transaction, each after its update. `false` if one of the updates does not
+    /// match its document.
     pub(crate) async fn remove_rows<'d>(
         &self,
         rows: impl Iterator<Item = &'d Document>,
@@ -256,7 +257,7 @@ impl MongoSession {
             && self.change_in(doc! { "delete": name, "deletes": deletes }, transaction).await? == count)
     }
 
-    /// The place of the next entry of each document, of which the place of the newest one is given, or 0 where that is not known.
+    /// The place of each document's next entry. The place of its newest one is given, or 0 if that is not known.
     async fn places(&self, documents: &[(RecordId, i64)], has_history: bool) -> Result<Vec<i64>> {
         match has_history {
             true => history::places(self, documents).await,
@@ -264,7 +265,7 @@ impl MongoSession {
         }
     }
 
-    /// Writes entries in the transaction of what they are of.
+    /// Writes history entries in the transaction that makes the change.
     pub(crate) async fn keep(&self, entries: Vec<bson::Document>, transaction: &mut ClientSession) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -272,7 +273,7 @@ impl MongoSession {
         self.update_in(self.on.primary.history.name(), entries, transaction).await.map(drop)
     }
 
-    /// Runs updates of a collection in a transaction, and tells how many rows they have met.
+    /// Runs updates of a collection in a transaction, and returns how many rows matched.
     pub(crate) async fn update_in(
         &self,
         name: &str,
@@ -282,7 +283,7 @@ impl MongoSession {
         self.change_in(doc! { "update": name, "updates": updates }, transaction).await
     }
 
-    /// Runs a command in a transaction, and tells how many rows it has met.
+    /// Runs a command in a transaction, and returns how many rows it affected.
     pub(crate) async fn change_in(
         &self,
         mut command: bson::Document,
@@ -294,7 +295,7 @@ impl MongoSession {
         Ok(answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default())
     }
 
-    /// Appends memories in one transaction: all, or where each counts by itself, all but those that are taken.
+    /// Appends memories in one transaction: all of them, or, if each counts by itself, all but those that are taken.
     async fn append_together(&self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (mut rest, mut taken) = (append.memories.to_vec(), Taken::default());
         while !rest.is_empty() {
@@ -316,13 +317,13 @@ impl MongoSession {
         Ok(append.outcomes(&taken.owners, &taken.erased))
     }
 
-    /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
+    /// Appends memories without keys, each by itself. A memory that the server refuses individually is not written.
     async fn append_alone(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<Vec<Appended>> {
         let rows = memories.iter().map(|memory| memory_row(memory, at)).collect();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
         let is_taken = |place: &usize| refused.get(place) == Some(&DUPLICATE_KEY);
         let taken = (0..memories.len()).filter(is_taken).map(|place| memories[place].id).collect();
-        // Others may be written.
+        // The other memories may be written already.
         let erased = self.present(taken).await.map_err(|error| error.after(Outcome::Unknown))?.erased;
         let appended = memories.iter().enumerate().map(|(place, memory)| match refused.get(&place) {
             None => Appended::Written,
@@ -339,7 +340,7 @@ impl MongoSession {
         Ok(appended)
     }
 
-    /// Writes memories, all or none; a duplicate of one is an error.
+    /// Writes memories, all or none; if one already exists, it is an error.
     async fn insert_all(&self, memories: &[&Memory], append: Append<'_>) -> Result<()> {
         let at = append.at;
         if let [memory] = memories
@@ -362,8 +363,8 @@ impl MongoSession {
         self.end(transaction, is_done).await.map(drop)
     }
 
-    /// What is in the way of these memories: who has their ids or, where nobody has, their keys, and of which an id or a key is erased. As a
-    /// majority has it.
+    /// What prevents these memories from being appended: who has their ids or, where nobody has them, their keys, and
+    /// whose id or key is erased. Only majority-committed rows count.
     async fn taken_of(&self, memories: &[&Memory], append: Append<'_>) -> Result<Taken> {
         let (mut keyed, mut marked) = (HashMap::new(), HashMap::new());
         for memory in memories {
@@ -372,7 +373,7 @@ impl MongoSession {
         }
         let keys = keyed.keys().map(|key| (*key).into()).chain(marked.keys().map(|key| key_mark(*key).into()));
         let read = |row: &RawDocument| match row.get_binary("_id") {
-            // The mark of a key that somebody has, or has begun to take, says nothing.
+            // The mark of a key that is in use, or about to be, prevents nothing.
             Ok(key) if is_erased(row) => Ok((hash(key.bytes).and_then(|key| marked.get(&key).copied()), None)),
             Ok(_) => Ok((None, None)),
             Err(_) => Ok((keyed.get(text(row, "_id")?).copied(), Some(memory_id(row, "memory")?))),
@@ -385,13 +386,13 @@ impl MongoSession {
                 (None, _) => {}
             }
         }
-        // A new id is in nobody's way.
+        // A new id can't be taken yet.
         let ids = memories.iter().filter(|memory| append.is_repeated || memory.idempotency_key.is_none());
         taken.extend(self.present(ids.map(|memory| memory.id).collect()).await?);
         Ok(taken)
     }
 
-    /// Which of these memories a majority has, as their own owners, and which are erased.
+    /// Which of these memories are majority-committed, as their own owners, and which are erased.
     async fn present(&self, ids: Vec<MemoryId>) -> Result<Taken> {
         let mut taken = Taken::default();
         if ids.is_empty() {
@@ -432,7 +433,7 @@ impl Changed<'_> {
     /// About how many bytes the larger of its two statements has.
     fn size(&self) -> usize {
         let after = self.put.after.size() + self.vector.as_ref().map_or(0, Vec::len);
-        // Without a history the texts that were read stand in it too.
+        // Without a history the statement also contains the texts that were read.
         self.put.entry.as_ref().map_or(after + self.before.record.size(), |entry| after.max(entry.before.len()))
     }
 
@@ -452,12 +453,12 @@ fn record_id(document: &Document) -> RecordId {
     (document.collection.clone(), document.id.clone()).into()
 }
 
-/// Inserts each row by itself, and tells which the server refused, by their place.
+/// Inserts each row by itself, and returns the error codes of refused rows by their position.
 async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usize, i32>> {
     on.insert_many(rows).ordered(false).await.map_or_else(refusals, |_| Ok(HashMap::new()))
 }
 
-/// How many of the first documents, which have these sizes, go in one command; at least one.
+/// How many of the first documents, with these sizes, fit in one command; at least one.
 pub(crate) fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
     let mut bytes = 0;
     let fits = |size: &usize| {

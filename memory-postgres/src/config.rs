@@ -1,4 +1,4 @@
-//! How a server is reached, and the settings of the provider.
+//! The configuration of a server's provider.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub use sqlx::postgres::PgSslMode as TlsMode;
 
 use crate::statements::Statements;
 
-/// Which server, and the settings of the provider.
+/// The location of a server, and the settings of its provider.
 ///
 /// ```
 /// use memory_postgres::PostgresConfig;
@@ -26,34 +26,35 @@ use crate::statements::Statements;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PostgresConfig {
-    /// Where all writes go, and all reads unless [`PostgresConfig::read_server`] is set.
+    /// The server for all writes, and for all reads unless [`PostgresConfig::read_server`] is set.
     pub server: Server,
-    /// A replica for reads; none by default, since what was just written may not be there yet (W1).
+    /// A replica for reads; none by default, because a replica may not have the latest writes yet (W1).
     pub read_server: Option<Server>,
-    /// The schema that holds everything; `agent_memory` by default.
+    /// The schema that holds everything; `agent_memory` by default. 1 to 63 bytes.
     pub namespace: String,
-    /// What the server shows of its connections; `agent-memory` by default.
+    /// The name under which the server lists the connections; `agent-memory` by default.
     pub application_name: String,
-    /// How many connections are open for calls at most, to each server; 16 by default. One more is for health and cancelling,
-    /// and one listens while anybody watches.
+    /// Maximum number of connections for calls, to each server; 16 by default. One more serves health checks and
+    /// cancelling, and one listens while a watch is open.
     pub pool_size: NonZeroU32,
     /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,
-    /// How long a connection that nobody uses stays open; 4 minutes by default, after which the first firewalls forget one.
+    /// How long an unused connection stays open; 4 minutes by default, before the first firewalls drop it.
     pub idle_timeout: Duration,
-    /// After how long the server gives up on a statement; the deadline by default and at most.
+    /// After how long the server aborts a statement; the deadline by default and at most.
     pub statement_timeout: Option<Duration>,
-    /// Whether a pooler in transaction mode is in between: then each call is a transaction, and no session keeps a state.
+    /// Whether a pooler in transaction mode is in between. Then each call is one transaction, and no state is kept in a
+    /// server session.
     pub pooler: bool,
-    /// How many changes the feed keeps; 100,000 by default and at least.
+    /// Number of changes that the feed keeps; 100,000 by default and at least.
     pub kept_changes: KeptChanges,
-    /// The language of the questions and of the records, unless a question has its own; English by default.
+    /// The language of questions and records, unless a question names its own; English by default.
     pub language: Language,
-    /// What is asked of the history; what the ledger keeps by default.
+    /// The history settings; by default the namespace's own decision.
     pub history: HistorySettings,
-    /// How long a call may take; 30 s by default.
+    /// The deadline of a call; 30 s by default.
     pub deadline: Duration,
-    /// Where `updatedAt` comes from; the clock of the machine by default.
+    /// The source of `updatedAt` and of commit times; the clock of the machine by default.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -61,36 +62,37 @@ pub struct PostgresConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Server {
-    /// Where it may be, at the port 5432 by default; of several, the one that takes writes is used.
+    /// The hosts, at port 5432 by default. Of several, the one that accepts writes is used.
     pub hosts: Vec<Host>,
-    /// The role; that of the operating system by default.
+    /// The role; the name of the operating system's user by default.
     pub user: Option<String>,
-    /// Its password, if it needs one.
+    /// The password of the role, if it needs one.
     pub password: Option<Password>,
     /// The database; the name of the role by default.
     pub database: Option<String>,
-    /// How the connection is encrypted.
+    /// The encryption of the connection.
     pub tls: Tls,
 }
 
-/// How a connection is encrypted.
+/// The encryption of a connection.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Whether, and what is checked, as libpq's `sslmode` has it; `Prefer` by default, as which `Allow` counts.
+    /// Whether to encrypt, and what to verify, as in libpq's `sslmode`; `Prefer` by default. `Allow` is treated as
+    /// `Prefer`.
     pub mode: TlsMode,
-    /// The file with the certificates to trust; the public ones by default.
+    /// The file with the trusted root certificates; the public ones by default.
     pub root_certificate: Option<PathBuf>,
-    /// The file with the certificate of this client.
+    /// The file with the client certificate.
     pub certificate: Option<PathBuf>,
-    /// The file with its key.
+    /// The file with the client certificate's key.
     pub key: Option<PathBuf>,
 }
 
 const DEFAULT_PORT: u16 = 5432;
 
 impl PostgresConfig {
-    /// The default settings for a server.
+    /// Makes the default settings for a server.
     pub fn new(server: Server) -> Self {
         Self {
             server,
@@ -98,7 +100,8 @@ impl PostgresConfig {
             namespace: "agent_memory".to_owned(),
             application_name: "agent-memory".to_owned(),
             pool_size: const { NonZeroU32::new(16).unwrap() },
-            // Shorter than most calls may take, so that a server that is not there is told as such; longer than a busy one lets wait.
+            // Shorter than most deadlines, so that an absent server is reported as such; longer than the wait for a
+            // busy one.
             acquire_timeout: Duration::from_secs(20),
             idle_timeout: Duration::from_secs(4 * 60),
             statement_timeout: None,
@@ -111,9 +114,10 @@ impl PostgresConfig {
         }
     }
 
-    /// Reads `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETERS`, also with `postgresql:`.
+    /// Parses `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETERS`, or the same with `postgresql:`.
     ///
-    /// A host that is a folder is percent-encoded. An unknown parameter is `InvalidInput` that names it; the README lists all.
+    /// A host that is a folder is percent-encoded. An unknown parameter is `InvalidInput`, and the message names it;
+    /// the README lists all parameters.
     pub fn from_url(url: &str) -> Result<Self> {
         let mut config = Self::new(Server::at("", DEFAULT_PORT));
         config.server = Server::parse(url, |name, value| config.set(name, value))?;
@@ -155,13 +159,13 @@ impl Config for PostgresConfig {
 }
 
 impl Server {
-    /// A server at one host, with defaults for the rest.
+    /// Makes a server at one host, with defaults for the rest.
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         let hosts = vec![Host { name: host.into(), port }];
         Self { hosts, user: None, password: None, database: None, tls: Tls::default() }
     }
 
-    /// What a URL says of the server. Parameters that say more go to `set`. No error quotes the URL.
+    /// Parses the part of a URL that describes the server; passes other parameters to `set`. No error quotes the URL.
     fn parse(url: &str, mut set: impl FnMut(&str, &str) -> Result<()>) -> Result<Self> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme));
         let rest = rest.ok_or_else(|| Error::invalid("a PostgreSQL URL begins with postgres:// or postgresql://"))?;

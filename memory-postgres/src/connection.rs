@@ -1,4 +1,4 @@
-//! Connections: pools that follow the primary, and the sessions on them.
+//! Pools that follow the primary, and the sessions on their connections.
 
 use std::future::poll_fn;
 use std::iter;
@@ -23,18 +23,18 @@ use crate::error::{is_read_only, is_starting, native, native_write, of_driver};
 use crate::pool::{BACKEND, Backend, Connector, Pool, Pooled, demoted, millis, recover, settings, statement_timeout};
 use crate::statements::Statements;
 
-/// How long to wait for a connection to the host that was the primary, before asking the others.
+/// How long to wait for the host that was the primary before asking the others.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait before the hosts are asked again while none of them is the primary.
+/// Pause before the hosts are asked again while none is the primary.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long to wait for a server that is starting up, before it is said to be down.
+/// How long to wait for a server that is starting up before it is reported as down.
 const STARTING: Duration = Duration::from_secs(2);
-/// Begins a transaction that sees what others have committed while it waited, whatever the default of the database is.
+/// The isolation level at which a transaction sees what others commit while it waits, whatever the database's default.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// From how many bytes on they are not to be parsed and matched by a worker of the executor, which has other calls.
+/// Parsing and matching more bytes than this would block a worker of the executor, which serves other calls.
 const LIGHT: usize = 128 << 10;
-/// For heavy work, whose threads would take the processors from the workers.
+/// Limits heavy work to one thread per processor, so that its threads don't starve the workers.
 static TURNS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZeroUsize::get)));
 
@@ -46,22 +46,23 @@ pub(crate) struct Connections {
     namespace: Arc<Namespace>,
 }
 
-/// What all sessions share.
+/// State shared by all sessions.
 #[derive(Debug)]
 struct Namespace {
     name: String,
     statements: Statements,
-    /// Whether every session is a transaction, since a pooler gives a connection to others between two of them.
+    /// Whether every session is one transaction, because a pooler gives the connection to others between two
+    /// transactions.
     is_pooled: bool,
-    /// What follows in each transaction of a pooler.
+    /// The settings that follow in each transaction behind a pooler.
     settings: String,
-    /// After how long the server gives up on a statement.
+    /// After how long the server aborts a statement.
     statement_timeout: Duration,
 }
 
 impl Namespace {
-    /// Begins a session that is a transaction, whose call has until then. Behind a pooler the session keeps no time limit, and one that
-    /// has to be cancelled must be known.
+    /// Returns the command that begins a session as a transaction, for a call with this deadline. Behind a pooler it
+    /// also sets the statement timeout, and asks for the backend, so that the session can be cancelled.
     fn begin(&self, until: Option<Instant>) -> String {
         if !self.is_pooled {
             return BEGIN.to_owned();
@@ -73,7 +74,7 @@ impl Namespace {
 }
 
 impl Connections {
-    /// Connects to nothing yet.
+    /// Makes the pools; connects to nothing yet.
     pub(crate) fn new(config: &PostgresConfig) -> Result<Self> {
         let set = |(name, value)| format!("; SET LOCAL {name} = {value}");
         Ok(Self {
@@ -89,18 +90,20 @@ impl Connections {
         })
     }
 
-    /// A session, in which each statement is a transaction; behind a pooler, all of them are one. Its call may have an end.
+    /// Opens a session in which each statement is a transaction; behind a pooler the whole session is one. `until` is
+    /// the deadline of its call, if any.
     pub(crate) async fn session(&self, access: Access, until: Option<Instant>) -> Result<Session> {
         let replica = self.replica.as_ref().filter(|_| access == Access::Read);
         let is_transaction = self.namespace.is_pooled;
         replica.unwrap_or(&self.primary).session(&self.namespace, is_transaction, until).await
     }
 
-    /// The row that a statement without values gives, on a connection that no call uses.
+    /// Runs a statement without parameters on a connection that no call uses; returns its row.
     pub(crate) async fn ask<'a>(&'a self, choose: impl FnOnce(&Statements) -> &Arc<str>) -> Result<PgRow> {
         let sql = choose(&self.namespace.statements);
         let ask = |pool: &'a Pool| async move {
-            // The one beside the pool may have to be made first, which takes longer than most calls, or be more than the role may have.
+            // The connection outside the pool may have to be opened first, which takes longer than most calls, or may
+            // exceed the role's limit.
             let link = tokio::select! {
                 biased;
                 link = pool.get() => link?,
@@ -114,29 +117,29 @@ impl Connections {
         self.primary.on_primary(ask).await.map_err(native)
     }
 
-    /// Whether every session is a transaction of a pooler.
+    /// Returns whether every session is a transaction behind a pooler.
     pub(crate) fn is_pooled(&self) -> bool {
         self.namespace.is_pooled
     }
 
-    /// Whether what a program tells is of this namespace.
+    /// Returns whether an announcement of a change concerns this namespace.
     pub(crate) fn is_of_namespace(&self, told: &str) -> bool {
         self.namespace.name == told
     }
 
-    /// Hears on a connection of its own what the programs on the server tell of changes.
+    /// Listens, on a connection of its own, for changes that programs announce.
     pub(crate) async fn listen(&self) -> Result<PgListener> {
         self.primary.on_primary(Pool::listen).await.map_err(native)
     }
 
-    /// Says to the programs on the server that one listens, for a while.
+    /// Tells the programs on the server that one listens, for a limited time.
     pub(crate) async fn says_that_it_listens(&self, listener: &mut PgListener) -> Result<()> {
         let sql = Arc::clone(&self.namespace.statements.listen_to_changes);
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(listener).await.map(drop).map_err(native)
     }
 
-    /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
-    /// the cause, which the pool does not tell.
+    /// Opens the first transaction. Waits briefly for a server that is starting up; if it can't be reached, fails with
+    /// `Unavailable` and the cause, which the pool does not report.
     pub(crate) async fn first_transaction(&self) -> Result<Session> {
         let transaction = || self.primary.session(&self.namespace, true, None);
         if let Ok(Ok(session)) = tokio::time::timeout(STARTING, transaction()).await {
@@ -146,7 +149,7 @@ impl Connections {
         transaction().await
     }
 
-    /// Closes all connections. Those of sessions that go on close when these end.
+    /// Closes all connections. Those in use close when their sessions end.
     pub(crate) async fn close(&self) {
         for pool in iter::once(&self.primary).chain(&self.replica).flat_map(|hosts| &hosts.pools) {
             pool.close().await;
@@ -158,11 +161,11 @@ impl Connections {
 #[derive(Debug)]
 struct Hosts {
     pools: Vec<Pool>,
-    /// Which of them is the primary, as far as is known.
+    /// The index of the current primary, as far as known.
     current: AtomicUsize,
-    /// How often it was found.
+    /// How often a primary was found.
     found: AtomicUsize,
-    /// Held by the one call that looks for it.
+    /// Held by the call that searches for the primary.
     search: Mutex<()>,
     acquire_timeout: Duration,
 }
@@ -176,7 +179,7 @@ impl Hosts {
         Self { pools, current, found, search, acquire_timeout: config.acquire_timeout }
     }
 
-    /// A session on the primary, which may be a transaction.
+    /// Opens a session on the primary, as a transaction or not.
     async fn session(
         &self,
         namespace: &Arc<Namespace>,
@@ -186,7 +189,7 @@ impl Hosts {
         self.on_primary(|pool| Session::open(pool, namespace, is_transaction, until)).await.map_err(native)
     }
 
-    /// Does something at the primary.
+    /// Does work on the primary.
     async fn on_primary<'h, T, F>(&'h self, work: impl Fn(&'h Pool) -> F) -> sqlx::Result<T>
     where
         F: Future<Output = sqlx::Result<T>>,
@@ -197,7 +200,7 @@ impl Hosts {
         tokio::time::timeout(self.acquire_timeout, self.search(work)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Goes from host to host until one of them does the work.
+    /// Goes from host to host until one has done the work.
     async fn search<'h, T, F>(&'h self, work: impl Fn(&'h Pool) -> F) -> sqlx::Result<T>
     where
         F: Future<Output = sqlx::Result<T>>,
@@ -207,7 +210,7 @@ impl Hosts {
             match tokio::time::timeout(PATIENCE, work(pool)).await {
                 Ok(Ok(done)) => return Ok(done),
                 Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),
-                // Also when all its connections are busy; then the search ends where it began.
+                // Also if all its connections are busy; then the search finds the same host again.
                 _ => match self.find_primary().await {
                     Ok(()) => {}
                     Err(error) if !is_starting(&error) => return Err(error),
@@ -217,8 +220,8 @@ impl Hosts {
         }
     }
 
-    /// Makes the first host that takes writes the current one, or tells why none does. The only host is taken as it is. Of several
-    /// calls that ask, one after the other looks, until one has found it.
+    /// Finds the first host that accepts writes and makes it the current one, or returns why there is none. An only
+    /// host is taken without a check. Concurrent calls search one after the other, until one has found it.
     async fn find_primary(&self) -> sqlx::Result<()> {
         let found = self.found.load(Ordering::Relaxed);
         let _search = self.search.lock().await;
@@ -235,7 +238,7 @@ impl Hosts {
                     self.found.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
-                // What a server says tells more than that there is none.
+                // A server's answer is more informative than no answer.
                 Ok(Err(error)) if !matches!(refusal, sqlx::Error::Database(_)) => refusal = error,
                 _ => {}
             }
@@ -244,20 +247,20 @@ impl Hosts {
     }
 }
 
-/// A connection for a while, in a transaction or not. A transaction that is given up is rolled back.
+/// A leased connection, in a transaction or not. If it is dropped, its transaction is rolled back.
 #[derive(Debug)]
 pub struct Session {
-    /// `None` when the session has ended.
+    /// `None` once the session has ended.
     connection: Option<Pooled>,
     namespace: Arc<Namespace>,
     is_transaction: bool,
-    /// When its call ends, if that is known.
+    /// The deadline of its call, if known.
     until: Option<Instant>,
-    /// Whether its call wants a thread of its own.
+    /// Whether its call should move to a thread of its own.
     is_heavy: Arc<AtomicBool>,
 }
 
-/// A statement to which values are bound.
+/// A statement with bound parameters.
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
@@ -289,7 +292,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs a call, and moves it to a thread of its own, which it may keep busy, as soon as it is heavy.
+    /// Runs a call, and moves it to a blocking thread once it becomes heavy.
     pub(crate) async fn lend<T, F>(self, call: impl FnOnce(Self) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -304,7 +307,7 @@ impl Session {
         if let Some(done) = light.await {
             return done;
         }
-        // Dropped with this future: then nobody waits for the call any more.
+        // Dropped with this future, when no caller waits any more.
         let (_waits, dropped) = oneshot::channel::<()>();
         let runtime = Handle::current();
         let moved = tokio::task::spawn_blocking(move || {
@@ -323,7 +326,8 @@ impl Session {
         }
     }
 
-    /// A turn for work on so many bytes: what is heavy leaves the executor, and takes a processor each.
+    /// Waits for a turn to process this many bytes: heavy work leaves the executor, and runs on one thread per
+    /// processor.
     pub(crate) async fn turn(&self, bytes: usize) -> Option<SemaphorePermit<'static>> {
         if bytes <= LIGHT {
             return None;
@@ -331,7 +335,7 @@ impl Session {
         if !self.is_heavy.swap(true, Ordering::Relaxed) {
             yield_now().await;
         }
-        // Nobody closes it.
+        // The semaphore is never closed.
         TURNS.acquire().await.ok()
     }
 
@@ -342,17 +346,17 @@ impl Session {
             None => self.end().await?,
             Some(None) if !self.is_transaction => self.put_back(),
             Some(Some(error)) if is_read_only(error) => self.connection.take().into_iter().for_each(demoted),
-            // After a failure of the driver the connection may be lost, or in the middle of something.
+            // After a driver error the connection may be lost, or in the middle of a statement.
             Some(failure) => self.give_up(matches!(failure, Some(error) if error.as_database_error().is_none())),
         }
         done
     }
 
-    /// Ends the session, with all that it wrote. Not after a failure, which its connection may not have outlived.
+    /// Commits and ends the session. Must not be called after a failure, which may have broken the connection.
     pub(crate) async fn end(mut self) -> Result<()> {
         if self.is_transaction {
             if let Some(link) = self.connection.as_mut().filter(|_| self.namespace.is_pooled) {
-                // Somebody else may have it as soon as the pooler has this.
+                // Another client may get the backend as soon as the pooler receives this.
                 link.backend = None;
             }
             self.command("COMMIT").await.map_err(native_write)?;
@@ -361,13 +365,14 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a transaction, or behind a pooler, where the session is one, a part of it. `and` follows at once.
+    /// Begins a transaction; behind a pooler, where the session is one, a savepoint in it. The command `and` follows in
+    /// the same message.
     pub(crate) async fn begin(&mut self, and: &str) -> Result<()> {
         let begin = if self.namespace.is_pooled { "SAVEPOINT step" } else { BEGIN };
         self.begin_with(format!("{begin}{and}")).await.map_err(native)
     }
 
-    /// Ends what was begun, and keeps what it wrote. Behind a pooler that is sure only when the session has ended.
+    /// Commits what was begun. Behind a pooler it is durable only when the session has ended.
     pub(crate) async fn commit(&mut self) -> Result<()> {
         if !self.namespace.is_pooled {
             self.command("COMMIT").await.map_err(native_write)?;
@@ -376,7 +381,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends what was begun, as if it had never been.
+    /// Rolls back what was begun.
     pub(crate) async fn rollback(&mut self) -> Result<()> {
         let is_pooled = self.namespace.is_pooled;
         self.command(if is_pooled { "ROLLBACK TO step" } else { "ROLLBACK" }).await.map_err(native)?;
@@ -384,58 +389,58 @@ impl Session {
         Ok(())
     }
 
-    /// Whether its call goes on for that long.
+    /// Returns whether more than this time is left until the call's deadline.
     pub(crate) fn has_left(&self, time: Duration) -> bool {
         self.until.is_none_or(|until| until.saturating_duration_since(Instant::now()) > time)
     }
 
-    /// The statements of the namespace, and the names in it.
+    /// Returns the statements of the namespace.
     pub(crate) fn on(&self) -> &Statements {
         &self.namespace.statements
     }
 
-    /// A statement of the namespace.
+    /// Prepares a statement of the namespace.
     pub(crate) fn statement(&self, choose: impl FnOnce(&Statements) -> &Arc<str>) -> Statement {
         self.prepare(choose(self.on()))
     }
 
-    /// A statement, prepared once for each connection where it has sessions of its own.
+    /// Makes a statement; it is prepared once per connection unless a pooler is in between.
     pub(crate) fn prepare(&self, sql: &Arc<str>) -> Statement {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(!self.namespace.is_pooled)
     }
 
-    /// The rows of a statement that reads.
+    /// Returns the rows of a statement that reads.
     pub(crate) async fn rows(&mut self, statement: Statement) -> Result<Vec<PgRow>> {
         statement.fetch_all(self.connection()).await.map_err(native)
     }
 
-    /// The one row of a statement that reads.
+    /// Returns the only row of a statement that reads.
     pub(crate) async fn row(&mut self, statement: Statement) -> Result<PgRow> {
         statement.fetch_one(self.connection()).await.map_err(native)
     }
 
-    /// Whether a statement that reads says so.
+    /// Returns the boolean result of a statement that reads.
     pub(crate) async fn holds(&mut self, statement: Statement) -> Result<bool> {
         self.row(statement).await?.try_get(0).map_err(native)
     }
 
-    /// The rows of a statement that writes.
+    /// Returns the rows of a statement that writes.
     pub(crate) async fn written_rows(&mut self, statement: Statement) -> Result<Vec<PgRow>> {
         statement.fetch_all(self.connection()).await.map_err(native_write)
     }
 
-    /// How many rows a statement wrote.
+    /// Executes a statement that writes; returns the number of rows.
     pub(crate) async fn write(&mut self, statement: Statement) -> Result<u64> {
         Ok(statement.execute(self.connection()).await.map_err(native_write)?.rows_affected())
     }
 
-    /// Runs statements without values, which are not prepared.
+    /// Runs statements without parameters, unprepared.
     pub(crate) async fn command(&mut self, sql: impl SqlSafeStr) -> sqlx::Result<()> {
         sqlx::raw_sql(sql).execute(self.connection()).await.map(drop)
     }
 
     async fn begin_with(&mut self, sql: String) -> sqlx::Result<()> {
-        // Also when it is given up before the server has answered.
+        // Set first, in case the call is dropped before the server has answered.
         self.is_transaction = true;
         let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(self.connection()).await?;
         if let (Some(link), Some(row)) = (&mut self.connection, rows.first()) {
@@ -445,7 +450,7 @@ impl Session {
     }
 
     fn connection(&mut self) -> &mut PgConnection {
-        // Only the methods that consume a session take it.
+        // Only methods that consume the session take the connection.
         &mut self.connection.as_mut().expect("a session has a connection until it ends").connection
     }
 
@@ -463,7 +468,7 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A session that was given up: what its connection has under way ends at the server too.
+    /// An abandoned session: ends its work at the server too.
     fn drop(&mut self) {
         self.give_up(true);
     }

@@ -1,4 +1,4 @@
-//! The engine: what the contract needs of a PostgreSQL server.
+//! The engine: implements the core's traits on a PostgreSQL server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -99,7 +99,7 @@ impl Engine for PostgresEngine {
         kept.first().map_or_else(|| Ok(String::new()), |row| column(row, 0))
     }
 
-    /// The rules count for every handle at once, so a replica is not asked.
+    /// Rules must take effect for every handle at once, so this does not read from a replica.
     async fn retention(&self) -> Result<Option<String>> {
         let mut session = self.connections.session(Access::ReadLatest, None).await?;
         let kept = session.rows(session.statement(|on| &on.retention)).await?;
@@ -113,7 +113,7 @@ impl Engine for PostgresEngine {
         session.end().await
     }
 
-    /// The model counts for every handle at once, so a replica is not asked.
+    /// The model must take effect for every handle at once, so this does not read from a replica.
     async fn vector_model(&self) -> Result<Option<String>> {
         let mut session = self.connections.session(Access::ReadLatest, None).await?;
         let kept = session.rows(session.statement(|on| &on.vector_model)).await?;

@@ -1,4 +1,4 @@
-//! Erasure: a tombstone for each record that is gone, in the table of its kind of record.
+//! Erasure: one tombstone for each erased record, in a table for each kind of record.
 
 use std::time::Instant;
 
@@ -16,15 +16,16 @@ use crate::error::is_locked;
 use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
 
-/// Bounds the wait for a table, behind which all who write wait: until the server has cancelled an autovacuum that holds the lock, and no
-/// longer. So it does the time for which a program that says nothing more, as one whose machine is lost, keeps the table to itself.
+/// Limits the wait for a table lock, behind which all writers wait: just long enough for the server to cancel an
+/// autovacuum that holds the lock. Also limits how long a silent program, for example one whose machine was lost, keeps
+/// the table locked.
 const BRIEFLY: &str = "; DO $do$ BEGIN PERFORM set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
     FROM pg_settings WHERE name = 'deadlock_timeout'; END $do$; SET LOCAL idle_in_transaction_session_timeout = 10000";
 
-/// A record to erase, with what stays of it.
+/// A record to erase, with its tombstone.
 struct Grave<'a, I, T> {
     id: I,
-    /// What was read of it; `None` of one that is not there.
+    /// The record as it was read; `None` if it does not exist.
     found: Option<&'a Found<T, i64>>,
     tombstone: &'a Tombstone,
 }
@@ -35,7 +36,7 @@ impl<I, T> Grave<'_, I, T> {
     }
 }
 
-/// The tombstones of these records.
+/// Returns the tombstones of these records.
 pub(crate) async fn tombstones(session: &mut Session, of: &[RecordId]) -> Result<Vec<Tombstone>> {
     let (mut memories, mut collections, mut documents) = (Vec::new(), Vec::new(), Vec::new());
     for record in of {
@@ -62,7 +63,7 @@ pub(crate) async fn tombstones(session: &mut Session, of: &[RecordId]) -> Result
     Ok(tombstones)
 }
 
-/// The next tombstones in the order of what names their records: those of memories, then those of documents.
+/// Returns the next tombstones in the order of their records' keys: those of memories, then those of documents.
 pub(crate) async fn tombstones_behind(
     session: &mut Session,
     behind: Option<&[u8]>,
@@ -74,7 +75,7 @@ pub(crate) async fn tombstones_behind(
     if let Some(RecordId::Document { collection: of, id }) = behind {
         (collection, document) = (of.as_str().to_owned(), id.as_str().to_owned());
     } else {
-        // An open end would be no condition of the index.
+        // An open bound would be no condition for the index.
         let first = match behind {
             Some(RecordId::Memory(id)) => id_to_sql(id).as_u128().checked_add(1),
             _ => Some(0),
@@ -114,19 +115,19 @@ fn tombstone_of(row: &PgRow, record: RecordId) -> Result<Tombstone> {
     })
 }
 
-/// A hash as the server has it.
+/// Reads a stored hash.
 pub(crate) fn hash(bytes: &[u8]) -> Result<KeyedHash> {
     let bytes = bytes.try_into().map_err(|_| Error::corrupt("a stored hash has an impossible length"))?;
     Ok(KeyedHash(bytes))
 }
 
-/// Hashes that stand one behind the other.
+/// Reads concatenated hashes.
 pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
     bytes.chunks(KeyedHash::BYTES).map(hash).collect()
 }
 
-/// Erases records, all or none, when nobody else writes records of their kind: what was begun before has ended by then, and what begins
-/// behind it finds the tombstones.
+/// Erases records, all or none, while nobody else writes records of their kind: earlier writes have ended by then, and
+/// later ones find the tombstones.
 pub(crate) async fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
     loop {
         let start = Instant::now();
@@ -136,20 +137,21 @@ pub(crate) async fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) 
             Err(error) if is_locked(&error) => {
                 let waited = start.elapsed();
                 session.rollback().await?;
-                // The end of the call would not tell that nothing is erased.
+                // A timeout of the call would not tell that nothing was erased.
                 if !session.has_left(2 * waited) {
                     return Err(error.with_outcome(Outcome::NotDone));
                 }
-                // For those who write, who have waited as long.
+                // Gives the waiting writers as much time as the attempt took.
                 sleep(waited).await;
             }
-            // Until the end of the transaction nothing is erased, whatever becomes of its connection.
+            // Nothing is erased before the end of the transaction, whatever happens to the connection.
             Err(error) => return Err(error.with_outcome(Outcome::NotDone)),
         }
     }
 }
 
-/// Erases them in a transaction that goes on. `false` at the first statement that has not found all of its own as they were read.
+/// Erases records in a transaction that stays open. Returns `false` at the first statement that has not found all of
+/// its records as they were read.
 async fn erase_once(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
     let (mut memories, mut documents) = (Vec::new(), Vec::new());
     for Erasing { found, tombstone } in erasings {
@@ -165,14 +167,14 @@ async fn erase_once(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         }
     }
     let schema = &session.on().schema;
-    // What has expired is in nobody's way: a store that meets its key while it goes may write, as it may some time later (X4). So a put in its
-    // place keeps nobody else waiting, and the versions tell what has changed.
+    // An expired record blocks nobody: a store that uses its key during the sweep may succeed, as it may some time
+    // later (X4). So a put over it makes nobody else wait, and versions detect changes.
     let is_exclusive = erasings.iter().any(|erasing| !erasing.tombstone.is_of_expiry());
     let lock = |is_wanted: bool, table: &str| match is_wanted && is_exclusive {
         true => format!("; LOCK TABLE {schema}.{table} IN SHARE ROW EXCLUSIVE MODE"),
         false => String::new(),
     };
-    // In the order of the fence, and of all others who take both.
+    // In the same order as the fence, and as everybody else who locks both.
     let alone = [lock(!memories.is_empty(), "memories"), lock(!documents.is_empty(), "documents")].concat();
     session.begin(&[BRIEFLY, &alone].concat()).await?;
     Ok((memories.is_empty() || erase_memories(session, &memories).await?)
@@ -199,13 +201,13 @@ async fn erase_documents(
     if session.write(bind_tombstones(erase, documents)).await? != documents.len() as u64 {
         return Ok(false);
     }
-    // A trigger has noted that they were removed, and from where.
+    // A trigger has noted their removal, with their spaces.
     let note = session.statement(|on| &on.note_erased_documents).bind(collections).bind(ids);
     session.write(note.bind(all_places(documents))).await?;
     Ok(true)
 }
 
-/// Binds what stays: when, why, by whom, and where they lay.
+/// Binds the tombstones' times, reasons, actors and places.
 fn bind_tombstones<I, T>(statement: Statement, graves: &[Grave<'_, I, T>]) -> Statement {
     let times: Vec<_> = graves.iter().map(|grave| grave.tombstone.at.as_millis()).collect();
     let reasons: Vec<_> = graves.iter().map(|grave| grave.tombstone.reason.as_str()).collect();

@@ -1,4 +1,4 @@
-//! PostgreSQL's errors as those of the contract.
+//! Maps PostgreSQL's errors to those of the contract.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,11 +9,11 @@ use memory_core::ErrorKind::{
 };
 use memory_core::{Error, Outcome};
 
-/// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value;
-/// the source does, without its details.
+/// Converts an error of the driver. The message never holds the server's own text, which can quote a value; the source
+/// does, without details.
 pub(crate) fn native(error: sqlx::Error) -> Error {
     let (kind, message, retryable) = match &error {
-        // The triggers of the schema refuse the writes of older programs.
+        // Triggers of the schema refuse writes of older programs.
         sqlx::Error::Database(_) if state_of(&error) == "AM002" => return Error::newer_writer().with_source(error),
         sqlx::Error::Database(_) if state_of(&error) == "AM003" => return Error::read_only(),
         sqlx::Error::Database(_) => of_state(&state_of(&error)),
@@ -29,19 +29,20 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
     Error::new(kind, message).with_source(error).retryable_if(retryable)
 }
 
-/// As [`native`], for a statement that may have had its effect although no answer came.
+/// Like [`native`], for a statement that may have taken effect although no answer came.
 pub(crate) fn native_write(error: sqlx::Error) -> Error {
     let state = state_of(&error);
-    // A transaction that was idle for too long is taken back before the server says so.
+    // The server rolls back a transaction that was idle for too long before it reports so.
     let is_unknown = has_ended(&state) && state != "25P03" || is_lost(&error);
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
-/// Whether the same statement can succeed at once: the connection or the transaction was a victim of something else.
+/// Returns whether the same statement can succeed at once: the connection or the transaction failed for an unrelated
+/// reason.
 pub(crate) fn is_passing(error: &Error) -> bool {
     match of_driver(error) {
-        // Only an established connection breaks; a name that is unknown, say, stays so.
+        // Only an established connection breaks temporarily; an unknown host name, for example, stays unknown.
         Some(sqlx::Error::Io(error)) => matches!(
             error.kind(),
             io::ErrorKind::ConnectionReset
@@ -57,27 +58,27 @@ pub(crate) fn is_passing(error: &Error) -> bool {
     }
 }
 
-/// Whether another transaction has held a lock for longer than this one waits.
+/// Returns whether another transaction held a lock for longer than this one waits.
 pub(crate) fn is_locked(error: &Error) -> bool {
     of_driver(error).is_some_and(|error| state_of(error) == "55P03")
 }
 
-/// The driver's own error, if it gave one.
+/// Returns the driver's own error, if it caused this one.
 pub(crate) fn of_driver(error: &Error) -> Option<&sqlx::Error> {
     error.source_as()
 }
 
-/// The SQLSTATE; empty unless the server gave the error.
+/// Returns the SQLSTATE; empty unless the server reported the error.
 fn state_of(error: &sqlx::Error) -> Cow<'_, str> {
     error.as_database_error().and_then(|refusal| refusal.code()).unwrap_or_default()
 }
 
-/// Whether the server, or the session, takes no writes.
+/// Returns whether the server, or the session, accepts no writes.
 pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
     state_of(error) == "25006"
 }
 
-/// Whether a server that refuses a connection so may take one in a moment.
+/// Returns whether a server that refuses a connection like this may accept one in a moment.
 pub(crate) fn is_starting(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(_) => matches!(&*state_of(error), "53300" | "57P03"),
@@ -87,7 +88,7 @@ pub(crate) fn is_starting(error: &sqlx::Error) -> bool {
     }
 }
 
-/// What each SQLSTATE means: kind, message, and whether a later call can succeed.
+/// Maps a SQLSTATE to kind, message, and whether a later call can succeed.
 fn of_state(state: &str) -> (ErrorKind, &'static str, bool) {
     match state {
         "23505" => (Conflict, "somebody else has stored the same key", true),
@@ -115,12 +116,12 @@ fn of_state(state: &str) -> (ErrorKind, &'static str, bool) {
     }
 }
 
-/// Whether the state says that the connection has ended, with or without the effect of its last statement.
+/// Returns whether the state means that the connection has ended, with or without the effect of its last statement.
 fn has_ended(state: &str) -> bool {
     state.starts_with("08") || matches!(state, "25P03" | "40003" | "57P01" | "57P02" | "57P04" | "57P05")
 }
 
-/// Whether the encryption failed; what a peer's certificate lacks comes as data that is not valid.
+/// Returns whether encryption failed. A problem with the peer's certificate is reported as invalid data.
 fn is_encryption(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,

@@ -1,4 +1,5 @@
-//! Expiry: the lists of what says itself when it expires, which triggers keep, and the tombstones whose time is over.
+//! Expiry: the lists of records with an expiry time of their own, which triggers maintain, and the removal of
+//! tombstones that are due.
 
 use memory_core::{RecordId, Result, Timestamp, Tombstone};
 
@@ -6,7 +7,8 @@ use crate::connection::Session;
 use crate::read::column;
 use crate::statements::id_to_sql;
 
-/// What has expired by then, in order, behind a place. What somebody has written by hand so that it can't be read is passed over.
+/// Returns what expired by a time, in order, after a position. Skips an entry that can't be read because somebody
+/// edited it.
 pub(crate) async fn expired(
     session: &mut Session,
     by: Timestamp,
@@ -31,7 +33,7 @@ pub(crate) async fn expired(
     }
 }
 
-/// Takes tombstones away that are still as they were read: where a later erasure has come, its own stays.
+/// Deletes tombstones that are unchanged since they were read; a tombstone of a later erasure stays.
 pub(crate) async fn forget(session: &mut Session, tombstones: &[Tombstone]) -> Result<()> {
     let (mut ids, mut of_memories) = (Vec::new(), Vec::new());
     let (mut collections, mut names, mut of_documents) = (Vec::new(), Vec::new(), Vec::new());

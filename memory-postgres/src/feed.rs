@@ -1,8 +1,10 @@
-//! The feed: a table to which each statement that writes appends what it has written.
+//! The feed: a table to which each writing statement appends what it has written.
 //!
-//! A row is told once all transactions up to its own have ended, on the whole server: then none can come before it any more.
+//! A row is delivered once all transactions up to its own have ended, on the whole server: then no earlier row can
+//! still appear.
 //!
-//! An erasure leaves the rows of its documents where they are, since a watch may go on from there, but they name a memory that never was.
+//! An erasure leaves the feed rows of its documents in place, because a watch may continue from there, but changes them
+//! to name a memory that never existed.
 
 use std::collections::HashMap;
 use std::mem;
@@ -21,39 +23,41 @@ use crate::connection::{Connections, Session};
 use crate::erasure::hashes;
 use crate::read::column;
 
-/// How often at most other processes are told of the commits of this one, and how often it looks whether anybody listens.
+/// Minimum interval between two announcements of commits to other processes, and interval at which a process checks
+/// whether anybody listens.
 const BETWEEN_NOTICES: Duration = Duration::from_millis(20);
 const UNHEARD: Duration = Duration::from_secs(1);
-/// How often a process that listens says so, well within the time for which it is believed.
+/// Interval at which a listening process renews its notice, well within the time that the notice is valid.
 const LISTENS: Duration = Duration::from_secs(5);
-/// How often a process that writes looks whether the feed has rows to drop.
+/// Interval at which a writing process checks whether the feed has rows to drop.
 const BETWEEN_TRIMS: Duration = Duration::from_secs(10);
-/// After how long a server does not answer any more; then another one may be there.
+/// After this time without an answer a server counts as gone; another one may have taken over.
 const UNANSWERED: Duration = Duration::from_secs(10);
-/// How often it is looked what has changed, where nobody tells.
+/// Interval at which the feed is checked if no announcement arrives.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it is looked whether the transaction has ended that holds rows back.
+/// Interval at which the feed is checked while an open transaction holds rows back.
 const HELD_BACK: Duration = Duration::from_millis(50);
 
-/// What a process knows of commits: its own, and those that others tell it.
+/// What a process knows about commits: its own, and those that others announce.
 #[derive(Debug)]
 pub(crate) struct Feed {
     connections: Arc<Connections>,
-    /// Tells of own commits.
+    /// Announces this process's commits.
     written: watch::Sender<()>,
-    /// Tells of all.
+    /// Announces all commits.
     news: watch::Sender<()>,
-    /// Listens to other processes as long as anybody watches; taken by the call that waits, with which it ends if that is given up.
+    /// Listens to other processes while a watch is open. The waiting call takes it, so it ends if that call is dropped.
     listening: Mutex<JoinSet<()>>,
 }
 
-/// A place in the feed: a row, and of its memories the one with this number, counted from 1. The one of a document has the number 1.
+/// A position in the feed: a row, and the number of the record within it, from 1. A row of a document has only number
+/// 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     xid: i64,
     seq: i64,
     number: i64,
-    /// Tells the row from others that come in its place.
+    /// Distinguishes the row from others that take its place.
     mark: Uuid,
     /// The server and its timeline.
     epoch: (i64, i64),
@@ -67,13 +71,13 @@ impl Feed {
         Self { connections, written, news, listening }
     }
 
-    /// Tells of a write that has ended.
+    /// Announces a write that has ended.
     pub(crate) fn tell(&self) {
         self.written.send_replace(());
         self.news.send_replace(());
     }
 
-    /// Ends the listening that the last call has left.
+    /// Stops listening.
     pub(crate) fn unwatched(&self) {
         drop(self.take_listening());
     }
@@ -82,7 +86,7 @@ impl Feed {
         mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until there are rows behind a place that can be told, or until then.
+    /// Waits until there are rows after a position that can be delivered, or until the given time.
     pub(crate) async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
         let mut listening = self.take_listening();
         let mut news = self.news.subscribe();
@@ -91,7 +95,7 @@ impl Feed {
             if listening.is_empty() && !self.connections.is_pooled() {
                 listening.spawn(listen(Arc::clone(&self.connections), self.news.clone()));
             }
-            // What comes from here on is waited for.
+            // Announcements from here on wake the wait.
             news.mark_unchanged();
             let mut session = self.connections.session(Access::ReadLatest, None).await?;
             let FeedEnd { position, held_back_to } = newest(&mut session).await?;
@@ -100,7 +104,7 @@ impl Feed {
                 break;
             }
             let pause = if held_back_to.is_none() { LOOK } else { HELD_BACK };
-            // Whether somebody has told or not, it is looked again.
+            // After the pause the feed is checked in any case.
             let _ = timeout_at(until.min(Instant::now() + pause), news.changed()).await;
         }
         *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = listening;
@@ -108,16 +112,16 @@ impl Feed {
     }
 }
 
-/// Tells other processes of commits, after them and outside of their transactions, in which it would let all writers of the server wait
-/// for each other. Drops what the feed has too much.
+/// Announces commits to other processes, after and outside their transactions: inside, it would make all writers of the
+/// server wait for each other. Also trims the feed.
 async fn follow_writes(connections: Arc<Connections>, kept: KeptChanges, mut written: watch::Receiver<()>) {
     let mut next_trim = Instant::now();
     while written.changed().await.is_ok() {
-        // Where that fails, others look by themselves.
+        // If this fails, other processes notice by their own checks.
         let told = timeout(UNANSWERED, connections.ask(|on| &on.tell_changes)).await;
         let is_heard = told.is_ok_and(|row| row.and_then(|row| column(&row, 0)).unwrap_or(false));
         if Instant::now() >= next_trim {
-            // Where that fails, there is another time.
+            // If this fails, it is tried again later.
             while timeout(UNANSWERED, trim(&connections, kept)).await.is_ok_and(|trimmed| trimmed.unwrap_or(false)) {}
             next_trim = Instant::now() + BETWEEN_TRIMS;
         }
@@ -125,7 +129,7 @@ async fn follow_writes(connections: Arc<Connections>, kept: KeptChanges, mut wri
     }
 }
 
-/// Drops a slice of the oldest rows; `false` when there are not too many.
+/// Deletes a slice of the oldest rows; returns `false` if none are surplus.
 async fn trim(connections: &Connections, kept: KeptChanges) -> Result<bool> {
     let mut session = connections.session(Access::Write, None).await?;
     let is_dropped = match kept {
@@ -136,17 +140,17 @@ async fn trim(connections: &Connections, kept: KeptChanges) -> Result<bool> {
     Ok(is_dropped)
 }
 
-/// Passes on what other processes tell, until the connection ends.
+/// Forwards the announcements of other processes until the connection ends.
 async fn listen(connections: Arc<Connections>, news: watch::Sender<()>) {
     let Ok(mut listener) = connections.listen().await else {
-        // Until then it is looked from time to time, and afterwards tried again.
+        // Watches check at intervals meanwhile; listening is tried again afterwards.
         return sleep(LOOK).await;
     };
     loop {
         if connections.says_that_it_listens(&mut listener).await.is_err() {
             return sleep(LOOK).await;
         }
-        // Somebody may have written before, and told nobody.
+        // A process may have written before, when nobody listened.
         news.send_replace(());
         let until = Instant::now() + LISTENS;
         while let Ok(notice) = timeout_at(until, listener.try_recv()).await {
@@ -158,11 +162,11 @@ async fn listen(connections: Arc<Connections>, news: watch::Sender<()>) {
     }
 }
 
-/// The last row that can be told, and the last that is there where another transaction holds that back.
+/// Returns the last row that can be delivered, and the last existing row if an open transaction holds that back.
 pub(crate) async fn newest(session: &mut Session) -> Result<FeedEnd> {
     let mut rows = session.rows(session.statement(|on| &on.newest_change)).await?;
     if rows.is_empty() {
-        // All that is there was restored from the dump of a server that was ahead.
+        // All existing rows were restored from the dump of a server that was ahead.
         session.written_rows(session.statement(|on| &on.trim_changes)).await?;
         rows = session.rows(session.statement(|on| &on.newest_change)).await?;
     }
@@ -174,19 +178,19 @@ pub(crate) async fn newest(session: &mut Session) -> Result<FeedEnd> {
     Ok(FeedEnd { position: place.to_position()?, held_back_to })
 }
 
-/// What a row tells of one record.
+/// What a row says about one record.
 enum Noted {
     Memory(Uuid),
-    /// What was done to a document, or that a record was erased. `None` where it can't be named.
+    /// A write to a document, or an erasure. `None` if the record can't be named.
     Other(Option<FeedWrite>),
 }
 
-/// The next entries behind a place.
+/// Returns the next entries after a position.
 pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
     let statement = session.statement(|on| &on.changes).bind(place.xid).bind(place.seq);
     let rows = session.rows(statement.bind(most as i64 + 1).bind(most as i64 + place.number)).await?;
-    // The feed has everything behind the place as long as it has that, since it drops the oldest first.
+    // Rows are dropped oldest first, so if the row of the position exists, all later ones do.
     let first = rows.first().ok_or_else(Error::feed_reset)?;
     if (Place { number: place.number, ..Place::of(first)? }) != place {
         return Err(Error::feed_reset());
@@ -219,7 +223,7 @@ pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: u
     Ok(FeedPage { entries, reached, is_end: is_whole && is_settled })
 }
 
-/// What a row tells: of memories, of one document, or of one record that was erased.
+/// Returns what a row holds: memories, one document, or one erasure.
 fn noted_in(row: &PgRow) -> Result<Vec<Noted>> {
     match (column::<Option<Vec<Uuid>>>(row, 6)?, column::<Option<&[u8]>>(row, 12)?) {
         (ids, Some(places)) => Ok(vec![Noted::Other(erasure_of(row, ids, places)?)]),
@@ -228,7 +232,7 @@ fn noted_in(row: &PgRow) -> Result<Vec<Noted>> {
     }
 }
 
-/// Which record a row tells to be erased; `None` where it can't be named.
+/// Returns the erasure of a row; `None` if the record can't be named.
 fn erasure_of(row: &PgRow, memories: Option<Vec<Uuid>>, places: &[u8]) -> Result<Option<FeedWrite>> {
     let record = match memories {
         Some(ids) => ids.first().map(|id| RecordId::from(MemoryId::from_bytes(id.into_bytes()))),
@@ -238,13 +242,13 @@ fn erasure_of(row: &PgRow, memories: Option<Vec<Uuid>>, places: &[u8]) -> Result
     Ok(record.map(|record| FeedWrite::Erasure { record, places }))
 }
 
-/// How the document of a row is called; `None` where that can't be read.
+/// Returns the name of a row's document; `None` if it can't be read.
 fn name_of(row: &PgRow) -> Result<Option<(Collection, DocumentId)>> {
     let (collection, id) = (Collection::parse(column::<&str>(row, 7)?), DocumentId::parse(column::<&str>(row, 8)?));
     Ok(collection.ok().zip(id.ok()))
 }
 
-/// What was done to the document of a row; `None` where it can't be named.
+/// Returns the write to a row's document; `None` if it can't be named.
 fn document_of(row: &PgRow) -> Result<Option<FeedWrite>> {
     let Some((collection, id)) = name_of(row)? else { return Ok(None) };
     let space = column(row, 9)?;
@@ -257,7 +261,7 @@ fn document_of(row: &PgRow) -> Result<Option<FeedWrite>> {
     }))
 }
 
-/// The spaces of memories.
+/// Returns the spaces of memories.
 async fn spaces(session: &mut Session, noted: &[(Place, Noted)]) -> Result<HashMap<Uuid, String>> {
     let ids = noted.iter().filter_map(|(_, noted)| match noted {
         Noted::Memory(id) => Some(*id),
@@ -272,7 +276,7 @@ async fn spaces(session: &mut Session, noted: &[(Place, Noted)]) -> Result<HashM
 }
 
 impl Place {
-    /// The place in front of what a row tells.
+    /// Returns the position before the records of a row.
     fn of(row: &PgRow) -> Result<Self> {
         let epoch = (column(row, 3)?, column(row, 4)?);
         Ok(Self { xid: column(row, 0)?, seq: column(row, 1)?, number: 0, mark: column(row, 2)?, epoch })

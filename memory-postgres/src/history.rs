@@ -1,4 +1,4 @@
-//! The history: a row for each update, put and removal, in the table of its kind of record.
+//! The history: one row for each update, put and removal, in a table for each kind of record.
 
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, RecordId, Result};
@@ -8,10 +8,10 @@ use crate::connection::{Session, Statement};
 use crate::read::column;
 use crate::statements::id_to_sql;
 
-/// After how many bytes no further row is read at once.
+/// Once the rows have this many bytes, no further one is read.
 const BYTES: i64 = 4 << 20;
 
-/// The next entries of a record below a place, newest first.
+/// Returns the next entries of a record below a place, newest first.
 pub(crate) async fn rows(session: &mut Session, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
     let newest = session.statement(|on| match of {
         RecordId::Memory(_) => &on.memory_history,
@@ -32,12 +32,12 @@ fn history_row(row: &PgRow) -> Result<HistoryRow> {
     Ok(HistoryRow { place: column::<i64>(row, 0)?.unsigned_abs(), entry })
 }
 
-/// Binds an entry: its time, its actor, and what was before. Without a time none is kept.
+/// Binds an entry: its time, actor and previous version. Without a time no entry is stored.
 pub(crate) fn bind_entry(statement: Statement, entry: Option<&VersionEntry>) -> Statement {
     statement.bind(time_of(entry)).bind(actor_of(entry)).bind(before_of(entry))
 }
 
-/// The same of many, as arrays.
+/// Binds many entries, as arrays.
 pub(crate) fn bind_entries(statement: Statement, entries: &[Option<&VersionEntry>]) -> Statement {
     let times: Vec<_> = entries.iter().copied().map(time_of).collect();
     let actors: Vec<_> = entries.iter().copied().map(actor_of).collect();

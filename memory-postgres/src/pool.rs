@@ -1,4 +1,4 @@
-//! The connections to one host.
+//! The connection pool of one host.
 
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError};
@@ -16,42 +16,42 @@ use tokio::time::timeout;
 use crate::config::{PostgresConfig, Server, TlsMode};
 use crate::error::is_starting;
 
-/// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
-/// depths that a query asks for; what was used last stays.
+/// Number of prepared statements that each connection caches: more than are usual. Each depth of a path has statements
+/// of its own, and so has each set of depths in a query; the least recently used are evicted.
 const STATEMENTS: usize = 128;
-/// How often at most it is looked for connections that nobody uses.
+/// Minimum interval between two searches for unused connections.
 const REAPING: Duration = Duration::from_millis(100);
-/// From when on a connection that nobody has used is tested before it is.
+/// A connection that was unused for this long is tested before use.
 const UNTESTED: Duration = Duration::from_secs(30);
-/// How long a test of a connection, or its end, may take.
+/// Timeout of a test of a connection, and of closing it.
 const TEST: Duration = Duration::from_secs(1);
-/// How long to wait at least before all idle connections are closed again because the server takes no writes.
+/// Minimum interval between two rounds of closing all idle connections because the server accepts no writes.
 const BETWEEN_DEMOTIONS: Duration = Duration::from_secs(1);
-/// After how many seconds of silence the server asks, how often, and how many times.
+/// TCP keepalives of the server: idle seconds before the first, seconds between two, and number before it gives up.
 const KEEPALIVES: [(&str, &str); 3] =
     [("tcp_keepalives_idle", "60"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "6")];
-/// Each statement sees what was committed before it had its locks, whatever the default of the database is: so a store that has waited for an
-/// erasure finds the tombstones. Transactions say that themselves.
+/// Each statement sees what was committed before it got its locks, whatever the database's default: so a store that has
+/// waited for an erasure finds the tombstones. Transactions set the level themselves.
 const ISOLATION: [(&str, &str); 1] = [("default_transaction_isolation", "read committed")];
-/// How long to wait before it is looked again for a connection that others no longer use.
+/// Pause before another attempt while the server is starting or has no connection left.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long to wait at first before a server that refuses connections is asked again.
+/// First pause before a server that refuses connections is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// How long to wait at most; each pause is twice as long as the one before.
+/// Longest such pause; each is twice the one before.
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
-/// How long a statement that was given up may take to end by itself, before it is cancelled.
+/// How long an abandoned statement may take to end by itself before it is cancelled.
 const PROMPT: Duration = Duration::from_millis(100);
-/// How long a connection may take to recover from a session that was given up, before it is closed.
+/// How long a connection may take to recover from an abandoned session before it is closed.
 const RECOVERY: Duration = Duration::from_secs(3);
-/// What programs tell each other of changes on, each with the name of its namespace.
+/// The channel on which programs announce changes, with the name of the namespace as payload.
 const CHANGES: &str = "agent_memory_changes";
-/// What a [`Backend`] is made of.
+/// The columns of a [`Backend`].
 pub(crate) const BACKEND: &str = "pg_backend_pid(), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// Connections to one host, as many as there may be.
+/// The connections to one host.
 ///
-/// Not the pool of sqlx, which asks the server on each release whether the connection works, in a task of its own: two round trips
-/// for each recall.
+/// This does not use sqlx's pool, which tests the connection on each release, in a task of its own: two round trips for
+/// each recall.
 #[derive(Debug)]
 pub(crate) struct Pool {
     connections: deadpool::managed::Pool<Connector>,
@@ -59,12 +59,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Connects to nothing yet.
+    /// Makes an empty pool; connects to nothing yet.
     pub(crate) fn new(connector: Connector, config: &PostgresConfig) -> Self {
         let size = config.pool_size.get() as usize;
-        // The connection that was used last, whose server process has the most in its caches.
+        // LIFO: the server process of the connection that was used last has the warmest caches.
         let builder = deadpool::managed::Pool::builder(connector).max_size(size).queue_mode(QueueMode::Lifo);
-        // It fails where there are time limits without a runtime.
+        // Building fails only if there are timeouts without a runtime.
         let connections = builder.build().expect("a pool without time limits");
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(reap(connections.weak(), config.idle_timeout));
@@ -72,8 +72,8 @@ impl Pool {
         Self { connections, acquire_timeout: config.acquire_timeout }
     }
 
-    /// A connection that nobody uses. Where a server refuses more of them, or is starting up, it is waited for until it takes one, or
-    /// others are done with theirs.
+    /// Takes a free connection. Waits while the server is starting up or has no connection left, until it accepts one
+    /// or another call returns its own.
     pub(crate) async fn get(&self) -> sqlx::Result<Pooled> {
         let search = async {
             loop {
@@ -92,12 +92,12 @@ impl Pool {
         timeout(self.acquire_timeout, search).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Connects once, beside the pool.
+    /// Opens and closes one connection outside the pool.
     pub(crate) async fn probe(&self) -> sqlx::Result<()> {
         self.connections.manager().connect().await?.connection.close().await
     }
 
-    /// Listens on a connection beside the pool, until that ends.
+    /// Opens a connection outside the pool that listens for changes.
     pub(crate) async fn listen(&self) -> sqlx::Result<PgListener> {
         let only = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
         let options = self.connections.manager().options.clone();
@@ -108,21 +108,21 @@ impl Pool {
         Ok(listener)
     }
 
-    /// Whether to ask on the connection beside the pool as well: where it is there, or where calls use all the connections that there may
-    /// be, so that it has to be made.
+    /// Returns whether to also try the connection outside the pool: if it exists, or if calls use all connections of
+    /// the pool, so that it is worth opening.
     pub(crate) fn asks_aside(&self) -> bool {
         let status = self.connections.status();
         let is_busy = status.available == 0 && status.size == status.max_size;
-        // While somebody uses it, it is there.
+        // If it is in use, it exists.
         is_busy || self.connections.manager().aside.try_lock().map_or(true, |aside| aside.is_some())
     }
 
-    /// The row that a statement without values gives on the connection beside the pool.
+    /// Runs a statement without parameters on the connection outside the pool; returns its row.
     pub(crate) async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
         self.connections.manager().ask(sql).await
     }
 
-    /// Closes the connections that nobody uses now, and the others as soon as nobody does.
+    /// Closes the idle connections now, and the others when they are returned.
     pub(crate) async fn close(&self) {
         let idle = self.connections.retain(|_, _| false).removed;
         self.connections.close();
@@ -131,29 +131,30 @@ impl Pool {
     }
 }
 
-/// A connection that goes back to its pool when it is dropped. One that is not clean then is closed.
+/// A connection that returns to its pool on drop, or is closed if it is not clean then.
 pub(crate) type Pooled = Object<Connector>;
 
-/// What a pool holds.
+/// A pooled connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connection: PgConnection,
-    /// Whether nothing is under way on it, so that others can use it.
+    /// Whether nothing is in progress on it, so that it can be reused.
     pub(crate) is_clean: bool,
-    /// When the server was last known to answer.
+    /// When the server last answered on it.
     pub(crate) answered: Instant,
-    /// Who works on it at the server, as far as is known: behind a pooler, during a transaction.
+    /// The server process that serves it, if known: behind a pooler, only during a transaction.
     pub(crate) backend: Option<Backend>,
 }
 
 impl Link {
-    /// Makes it one that others can use, since the server has answered.
+    /// Marks it as reusable, because the server has answered.
     pub(crate) fn clear(&mut self) {
         (self.is_clean, self.answered) = (true, Instant::now());
     }
 }
 
-/// A process of a server, and when that server was started, in microseconds since 1970: behind one address there may be several.
+/// A server process, with the start time of its server in microseconds since 1970: one address may lead to several
+/// servers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backend {
     process: i32,
@@ -161,16 +162,16 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// From the columns of [`BACKEND`], which begin a row.
+    /// Reads the columns of [`BACKEND`], which come first in the row.
     pub(crate) fn of(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self { process: row.try_get(0)?, server_start: row.try_get(1)? })
     }
 }
 
-/// Gives back a connection whose user has given up, perhaps in the middle of a statement, which is cancelled, or of a transaction,
-/// which is rolled back. One that does not answer to that is closed. If the user has had no answer, the server may have fallen silent.
+/// Recovers a connection whose session was abandoned: cancels a running statement, and rolls back an open transaction.
+/// Closes it if it does not answer. If the session got no answer (`is_silent`), the server may have fallen silent.
 pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
-    // Without a pool nobody needs it.
+    // Without a pool the connection is not needed any more.
     let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else { return };
     let start = Instant::now();
     if is_silent {
@@ -181,8 +182,8 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
             match timeout(PROMPT, until_ready(&mut link.connection)).await {
                 Ok(ready) => ready?,
                 Err(_) => {
-                    // Behind a pooler somebody else has the backend once the transaction has ended, so that does not end before the cancel has
-                    // arrived.
+                    // Behind a pooler another client gets the backend once the transaction ends, so it must not end
+                    // before the cancel request has arrived.
                     pool.manager().cancel(link.backend.ok_or(sqlx::Error::WorkerCrashed)?).await?;
                     until_ready(&mut link.connection).await?;
                 }
@@ -203,14 +204,14 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
     });
 }
 
-/// Closes connections that nobody uses, until the pool is closed.
+/// Closes unused connections, until the pool is closed.
 async fn reap(pool: WeakPool<Connector>, idle_timeout: Duration) {
     loop {
         tokio::time::sleep((idle_timeout / 2).max(REAPING)).await;
         let Some(pool) = pool.upgrade().filter(|pool| !pool.is_closed()) else { return };
         let is_used = |link: &Link| link.answered.elapsed() < idle_timeout;
         let mut idle = pool.retain(|link, _| is_used(link)).removed;
-        // While somebody uses it, it is not idle.
+        // If it is in use, it is not idle.
         if let Ok(mut aside) = pool.manager().aside.try_lock() {
             idle.extend(aside.take_if(|link| !is_used(link)));
         }
@@ -220,13 +221,13 @@ async fn reap(pool: WeakPool<Connector>, idle_timeout: Duration) {
 
 async fn close(links: impl IntoIterator<Item = Link>) {
     for Link { connection, .. } in links {
-        // What matters is that it is closed, not what the server says to it.
+        // The connection is closed whatever the server answers.
         let _ = timeout(TEST, connection.close()).await;
     }
 }
 
-/// Closes a connection to a server that is not the primary any more, and with it the idle ones: these once a second at most, since a
-/// server may take no writes at all.
+/// Closes a connection to a server that is no longer the primary, and the idle connections too: these at most once a
+/// second, because a server may accept no writes at all.
 pub(crate) fn demoted(link: Pooled) {
     if let Some(pool) = Object::pool(&link) {
         let (now, mut silence) = (Instant::now(), pool.manager().silence());
@@ -237,7 +238,7 @@ pub(crate) fn demoted(link: Pooled) {
     drop(Object::take(link));
 }
 
-/// Waits for the end of all that is under way on a connection, with or without success.
+/// Waits for the end of everything in progress on a connection, whether it succeeds or not.
 async fn until_ready(connection: &mut PgConnection) -> sqlx::Result<()> {
     loop {
         match connection.ping().await {
@@ -247,7 +248,7 @@ async fn until_ready(connection: &mut PgConnection) -> sqlx::Result<()> {
     }
 }
 
-/// How to connect to a host.
+/// Opens the connections of a pool.
 pub(crate) struct Connector {
     options: PgConnectOptions,
     must_be_primary: bool,
@@ -255,12 +256,12 @@ pub(crate) struct Connector {
     idle_timeout: Duration,
     refusal: std::sync::Mutex<Option<Refusal>>,
     silence: std::sync::Mutex<Silence>,
-    /// A connection beside the pool, for what must not wait for its calls. Whoever uses it takes it out, so that one that fails, or
-    /// is given up, is not used again.
+    /// A connection outside the pool, for work that must not wait for calls. Whoever uses it takes it out, so that it
+    /// is not reused after a failure or an abandoned use.
     aside: Mutex<Option<Link>>,
 }
 
-/// That a server refuses connections, and when it is asked again.
+/// The state of a server that refuses connections: when to ask it again.
 #[derive(Debug)]
 struct Refusal {
     until: Instant,
@@ -272,7 +273,7 @@ impl Refusal {
         Self { until: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
-    /// Whether it is time to ask the server again: for one call, and later for the next.
+    /// Returns whether to ask the server again: `true` for one call, then for the next one after a longer pause.
     fn is_over(&mut self) -> bool {
         let now = Instant::now();
         let is_over = now >= self.until;
@@ -284,14 +285,14 @@ impl Refusal {
     }
 }
 
-/// When the server may have fallen silent. A primary that falls silent must not cost one deadline for each of them.
+/// When the server may have fallen silent. A silent primary must not cost one deadline for each connection.
 #[derive(Debug)]
 struct Silence {
-    /// A connection without an answer since then is tested before it is used.
+    /// A connection without an answer since then is tested before use.
     suspected: Instant,
     /// A connection without an answer since then is closed.
     lost: Instant,
-    /// When idle connections were last closed because the server takes no writes.
+    /// When idle connections were last closed because the server accepts no writes.
     demoted: Option<Instant>,
 }
 
@@ -303,7 +304,7 @@ impl Connector {
             .port(host.port)
             .application_name(&config.application_name)
             .extra_float_digits(None)
-            // The driver would never encrypt with `Allow`; to try that first costs nothing where it works.
+            // The driver never encrypts with `Allow`; trying encryption first costs nothing if it works.
             .ssl_mode(if let TlsMode::Allow = tls.mode { TlsMode::Prefer } else { tls.mode });
         let options = user.iter().fold(options, |options, user| options.username(user));
         let options = password.iter().fold(options, |options, password| options.password(&password.0));
@@ -315,8 +316,8 @@ impl Connector {
             true => options.statement_cache_capacity(0),
             false => {
                 let timeout = [("statement_timeout", millis(statement_timeout(config)))];
-                // The server asks whether this side is there, which also keeps firewalls in between from forgetting the connection. The
-                // driver can't ask.
+                // The server sends keepalives, because the driver can't; they also keep firewalls from dropping the
+                // connection.
                 let options = options.statement_cache_capacity(STATEMENTS).options(settings()).options(timeout);
                 options.options(KEEPALIVES).options(ISOLATION)
             }
@@ -337,7 +338,7 @@ impl Connector {
         let mut connection = self.options.connect().await?;
         let mut backend = None;
         if self.must_be_primary || !self.is_pooled {
-            // Without a prepared statement, which a pooler would not keep.
+            // Not a prepared statement, which a pooler would not keep.
             let sql = format!("SELECT {BACKEND}, pg_is_in_recovery()");
             let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut connection).await?;
             if self.must_be_primary && row.try_get(2)? {
@@ -348,7 +349,7 @@ impl Connector {
         Ok(Link { connection, is_clean: true, answered: Instant::now(), backend })
     }
 
-    // Nothing panics while one of these is held.
+    // No code panics while it holds one of these locks.
     fn silence(&self) -> MutexGuard<'_, Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -357,21 +358,21 @@ impl Connector {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what a backend is doing. It has heard of that when this returns.
+    /// Cancels what a backend is doing. Returns once the request has arrived.
     async fn cancel(&self, backend: Backend) -> sqlx::Result<()> {
         let Backend { process, server_start } = backend;
         let sql = format!(
             "SELECT pg_cancel_backend({process}) FROM (SELECT {BACKEND}) AS own (process, server_start)
             WHERE server_start = {server_start}"
         );
-        // The connection may have ended while nobody used it.
+        // The connection may have ended while it was idle.
         match self.ask(&sql).await {
             Ok(_) => Ok(()),
             Err(_) => self.ask(&sql).await.map(drop),
         }
     }
 
-    /// The row that a statement without values gives on the connection beside the pool.
+    /// Runs a statement without parameters on the connection outside the pool; returns its row.
     async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
         let mut aside = self.aside.lock().await;
         let mut known = aside.take();
@@ -391,31 +392,32 @@ impl Connector {
     }
 }
 
-/// What a session needs, beside the time after which the server gives up on a statement: by a setting of it where it is ours alone,
-/// else in each transaction.
+/// The settings that a session needs besides the statement timeout. They are set once on a connection of our own, and
+/// in each transaction behind a pooler.
 pub(crate) fn settings() -> [(&'static str, String); 4] {
     [
-        // The server refuses writes of a program that is too old.
+        // By this the server refuses writes of a program that is too old.
         ("agent_memory.writer", WRITER.to_string()),
-        // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
+        // A plan outlives the moment it is made, when a table may have been empty; and planning takes longer than a
+        // recall.
         ("plan_cache_mode", "force_generic_plan".to_owned()),
         ("enable_seqscan", "off".to_owned()),
         ("jit", "off".to_owned()),
     ]
 }
 
-/// After how long the server gives up on a statement, however long its call may take.
+/// Returns after how long the server aborts a statement, however much time its call has.
 pub(crate) fn statement_timeout(config: &PostgresConfig) -> Duration {
     config.statement_timeout.unwrap_or(config.deadline).min(config.deadline)
 }
 
-/// A time as a setting has it, where 0 would be none.
+/// Formats a timeout as a setting; at least 1, because 0 would mean none.
 pub(crate) fn millis(time: Duration) -> String {
     time.as_millis().clamp(1, i32::MAX as u128).to_string()
 }
 
 impl fmt::Debug for Connector {
-    /// Without the options, which hold a password.
+    /// Omits the options, which hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connector").field("must_be_primary", &self.must_be_primary).finish_non_exhaustive()
     }
@@ -426,11 +428,11 @@ impl Manager for Connector {
     type Error = sqlx::Error;
 
     async fn create(&self) -> sqlx::Result<Link> {
-        // While a server refuses, one call asks for all.
+        // While a server refuses connections, one call asks for all.
         if !self.refusal().as_mut().is_none_or(Refusal::is_over) {
             return Err(sqlx::Error::PoolTimedOut);
         }
-        // Boxed, since futures of the driver nest too deep for the compiler.
+        // Boxed, because the driver's futures nest too deeply for the compiler.
         let connected = Box::pin(self.connect()).await;
         let mut refusal = self.refusal();
         match &connected {

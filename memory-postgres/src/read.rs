@@ -1,4 +1,4 @@
-//! Reading: records by their ids, and candidates in order, slice by slice.
+//! The reading part of a session: records by id, and candidates in order, slice by slice.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::slices::Slice;
 use crate::statements::id_to_sql;
 use crate::vectors;
 
-/// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
+/// Maximum number of candidates in a slice. Payloads over 64 KiB are left out, so a slice has at most 16 MiB.
 const LARGEST_SLICE: usize = 256;
-/// The most candidates of a slice of heads alone.
+/// Maximum number of candidates in a slice of heads.
 const MOST_HEADS: usize = 2_048;
-/// The same of heads with vectors, which have some 16 KiB at most.
+/// Maximum number of candidates in a slice of heads with vectors, which have at most about 16 KiB each.
 const MOST_VECTORS: usize = 1_024;
-/// How many bytes of payloads are read and looked at together, at least one payload.
+/// Payloads are read and processed in groups of this many bytes, with at least one payload.
 const GROUP: usize = 4 << 20;
-/// The column of the payload in a slice.
+/// The index of the payload column in a slice.
 const PAYLOAD: usize = 8;
-/// Before and behind every place of (createdAt, id), whose times are some 10^13 ms at most.
+/// Sort before and after every position (createdAt, id): times are within about 10^13 ms.
 const BEGINNING: (i64, Uuid) = (i64::MIN, Uuid::nil());
 const END: (i64, Uuid) = (i64::MAX, Uuid::nil());
 
@@ -72,7 +72,7 @@ impl Reader for Session {
         if let Some(collection) = of {
             return self.document_siblings(collection, prefix, &from, most).await.map(Some);
         }
-        // A sibling takes a step for itself and one for each boundary.
+        // A sibling takes one step for itself, and one for each boundary.
         let steps = 4 * most + 1;
         let (mut siblings, mut paths) = (Vec::new(), BTreeSet::new());
         loop {
@@ -182,7 +182,7 @@ impl Reader for Session {
 }
 
 impl Session {
-    /// The siblings of a collection, which the index has in the order of their bytes.
+    /// Lists the siblings in a collection, from the index in byte order.
     async fn document_siblings(
         &mut self,
         collection: &Collection,
@@ -200,12 +200,12 @@ impl Session {
             end = end.into_iter().chain(last).min();
             siblings.extend(paths.into_iter().map(place));
         }
-        // Of the one kind there may be more behind the end.
+        // The other kind may have more paths beyond the end.
         siblings.retain(|place| end.as_deref().is_none_or(|end| place.path() <= end));
         Ok(siblings)
     }
 
-    /// The statement that reads the next rows of a walk through the ledger.
+    /// Returns the statement that reads the next rows of a walk along the ledger.
     fn slice(&self, walk: &Walk<'_>) -> Statement {
         let slices = match is_of_heads(walk) {
             true => &self.on().heads,
@@ -232,7 +232,7 @@ impl Session {
             }
             Source::Places([Place::Space(space)]) => next(&slices.of_space).bind(space),
             Source::Places([Place::Below(path)]) => next(&slices.below[depth_of(path) - 1]).bind(path_hash(path)),
-            // What `under` asks for.
+            // The places of an *under* selector.
             Source::Places([Place::Space(space), Place::Below(path)]) if space == path => {
                 next(&slices.under[depth_of(path) - 1]).bind(path_hash(path)).bind(space)
             }
@@ -252,8 +252,8 @@ impl Session {
         }
     }
 
-    /// Offers the next rows of a walk: their heads alone, where no payloads are read later. Returns where to go on, if it was not stopped
-    /// and there may be more.
+    /// Offers the next rows of a walk: heads only if no payload is needed. Returns where to continue, unless it was
+    /// stopped or there are no more rows.
     async fn offer_slice<K: Selects>(
         &mut self,
         walk: &Walk<'_>,
@@ -302,7 +302,7 @@ impl Session {
             }
             let _turn = self.turn(size).await;
             for row in group {
-                // One that is gone meanwhile is left out.
+                // A row that was deleted meanwhile is left out.
                 let whole = if has_payload(row) { Some(row) } else { large.get(bytes(row, 0)?) };
                 if let Some(whole) = whole
                     && visit(&Fetched { row: whole, vector: has_vectors.then_some(row) })? == Verdict::Stop
@@ -315,12 +315,12 @@ impl Session {
     }
 }
 
-/// Whether a walk reads heads alone: those that go from the newest on.
+/// Returns whether a walk reads heads only; such walks begin with the newest record.
 fn is_of_heads(walk: &Walk<'_>) -> bool {
     walk.is_for_heads && walk.order == Order::NewestFirst
 }
 
-/// How many candidates the next slice of a walk has at most.
+/// Returns the maximum number of candidates in the next slice of a walk.
 fn count_of(walk: &Walk<'_>) -> usize {
     let most = match (is_of_heads(walk), walk.has_vectors) {
         (true, false) => MOST_HEADS,
@@ -343,10 +343,10 @@ where
     Ok(Verdict::Skip)
 }
 
-/// How rows of a slice are read with their payloads.
+/// Makes the statement that reads the payloads of some rows.
 type ByIds = fn(&Session, &[&PgRow]) -> Result<Statement>;
 
-/// The first rows whose payloads are read together, and how many bytes these have.
+/// Returns the first rows whose payloads are read together, and their bytes.
 fn first_group(rows: &[PgRow], has_vectors: bool) -> Result<(&[PgRow], usize)> {
     let mut bytes = 0;
     for (place, row) in rows.iter().enumerate() {
@@ -360,20 +360,20 @@ fn first_group(rows: &[PgRow], has_vectors: bool) -> Result<(&[PgRow], usize)> {
     Ok((rows, bytes))
 }
 
-/// Whether a row of a slice has come with its payload.
+/// Returns whether a row of a slice holds its payload.
 fn has_payload(row: &PgRow) -> bool {
     !row.try_get_raw(PAYLOAD).is_ok_and(|value| value.is_null())
 }
 
-/// A row as it came.
+/// A row as the server returned it.
 struct Fetched<'r> {
     row: &'r PgRow,
-    /// The row of its slice, which ends with the vector, where the walk is with vectors.
+    /// The row of the slice, whose last column is the vector, if the walk reads vectors.
     vector: Option<&'r PgRow>,
 }
 
 impl<'r> Fetched<'r> {
-    /// One without a vector.
+    /// Wraps a row without a vector.
     fn new(row: &'r PgRow) -> Self {
         Self { row, vector: None }
     }
@@ -446,12 +446,12 @@ impl Row<Documents> for Fetched<'_> {
     }
 }
 
-/// A value of a row.
+/// Reads a column.
 pub(crate) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, index: usize) -> Result<T> {
     row.try_get(index).map_err(native)
 }
 
-/// The id of a memory that begins a row.
+/// Reads the id of a memory from the first column.
 pub(crate) fn memory_id(row: &PgRow) -> Result<MemoryId> {
     Ok(MemoryId::from_bytes(column::<Uuid>(row, 0)?.into_bytes()))
 }
@@ -476,20 +476,20 @@ fn document_of(row: &PgRow) -> Result<Document> {
     stored.read()
 }
 
-/// Reads the memories of these rows whole.
+/// Makes the statement that reads the whole memories of these rows.
 fn memories_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
     let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<Uuid>>>()?;
     Ok(session.statement(|on| &on.memories_by_ids).bind(ids))
 }
 
-/// Reads the documents of these rows whole, which all are of one collection.
+/// Makes the statement that reads the whole documents of these rows, all in one collection.
 fn documents_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
     let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<&str>>>()?;
     let collection: &str = rows.first().map_or(Ok(""), |row| column(row, 3))?;
     Ok(session.statement(|on| &on.documents_by_ids).bind(collection).bind(ids))
 }
 
-/// Between which places of (createdAt, id) a walk goes, both exclusive.
+/// Returns the exclusive bounds of a walk, as positions (createdAt, id).
 fn bounds(walk: &Walk<'_>) -> ((i64, Uuid), (i64, Uuid)) {
     let low = walk.created_after.map_or(BEGINNING, |after| (after.as_millis(), Uuid::max()));
     let high = walk.created_before.map_or(END, |before| (before.as_millis(), Uuid::nil()));
@@ -497,17 +497,17 @@ fn bounds(walk: &Walk<'_>) -> ((i64, Uuid), (i64, Uuid)) {
     behind.map_or((low, high), |place| walk.order.choose((low, high.min(place)), (low.max(place), high)))
 }
 
-/// The place of a path among the ancestors of what is below it, from 1 on.
+/// Returns the position of a path among the ancestors of what lies below it, from 1.
 fn depth_of(path: &str) -> usize {
     path.matches(BOUNDARIES).count() + 1
 }
 
-/// The level of a place of documents: twice the number of boundaries in its path, and one more of an ancestor.
+/// Returns the level of a place of documents: twice the number of boundaries in its path, plus 1 for an ancestor.
 fn level_of(place: &Place) -> i32 {
     2 * place.path().matches(BOUNDARIES).count() as i32 + i32::from(matches!(place, Place::Below(_)))
 }
 
-/// The bytes of a uuid or of a text, without a copy.
+/// Borrows the bytes of a uuid or text.
 fn bytes(row: &PgRow, index: usize) -> Result<&[u8]> {
     let value = row.try_get_raw(index).map_err(native)?;
     value.as_bytes().map_err(|error| Error::corrupt("a stored id has an impossible type").with_source(error))

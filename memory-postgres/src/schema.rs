@@ -1,4 +1,5 @@
-//! The schema: PostgreSQL as a target of the migrations crate, the places of older documents, and what operators ask.
+//! The schema: PostgreSQL as a target of the migrations crate, the backfill of the documents' places, and the
+//! inspection for operators.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +15,17 @@ use crate::connection::{Connections, Session};
 use crate::error::{is_locked, is_passing, native};
 use crate::read::column;
 
-/// How long the set-up is tried again where a call may take longer.
+/// Maximum time for which the set-up is retried, even if the deadline is longer.
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
-/// How many documents a slice of the backfill goes over.
+/// Number of documents that a slice of the backfill covers.
 const SLICE: i64 = 128;
 
-/// Creates or migrates the schema, as `init` does, and tells which steps that took.
+/// Creates or migrates the schema, as `init` does, and returns the applied steps.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
     on_connections(config, Outcome::Unknown, async |connections| set_up(connections, config).await).await
 }
 
-/// Tells which steps [`migrate`] would take, and changes nothing; a missing schema stays missing.
+/// Returns the steps that [`migrate`] would apply. Changes nothing; a missing schema stays missing.
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let plan = async |connections: &Connections| {
         let mut target = PostgresTarget(connections.first_transaction().await?);
@@ -33,7 +34,7 @@ pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     on_connections(config, Outcome::NotDone, plan).await
 }
 
-/// Removes the schema with everything in it, for ever. Nothing happens when there is none.
+/// Drops the schema with all its data. Does nothing if there is none.
 pub async fn remove(config: &PostgresConfig) -> Result<()> {
     let remove = async |connections: &Connections| {
         let mut session = connections.first_transaction().await?;
@@ -43,8 +44,8 @@ pub async fn remove(config: &PostgresConfig) -> Result<()> {
     on_connections(config, Outcome::Unknown, remove).await
 }
 
-/// Tells which tables, indexes and triggers of the schema are missing, what time it is at the server, and which transaction holds the feed
-/// back; changes nothing.
+/// Returns the missing tables, indexes and triggers of the schema, the server's time, the size of the data, and the
+/// transaction that holds the feed back. Changes nothing.
 pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
     let look = async |connections: &Connections| {
         let mut session = connections.first_transaction().await?;
@@ -62,7 +63,7 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
     on_connections(config, Outcome::NotDone, look).await
 }
 
-/// The transaction that holds the feed back, in words. What it has executed may hold a payload, and is left out.
+/// Describes the transaction that holds the feed back. Its statement may hold a payload, and is left out.
 fn held_back(row: &PgRow) -> Result<HeldBack> {
     let text = |index| column::<Option<&str>>(row, index);
     let longest =
@@ -90,11 +91,11 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
         let start = Instant::now();
         let mut target = PostgresTarget(connections.first_transaction().await?);
         let report = migrations::migrate(&mut target, migrations::postgres()).await;
-        // The steps before one that failed stay.
+        // The steps before a failed one stay.
         let ended = target.0.end().await;
         let report = report.and_then(|report| ended.map(|()| report));
         if report.as_ref().is_err_and(is_locked) {
-            // For the stores, which have waited as long.
+            // Gives the waiting stores as much time as the attempt took.
             tokio::time::sleep(start.elapsed()).await;
         }
         report
@@ -102,7 +103,7 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
 
-/// How far the backfill of the documents' places is, unless it is complete.
+/// Returns the progress of the backfill of the documents' places, unless it is complete.
 pub(crate) async fn pending(connections: &Connections) -> Result<Vec<Backfill>> {
     let mut session = connections.session(Access::ReadLatest, None).await?;
     let paths = session.rows(session.statement(|on| &on.pending_paths).bind(SHORT_BACKFILL as i64)).await?;
@@ -111,7 +112,7 @@ pub(crate) async fn pending(connections: &Connections) -> Result<Vec<Backfill>> 
     paths.iter().map(|row| Ok(Backfill::of_places(count(row, 0)?, count(row, 1)?))).collect()
 }
 
-/// Makes the namespace read-only, or takes that back.
+/// Makes the namespace read-only, or writable again.
 pub(crate) async fn set_read_only(connections: &Connections, is_read_only: bool) -> Result<()> {
     let text = if is_read_only { FENCE } else { UNFENCE };
     let mut session = connections.first_transaction().await?;
@@ -121,7 +122,7 @@ pub(crate) async fn set_read_only(connections: &Connections, is_read_only: bool)
     set.and(ended)
 }
 
-/// Whether the namespace is read-only.
+/// Returns whether the namespace is read-only.
 pub(crate) async fn is_read_only(connections: &Connections) -> Result<bool> {
     let mut session = connections.session(Access::ReadLatest, None).await?;
     let is_read_only = session.holds(session.statement(|on| &on.is_read_only)).await?;
@@ -129,7 +130,7 @@ pub(crate) async fn is_read_only(connections: &Connections) -> Result<bool> {
     Ok(is_read_only)
 }
 
-/// Makes the entries of some more documents. Programs that do so at once do the same.
+/// Makes the entries of the next documents. Concurrent programs make the same ones.
 pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let mut session = connections.session(Access::Write, None).await?;
     if let Some(reached) = session.rows(session.statement(|on| &on.reached_paths)).await?.first() {
@@ -150,7 +151,7 @@ pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     session.end().await
 }
 
-/// Runs something on connections of its own, within the deadline. Past it, `late` tells whether something may have been changed.
+/// Does work on connections of its own, within the deadline. `late` is the outcome if the deadline passes.
 async fn on_connections<T>(
     config: &PostgresConfig,
     late: Outcome,
@@ -165,8 +166,8 @@ async fn on_connections<T>(
     done
 }
 
-/// What refuses each write of a namespace that is read-only. Made by the first who wants it, and disabled when it is taken back: to do that,
-/// as to make it, waits for those who write and not for those who read. Within the lock, so that what was begun before has ended.
+/// Refuses each write of a read-only namespace. The triggers are created on first use, and disabled to make the
+/// namespace writable again; both wait for writers, not for readers. The lock ensures that earlier writes have ended.
 const FENCE: &str = "
     LOCK TABLE {schema}.memories IN SHARE ROW EXCLUSIVE MODE;
     LOCK TABLE {schema}.documents IN SHARE ROW EXCLUSIVE MODE;
@@ -184,7 +185,7 @@ const FENCE: &str = "
     END $do$;
     ALTER TABLE {schema}.memories ENABLE TRIGGER memories_read_only;
     ALTER TABLE {schema}.documents ENABLE TRIGGER documents_read_only";
-/// What takes it back. Nothing is to be done where nobody has ever wanted it.
+/// Makes the namespace writable again. Does nothing if it was never read-only.
 const UNFENCE: &str = "
     DO $do$ BEGIN
         IF EXISTS (SELECT FROM pg_trigger
@@ -194,8 +195,8 @@ const UNFENCE: &str = "
         END IF;
     END $do$";
 
-/// What each step begins with. Whoever stores has the ledger first, and then what belongs to it; the steps of a migration share a transaction, so
-/// one that took them the other way round would stand in the way of an older program that waits for it.
+/// The prefix of each step. A store locks the ledger first, then the tables that belong to it. The steps of a migration
+/// share a transaction, so a step with another order could deadlock with an older program.
 const LEDGER_FIRST: &str = "DO $lock$ BEGIN
     IF to_regclass($of${schema}.memories$of$) IS NOT NULL THEN
         LOCK TABLE {schema}.memories IN SHARE ROW EXCLUSIVE MODE;
@@ -203,7 +204,8 @@ const LEDGER_FIRST: &str = "DO $lock$ BEGIN
 END $lock$;
 ";
 
-/// The tables, indexes and triggers that the steps leave. Each is created, or dropped, by a statement that begins a line.
+/// Returns the tables, indexes and triggers that exist after all steps. Each is created or dropped by a statement that
+/// begins a line.
 fn names() -> Vec<&'static str> {
     let mut names = Vec::new();
     let steps = migrations::postgres().iter().filter(|step| step.kind != Kind::Retired);
@@ -221,7 +223,8 @@ fn names() -> Vec<&'static str> {
     names
 }
 
-/// All steps go in one transaction, which holds the lock; its end gives that back, and so does the end of the connection.
+/// All steps run in one transaction, which holds the lock; the lock is released when the transaction or the connection
+/// ends.
 struct PostgresTarget(Session);
 
 #[async_trait]
@@ -235,7 +238,7 @@ impl Target for PostgresTarget {
         }
         session.row(session.statement(|on| &on.lock_schema)).await?;
         if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
-            // A role may be allowed to use a schema that is there, and not to make one.
+            // A role may be allowed to use an existing schema, but not to create one.
             if !session.holds(session.statement(|on| &on.has_schema)).await? {
                 session.write(session.statement(|on| &on.create_schema)).await?;
             }
@@ -262,7 +265,8 @@ impl Target for PostgresTarget {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let Self(session) = self;
-        // All stores wait behind this one, which waits until the server has cancelled an autovacuum that holds the lock, and no longer.
+        // All stores wait behind this lock, which waits just long enough for the server to cancel an autovacuum that
+        // holds it.
         let begin = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
             FROM pg_settings WHERE name = 'deadlock_timeout'";
         session.command(begin).await.map_err(native)?;
@@ -272,7 +276,7 @@ impl Target for PostgresTarget {
         let insert = insert.bind(step.checksum()).bind(step.kind == Kind::Quick);
         let mut applied = if applied.is_ok() { session.write(insert).await.map(drop) } else { applied };
         if applied.is_ok() && step.name == PATHS {
-            // Where no documents are, nothing is left to do.
+            // If there are no documents, the backfill is complete.
             applied = session.write(session.statement(|on| &on.complete_paths)).await.map(drop);
         }
         let end = if applied.is_ok() { "RELEASE migration" } else { "ROLLBACK TO migration; RELEASE migration" };

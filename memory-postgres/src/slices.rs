@@ -1,19 +1,19 @@
-//! The statements that read the next rows of a walk through the ledger.
+//! The statements that read the next rows of a walk along the ledger.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use memory_core::SpaceId;
 
-/// So many lists are each a part of a statement; of more, a statement reads the heads.
+/// Up to this many lists are separate parts of a statement; for more, the statement merges the heads of the lists.
 const FEW: usize = 16;
 
-/// A statement that reads at most $1 rows, of what its keys name.
+/// A statement that reads at most $1 rows of the lists that its keys name.
 #[derive(Debug)]
 pub(crate) struct Slice {
-    /// From the beginning to the end, which spares the server two comparisons for each row. The keys follow from $2 on.
+    /// Unbounded, which saves the server two comparisons for each row. The keys begin at $2.
     pub(crate) all: Arc<str>,
-    /// Between the places ($2, $3) and ($4, $5), both exclusive. The keys follow from $6 on.
+    /// Between the positions ($2, $3) and ($4, $5), both exclusive. The keys begin at $6.
     pub(crate) between: Arc<str>,
 }
 
@@ -30,7 +30,7 @@ impl Slice {
     }
 }
 
-/// What a memory of a slice is read from, without a payload of more than 64 KiB, which is read later, and in the end the size of that.
+/// The columns of a memory in a slice. A payload over 64 KiB is left out and read later; the last column is its size.
 macro_rules! memory_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.status, m.updated_at, m.expires_at, m.revision, m.metadata,
@@ -40,7 +40,7 @@ macro_rules! memory_slice_columns {
     };
 }
 
-/// In the order (createdAt, id), at most $1.
+/// The order (createdAt, id), with at most $1 rows.
 macro_rules! in_order {
     () => {
         " ORDER BY created_at {order}, id {order} LIMIT $1"
@@ -61,7 +61,7 @@ macro_rules! listed {
     };
 }
 
-/// The rows of some lists that have none in common. The server reads one after the other of each list, as far as they are wanted.
+/// The rows of several disjoint lists. The server reads from each list only as far as rows are wanted.
 fn listed_in_one(conditions: impl Iterator<Item = String>) -> String {
     let lists: Vec<_> = conditions
         .map(|condition| format!("({})", listed!("{condition}").replace("{condition}", &condition)))
@@ -69,7 +69,8 @@ fn listed_in_one(conditions: impl Iterator<Item = String>) -> String {
     lists.join(" UNION ALL ") + in_order!()
 }
 
-/// The places at the heads of the lists with the keys of `$wanted`. The indexes have them, so that only what is wanted in the end is read.
+/// The first positions of the lists with the keys of `$wanted`. They come from the indexes, so that only the rows that
+/// are finally wanted are read.
 macro_rules! heads {
     ($wanted:literal, $list:literal) => {
         concat!(
@@ -84,13 +85,13 @@ macro_rules! heads {
     };
 }
 
-/// The same of the paths of one depth.
+/// The same for paths of one depth.
 const HEADS_BELOW: &str = heads!(
     "(SELECT hash FROM unnest({key}::int[], {second_key}::bigint[]) AS path (depth, hash) WHERE depth = {depth})",
     "path_{depth}"
 );
 
-/// The rows at some places.
+/// Reads the rows at some positions.
 fn merged(heads: &[String]) -> String {
     let (columns, heads, in_order) = (memory_slice_columns!(), heads.join(" UNION ALL "), in_order!());
     format!(
@@ -99,7 +100,7 @@ fn merged(heads: &[String]) -> String {
     )
 }
 
-/// The slices of one order of time.
+/// The slices in one order of time.
 #[derive(Debug)]
 pub(crate) struct Slices {
     columns: &'static str,
@@ -109,19 +110,19 @@ pub(crate) struct Slices {
     pub(crate) of_status: Slice,
     pub(crate) by_status: Slice,
     pub(crate) of_space: Slice,
-    /// What is below a path, by its depth less one.
+    /// Below a path, indexed by its depth minus 1.
     pub(crate) below: Vec<Slice>,
-    /// The same, and what is in the space that has the path as its id.
+    /// Below a path, and in the space whose id is the path.
     pub(crate) under: Vec<Slice>,
 }
 
 impl Slices {
-    /// For `ASC` or `DESC`, and the quoted name of a schema.
+    /// Makes the slices for `ASC` or `DESC`, in a schema with this quoted name.
     pub(crate) fn new(order: &'static str, schema: &str) -> Self {
         Self::reading(memory_slice_columns!(), order, schema)
     }
 
-    /// The same of the heads alone.
+    /// Like [`new`](Self::new), for heads only.
     pub(crate) fn of_heads(order: &'static str, schema: &str) -> Self {
         Self::reading("m.id, m.created_at, m.space_id, m.status, m.updated_at, m.expires_at", order, schema)
     }
@@ -146,8 +147,8 @@ impl Slices {
         }
     }
 
-    /// What is below paths of these depths, and in so many spaces. The keys are the depths of the paths, their hashes, and the
-    /// spaces.
+    /// Makes a statement for the places below paths of these depths and in this many spaces. The keys are the depths of
+    /// the paths, their hashes, and the spaces.
     pub(crate) fn by_place(&self, depths: &[i32], spaces: usize) -> Slice {
         if depths.len() + spaces <= FEW {
             let paths = depths
@@ -163,7 +164,7 @@ impl Slices {
         self.slice(&merged(&heads))
     }
 
-    /// A statement of these, with the vector of each row behind its other columns.
+    /// Adds the vector of each row after the other columns of a statement.
     pub(crate) fn with_vectors(&self, sql: &str) -> Arc<str> {
         let vector = format!("(SELECT v.vector FROM {}.memory_vectors v WHERE v.id = m.id)", self.schema);
         with_vectors(sql, self.columns, &vector)
@@ -174,13 +175,14 @@ impl Slices {
     }
 }
 
-/// A statement that reads these columns, with a vector behind them: a query of its own, so that the server finds the vector of each row that it
-/// gives in the index, and reads no table of vectors for a join.
+/// Adds a vector after these columns of a statement, as a subquery: so the server looks up the vector of each returned
+/// row in the index, and joins no table.
 pub(crate) fn with_vectors(sql: &str, columns: &str, vector: &str) -> Arc<str> {
     sql.replace(columns, &format!("{columns}, {vector}")).into()
 }
 
-/// A depth is the one thing of a query that becomes part of a statement, as each has an index of its own. It is a number.
+/// Inserts a depth. It is the only part of a query that becomes part of a statement, because each depth has an index of
+/// its own; it is a number.
 fn at_depth(text: &str, depth: impl ToString) -> String {
     text.replace("{depth}", &depth.to_string())
 }

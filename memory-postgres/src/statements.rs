@@ -1,4 +1,4 @@
-//! Every SQL statement, and values as the server has them.
+//! All SQL statements, and the conversion of values for the server.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ macro_rules! statements {
         /// The statements of one namespace.
         #[derive(Debug)]
         pub(crate) struct Statements {
-            /// The name of the schema as an identifier.
+            /// The quoted name of the schema.
             pub(crate) schema: String,
-            /// From the newest on, and from the oldest on.
+            /// Walks from the newest record, and from the oldest.
             pub(crate) newest: Slices,
             pub(crate) oldest: Slices,
-            /// The heads alone, from the newest on.
+            /// Walks over heads only, from the newest record.
             pub(crate) heads: Slices,
-            /// By the number of its ancestors.
+            /// Indexed by the number of ancestors of the memory's space.
             pub(crate) insert_memory: Vec<Arc<str>>,
-            /// The same of one that a tombstone may keep out.
+            /// The same, for a memory that a tombstone may block.
             pub(crate) insert_memory_unless_erased: Vec<Arc<str>>,
             $($(#[$doc])* pub(crate) $name: Arc<str>,)*
         }
 
         impl Statements {
-            /// `InvalidInput` when the server would not take the name as it is.
+            /// Builds the statements. `InvalidInput` if the server would not accept the name unchanged.
             pub(crate) fn new(schema: &str) -> Result<Self> {
                 let (name, schema) = quote(schema)?;
                 let columns = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", path_{depth}"));
                 let values = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", paths[{depth}]"));
                 let complete = |text: &str| {
                     let text = text.replace("{path_columns}", &columns).replace("{path_values}", &values);
-                    // In one pass: a name can hold either placeholder.
+                    // In one pass, because a name can hold either placeholder.
                     let parts: Vec<_> = text.split("{schema}").map(|part| part.replace("{name}", &name)).collect();
                     parts.join(&schema).into()
                 };
@@ -56,7 +56,7 @@ macro_rules! statements {
     };
 }
 
-/// What a document of a slice is read from, without a content of more than 64 KiB, which is read later, and in the end the size of that.
+/// The columns of a document in a slice. A content over 64 KiB is left out and read later; the last column is its size.
 macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at, m.revision, m.metadata, \
@@ -64,16 +64,16 @@ macro_rules! document_slice_columns {
     };
 }
 
-/// What the head of a document is read from: the first of those.
+/// The columns of a document's head: the first of those.
 macro_rules! document_head_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.updated_at, m.expires_at"
     };
 }
 
-/// A row `c` of the feed as a place, with the server and its timeline, and whether all rows that are there can be told: those that can't be
-/// wait for a transaction that was begun before theirs. What was restored from the dump of a server that was ahead is passed over: a transaction
-/// has written it that is earlier than it says.
+/// A feed row `c` as a position, with the server and its timeline, and whether all existing rows can be delivered: a
+/// row can't as long as an earlier transaction is open. Rows that were restored from the dump of a server that was
+/// ahead are skipped: the transaction that wrote them is earlier than the one they name.
 macro_rules! told {
     ($row:literal, $more:literal) => {
         concat!(
@@ -91,7 +91,8 @@ macro_rules! told {
     };
 }
 
-/// The newest entries of the history of one record below the place $1, at most $2, until those before have more than $3 bytes.
+/// The newest history entries of a record below the place $1: at most $2, until the ones before have more than $3
+/// bytes.
 macro_rules! newest_entries {
     ($table:literal, $is_removal:literal, $of_record:literal) => {
         concat!(
@@ -110,7 +111,7 @@ macro_rules! newest_entries {
     };
 }
 
-/// What keeps the entry ($9, $10, $11) of a put that is done, if it has one, and counts what is put.
+/// Stores the history entry ($9, $10, $11) of a put that was done, if it has one, and returns a row for each put.
 macro_rules! keep_entry {
     () => {
         ", kept AS (
@@ -120,7 +121,7 @@ macro_rules! keep_entry {
     };
 }
 
-/// The same of many: what is not put as a whole is taken back.
+/// The same for many puts; if not all are put, the call is rolled back.
 macro_rules! keep_entries {
     () => {
         ", kept AS (
@@ -133,8 +134,8 @@ macro_rules! keep_entries {
     };
 }
 
-/// What stores many memories of which some are there already. Paths come as the texts of arrays, since an array of arrays would have to have as
-/// many of each. A row of the feed has few ids, so that a page of it needs no more than it tells.
+/// Stores many memories of which some may already exist. Paths are passed as texts of arrays, because an array of
+/// arrays must be rectangular. A feed row holds few ids, so that a page of the feed reads no more than it delivers.
 macro_rules! insert_memories {
     ($column:literal, $values:literal, $condition:expr) => {
         concat!(
@@ -168,8 +169,8 @@ macro_rules! insert_memories {
     };
 }
 
-/// That no tombstone has the id or the key of a memory. `OFFSET 0` keeps that from becoming a join, for which the server might read all
-/// tombstones.
+/// The condition that no tombstone has the memory's id or key. `OFFSET 0` prevents a join, for which the server might
+/// read all tombstones.
 macro_rules! unless_erased {
     ($id:literal, $key_hash:literal) => {
         concat!(
@@ -182,7 +183,7 @@ macro_rules! unless_erased {
     };
 }
 
-/// That no tombstone keeps a document out, whose createdAt comes with it where it is restored.
+/// The condition that no tombstone blocks a document; its createdAt is passed only if the put is guarded.
 macro_rules! unless_kept_out {
     ($collection:literal, $id:literal, $created_at:literal) => {
         concat!(
@@ -199,8 +200,8 @@ macro_rules! unless_kept_out {
     };
 }
 
-/// Those rows of a table that are of the documents with the ids $2 in the collections $1. Each is found by itself in the index: with a list of
-/// ids the server may read a whole collection, when its plan is from a time at which that was small.
+/// Selects the rows of a table for the documents with the ids $2 in the collections $1. Each is looked up in the index:
+/// for a list of ids the server may scan a whole collection if it planned when that was small.
 macro_rules! of_documents {
     ($table:literal) => {
         concat!(
@@ -212,15 +213,17 @@ macro_rules! of_documents {
     };
 }
 
-/// Where a row of the feed stands that has to come behind others of its record: as the trigger has it that notes documents.
+/// The transaction number of a feed row that must sort after other rows of its record, as in the trigger that notes
+/// documents.
 macro_rules! behind {
     () => {
         "greatest(pg_current_xact_id(), (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8)"
     };
 }
 
-/// What writes to a table without a trigger of its own does this too: that of the records refuses a program that is too old, and each one where
-/// the namespace is read-only. It keeps their lock, too, for which an erasure waits.
+/// Added to statements that write only to tables without a trigger of their own: the trigger of the records refuses a
+/// program that is too old, and any program while the namespace is read-only. It also takes their table lock, for which
+/// an erasure waits.
 macro_rules! if_writer {
     () => {
         if_writer!("memories")
@@ -230,9 +233,9 @@ macro_rules! if_writer {
     };
 }
 
-/// What keeps vectors beside the records that are what was read, in the place of other ones, and tells which those are. Each record is locked
-/// first, in the order in which they are given, so that whoever changes it behind that finds its vector. Each is found by itself in the index, as
-/// the documents of an erasure are. A vector that is there already is not written again.
+/// Stores vectors beside the records that are as they were read, replacing earlier ones, and returns which those are.
+/// Each record is locked first, in the order given, so that a later change of it finds the vector. Each is looked up in
+/// the index, as the documents of an erasure are. An equal vector is not written again.
 macro_rules! embed {
     ($records:literal, $vectors:literal, $given:literal, $name:literal, $is_found:literal) => {
         concat!(
@@ -289,10 +292,10 @@ statements! {
     keep_secret: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
         ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret");
     history_begin: "SELECT at FROM {schema}.history_begin";
-    /// Of two programs at once one finds no room, and nothing of what the other has kept in its own view.
+    /// Of two concurrent programs one inserts nothing, and does not see the other's row in its own snapshot.
     keep_history_begin: "INSERT INTO {schema}.history_begin (id, at) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING at";
     hash_key: "SELECT key FROM {schema}.tombstone_key";
-    /// Likewise.
+    /// As for `keep_history_begin`.
     keep_hash_key: "INSERT INTO {schema}.tombstone_key (id, key) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING key";
     retention: "SELECT rules FROM {schema}.retention WHERE id = 1";
     keep_retention: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.retention (id, rules) VALUES (1, $1)
@@ -302,7 +305,7 @@ statements! {
         ON CONFLICT (id) DO UPDATE SET model = excluded.model");
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
-    /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
+    /// The server's time, the tables, valid indexes and enabled triggers of the schema, and its size in bytes.
     inspect: "
         WITH relations AS (SELECT oid, relname, relkind FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident({name})))
         SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, ARRAY(
@@ -310,9 +313,9 @@ statements! {
             UNION ALL
             SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid WHERE tgenabled IN ('O', 'A')),
         (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM relations WHERE relkind = 'r')";
-    /// The first transaction on the server that has not ended, which holds the feed back: the process, what it says of itself, how old the
-    /// transaction is in seconds, and its name where it is prepared. A role sees no more than the process of another one, unless it has
-    /// `pg_read_all_stats`. Views tell of the low half of a transaction's number only.
+    /// The oldest open transaction on the server, which holds the feed back: its process, what that reports about
+    /// itself, the transaction's age in seconds, and its name if it is prepared. Without `pg_read_all_stats` a role
+    /// sees only the process of another role. The views show only the low half of a transaction number.
     first_running: "
         WITH running AS (SELECT (min(xid::text::bigint) % 4294967296)::text::xid AS xid
             FROM pg_snapshot_xip(pg_current_snapshot()) AS xid),
@@ -343,7 +346,7 @@ statements! {
             idempotency_key
         FROM {schema}.memories WHERE id = ANY($1)";
     spaces_of_memories: "SELECT id, space_id FROM {schema}.memories WHERE id = ANY($1)";
-    /// What has these ids or keys, and what stays of what had.
+    /// The memories with these ids or keys, and the tombstones with them.
     known_memories: "
         SELECT id, idempotency_key, FALSE, NULL::bytea FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
@@ -362,8 +365,8 @@ statements! {
         WHERE id >= $1 ORDER BY id LIMIT $2";
     document_tombstones_behind: "SELECT id, at, reason, actor, NULL::bytea, places, collection FROM {schema}.document_tombstones
         WHERE (collection, id) > ($1, $2) ORDER BY collection, id LIMIT $3";
-    /// Those that are what was read, or of which nothing was there where they have no revision, with their history. Their rows of the feed have
-    /// the ids alone.
+    /// Erases those that are as they were read, or that did not exist if no revision is given, with their history.
+    /// Their feed rows hold only their ids.
     erase_memories: concat!("WITH ", if_writer!(), ",
         given AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::bytea[])
@@ -382,7 +385,8 @@ statements! {
         SELECT FROM given WHERE CASE WHEN revision IS NULL
             THEN NOT EXISTS (SELECT FROM {schema}.memories m WHERE m.id = given.id OFFSET 0)
             ELSE id IN (SELECT id FROM erased) END");
-    /// Those that are what was read, or of which nothing was there where they have no writer, with the histories of all that had their ids.
+    /// Erases those that are as they were read, or that did not exist if no writer is given, with the histories of all
+    /// documents that had their ids.
     erase_documents: concat!("
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])
@@ -402,8 +406,8 @@ statements! {
             THEN NOT EXISTS (
                 SELECT FROM {schema}.documents d WHERE d.collection = given.collection AND d.id = given.id OFFSET 0)
             ELSE (collection, id) IN (SELECT collection, id FROM erased) END");
-    /// The rows of the feed that tell of them stay, since a watch may go on from there. They name a memory that never was, which every program
-    /// passes over.
+    /// The feed rows of the documents stay, because a watch may continue from there. They are changed to name a memory
+    /// that never existed, which every program skips.
     note_erased_documents: concat!("
         WITH forgotten AS (
             UPDATE {schema}.changes
@@ -412,18 +416,18 @@ statements! {
         INSERT INTO {schema}.changes (xid, collection, id, space_id, places)
         SELECT ", behind!(), ", collection, id, '', places
         FROM unnest($1::text[], $2::text[], $3::bytea[]) AS given (collection, id, places)");
-    /// Those that are what was read.
+    /// Deletes those that are as they were read.
     forget_memories: concat!("WITH ", if_writer!(), "
         DELETE FROM {schema}.memory_tombstones t
         USING unnest($1::uuid[], $2::bigint[], $3::text[]) AS given (id, at, reason)
         WHERE t.id = ANY($1) AND t.id = given.id AND t.at = given.at AND t.reason = given.reason");
-    /// Likewise.
+    /// As for `forget_memories`.
     forget_documents: concat!("WITH ", if_writer!(), "
         DELETE FROM {schema}.document_tombstones t
         USING unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS given (collection, id, at, reason)
         WHERE t.", of_documents!("document_tombstones"), " AND t.collection = given.collection AND t.id = given.id
             AND t.at = given.at AND t.reason = given.reason");
-    /// The next $4 of what has expired by $1, behind a place in both lists, of which each is read from its index.
+    /// The next $4 records that expired by $1, after a position, from both lists; each list is read from its index.
     expired: "
         SELECT expires_at, key FROM (
             (SELECT expires_at, key FROM {schema}.ledger_expiry
@@ -442,7 +446,8 @@ statements! {
         FROM unnest($1::text[], $2::text[]) AS wanted (collection, id) CROSS JOIN LATERAL (
             SELECT vector FROM {schema}.document_vectors
             WHERE collection = wanted.collection AND id = wanted.id OFFSET 0) v";
-    /// The next space from $3 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
+    /// The next space from $3 on, then the first one after the spaces of the same sibling, and so on, as long as they
+    /// start with $1.
     siblings: "
         WITH RECURSIVE step (space_id, sibling, number) AS (
             SELECT space_id, $1 || substring(substr(space_id, length($1) + 1) FROM '^[^-/:]*'), 1
@@ -458,15 +463,15 @@ statements! {
             WHERE number < $2 AND starts_with(next.space_id, $1))
         SELECT sibling, space_id = sibling, space_id FROM step";
 
-    /// How many documents the backfill has gone over, and how many there are; nothing when it is complete. Beyond the $1 that a call
-    /// completes by itself, the estimate of the server will do.
+    /// How many documents the backfill has covered, and how many there are; no row once it is complete. Above the $1
+    /// documents that a call would complete itself, the server's estimate is good enough.
     pending_paths: "SELECT done, greatest(done + rest, CASE WHEN rest > $1 THEN reltuples::bigint END)
         FROM {schema}.paths_backfill reached CROSS JOIN LATERAL (SELECT count(*) AS rest FROM (
             SELECT FROM {schema}.documents WHERE (collection, id) > (reached.collection, reached.id) LIMIT $1 + 1) further) counted
         JOIN pg_class ON relname = 'documents' AND relnamespace = to_regnamespace(quote_ident({name}))";
     reached_paths: "SELECT collection, id FROM {schema}.paths_backfill";
-    /// Gives the last of the next $3 documents, and how many there are. They are locked, so that who moves or removes one meanwhile finds
-    /// its entries.
+    /// Returns the last of the next $3 documents, and how many there are. They are locked, so that whoever moves or
+    /// removes one meanwhile finds its entries.
     backfill_paths: concat!("WITH ", if_writer!(), ",
         slice AS (
             SELECT collection, id, created_at, space_id FROM {schema}.documents
@@ -482,13 +487,12 @@ statements! {
     complete_paths: "UPDATE {schema}.schema_migrations SET complete = TRUE
         WHERE name = 'paths' AND NOT EXISTS (SELECT FROM {schema}.paths_backfill)";
 
-    /// Ends with the number of the records that the row tells of, and the transaction of the last row that is there.
+    /// The last two columns are the number of records of the row, and the transaction of the last existing row.
     newest_change: told!(
         "ORDER BY xid DESC, seq DESC LIMIT 1",
         "coalesce(cardinality(c.memories), 1), last.xid::text::bigint"
     );
-    /// From the row of a place on.
-    /// The rows from a place on, at most $3, until those before have more than $4 records.
+    /// The rows from a position on, including its own: at most $3, until the ones before have more than $4 records.
     changes: concat!(
         "SELECT * FROM (",
         told!(
@@ -502,7 +506,8 @@ statements! {
     listen_to_changes: "SELECT {schema}.listen_to_changes()";
     tell_changes: "SELECT {schema}.tell_changes({name})";
     trim_changes: "SELECT {schema}.trim_changes()";
-    /// The same where there are more than $1, of which the function itself knows nothing, or the newest was restored from a dump.
+    /// Like `trim_changes`, if there are more than $1 rows, a number that the function does not know, or if the newest
+    /// row was restored from a dump.
     trim_changes_beyond: "SELECT CASE
         WHEN newest.is_restored OR newest.seq - oldest.seq > $1::bigint THEN {schema}.trim_changes() ELSE FALSE END
         FROM (SELECT seq, age(xmin) > age(writer::xid) AS is_restored FROM {schema}.changes ORDER BY xid DESC, seq DESC LIMIT 1) newest,
@@ -526,7 +531,7 @@ statements! {
             WHERE", unless_kept_out!("given.collection", "given.id", "given.restored"), "
             ON CONFLICT DO NOTHING RETURNING id)",
         keep_entries!());
-    /// Those that are what was read.
+    /// Updates those that are as they were read.
     update_documents: concat!("
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
@@ -555,12 +560,12 @@ statements! {
             RETURNING collection, id, revision)",
         keep_entry!());
     document_history: newest_entries!("document_history", "is_removal", "collection = $4 AND id = $5");
-    /// The last is the transaction that wrote it: a document that was removed and put again can have the same revision, and is
-    /// another one.
+    /// The last column is the transaction that wrote the row: a document that was removed and put again is another one,
+    /// even at the same revision.
     documents_by_ids: "
         SELECT id, created_at, space_id, collection, updated_at, expires_at, revision, metadata, content, xmin::text::bigint
         FROM {schema}.documents WHERE collection = $1 AND id = ANY($2::text[])";
-    /// All of the documents, with an entry for each, or none.
+    /// Deletes all of the documents, with a history entry for each, or none.
     delete_documents: "
         WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
         found AS (
@@ -576,7 +581,7 @@ statements! {
                 AS entry (id, revision, at, actor, before)
             WHERE at IS NOT NULL AND (SELECT count(*) FROM removed) = cardinality($2))
         SELECT FROM removed";
-    /// Behind $1, one after the other, each from the index; at most $2.
+    /// The collections after $1, each from the index; at most $2.
     collections: "
         WITH RECURSIVE step (collection, number) AS (
             (SELECT collection, 1 FROM {schema}.documents WHERE collection > $1 ORDER BY collection LIMIT 1)
@@ -592,7 +597,7 @@ statements! {
     oldest_documents: &documents_by_time(">", "ASC");
     newest_documents_in: &documents_in_places("<", "DESC");
     oldest_documents_in: &documents_in_places(">", "ASC");
-    /// The paths of a level of a collection that start with $3, from $5 on, one after the other, each from the index; at most $4.
+    /// The paths of a level of a collection that start with $3, from $5 on, each from the index; at most $4.
     document_siblings: "
         WITH RECURSIVE step (path, number) AS (
             (SELECT path, 1 FROM {schema}.document_paths
@@ -606,7 +611,7 @@ statements! {
 }
 
 impl Statements {
-    /// A statement that reads a slice of documents, with the vector of each behind its other columns.
+    /// Adds the vector of each document after the other columns of a slice.
     pub(crate) fn with_document_vectors(&self, sql: &str) -> Arc<str> {
         let is_whole = sql.contains(document_slice_columns!());
         let columns = if is_whole { document_slice_columns!() } else { document_head_columns!() };
@@ -618,8 +623,8 @@ impl Statements {
     }
 }
 
-/// Writes one memory, and the row of the feed that tells of it. The ancestors that the memory does not have are not named. The hash of its
-/// key comes last, where it is asked for.
+/// Inserts one memory, and its feed row. Only the path columns of existing ancestors are named. The hash of its key
+/// comes last, if it is used.
 fn insert_memory(ancestors: usize, and: &str) -> String {
     let text = "
         WITH stored AS (
@@ -632,7 +637,7 @@ fn insert_memory(ancestors: usize, and: &str) -> String {
     text.replace("{and}", and).replace("{key_hash}", &format!("${}", 13 + ancestors))
 }
 
-/// The next documents of a collection behind a place of (createdAt, id).
+/// Returns the statement for the next documents of a collection after a position (createdAt, id).
 fn documents_by_time(comparison: &str, order: &str) -> String {
     let text = concat!(
         "SELECT ",
@@ -644,8 +649,8 @@ fn documents_by_time(comparison: &str, order: &str) -> String {
     text.replace("{comparison}", comparison).replace("{order}", order)
 }
 
-/// The same of the documents in some places: the heads of their lists are merged, and only what is wanted in the end is read. `OFFSET 0`
-/// keeps that from becoming a join, for which the server might read the whole collection.
+/// The same for the documents in some places: the heads of their lists are merged, and only the documents that are
+/// finally wanted are read. `OFFSET 0` prevents a join, for which the server might scan the whole collection.
 fn documents_in_places(comparison: &str, order: &str) -> String {
     let text = concat!(
         "SELECT ",
@@ -664,14 +669,15 @@ fn documents_in_places(comparison: &str, order: &str) -> String {
     text.replace("{comparison}", comparison).replace("{order}", order)
 }
 
-/// The rest of a list, with a part for each column of the path index up to this depth.
+/// Concatenates a part for each path column up to this depth.
 fn for_each_depth(deepest: usize, part: impl Fn(usize) -> String) -> String {
     (1..=deepest).map(part).collect()
 }
 
-/// The name of a schema, as a literal and as an identifier.
+/// Quotes the name of a schema, as a literal and as an identifier.
 fn quote(name: &str) -> Result<(String, String)> {
-    // A longer name would be cut, and two namespaces could become one. The steps name the schema within texts between two $$.
+    // A longer name would be truncated, and two namespaces could become one. The steps name the schema inside texts
+    // quoted with $$.
     if name.is_empty() || name.len() > 63 || name.contains(char::is_control) || name.contains("$$") {
         let message = "a namespace is the name of a schema: 1 to 63 bytes without control characters and $$";
         return Err(Error::invalid(message));
@@ -683,7 +689,7 @@ fn quote(name: &str) -> Result<(String, String)> {
     Ok((literal, format!("\"{}\"", name.replace('"', "\"\""))))
 }
 
-/// An id as the server has it.
+/// Converts an id for the server.
 pub(crate) fn id_to_sql(id: MemoryId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
 }

@@ -1,4 +1,5 @@
-//! Vectors: a row for each record that has one, in the table of its kind of record. Triggers drop it where the record goes, or its text changes.
+//! Vectors: one row for each record that has one, in a table for each kind of record. Triggers delete it when the
+//! record is removed or its text changes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +11,7 @@ use crate::connection::Session;
 use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
 
-/// The vectors of these records that have one.
+/// Returns the vectors of these records; those without one are left out.
 pub(crate) async fn vectors(session: &mut Session, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
     let (mut memories, mut collections, mut documents) = (Vec::new(), Vec::new(), Vec::new());
     for record in of {
@@ -37,9 +38,11 @@ pub(crate) async fn vectors(session: &mut Session, of: &[RecordId]) -> Result<Ve
     Ok(vectors)
 }
 
-/// Keeps vectors beside the records that are still as they were read: a statement for those of memories, and one for those of documents.
+/// Stores vectors beside the records that are still as they were read: one statement for memories, and one for
+/// documents.
 pub(crate) async fn embed(session: &mut Session, embeds: &[Embed<'_, i64>]) -> Result<Vec<bool>> {
-    // By what names them, so that each transaction takes its locks in the same order. Of several of one record the last one stays.
+    // Sorted by id, so that all transactions take their locks in the same order. Of several for one record the last one
+    // stays.
     let (mut memories, mut documents) = (BTreeMap::new(), BTreeMap::new());
     for Embed { found, vector } in embeds {
         match found {
@@ -67,7 +70,7 @@ pub(crate) async fn embed(session: &mut Session, embeds: &[Embed<'_, i64>]) -> R
         let (versions, vectors): (Vec<_>, Vec<_>) = documents.into_values().unzip();
         let embed = session.statement(|on| &on.embed_documents).bind(collections).bind(ids);
         let rows = session.written_rows(embed.bind(versions).bind(vectors)).await;
-        // Those of memories are there by then.
+        // By then those of memories are stored.
         let is_unknown = !kept.is_empty();
         let rows = rows.map_err(|error| if is_unknown { error.after(Outcome::Unknown) } else { error })?;
         for row in rows {
@@ -84,7 +87,7 @@ fn name_of(embed: &Embed<'_, i64>) -> RecordId {
     }
 }
 
-/// The document that the first two columns of a row name.
+/// Reads the document that the first two columns name.
 fn document_name(row: &PgRow) -> Result<RecordId> {
     let collection = Collection::parse(column::<&str>(row, 0)?).map_err(corrupt)?;
     let id = DocumentId::parse(column::<&str>(row, 1)?).map_err(corrupt)?;

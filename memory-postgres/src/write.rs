@@ -1,4 +1,4 @@
-//! Writing: each step is one statement, or one transaction of a few.
+//! The writing part of a session: each step is one statement, or a short transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
 use crate::vectors;
 
-/// Gives a transaction up that waits longer than 100 ms for another one, which holds a key that it writes.
+/// Aborts a transaction that waits longer than 100 ms for another one that holds a key it writes.
 const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
 
 impl Writer for Session {
@@ -24,10 +24,10 @@ impl Writer for Session {
         let Append { memories, atomicity, is_repeated, .. } = append;
         let is_one_statement = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
         let transaction = match atomicity {
-            // It is all or nothing by itself; but of several keys some may be taken.
+            // One statement is atomic by itself; but of several keys some may be taken.
             _ if is_one_statement => None,
             Atomicity::All => Some(""),
-            // Stores of several callers, of which none must wait for another's key: each is tried again alone.
+            // Stores of several callers, none of which should wait for another's key: each is retried alone.
             Atomicity::Each => (!is_repeated).then_some(WITHOUT_PATIENCE),
         };
         if let Some(and) = transaction {
@@ -36,7 +36,7 @@ impl Writer for Session {
         let mut appended = HashMap::new();
         let done = self.append_each(append, &mut appended).await;
         let has_written = appended.values().any(|one| *one == Appended::Written);
-        // A transaction goes with the session that is given up.
+        // An open transaction is rolled back when the session is dropped.
         let is_unknown = transaction.is_none() && has_written;
         done.map_err(|error| if is_unknown { error.after(Outcome::Unknown) } else { error })?;
         let is_refused = atomicity == Atomicity::All && appended.values().any(|one| *one != Appended::Written);
@@ -76,7 +76,7 @@ impl Writer for Session {
             return self.put_one(put).await;
         }
         self.begin("").await?;
-        // Until the end of the transaction nothing is written, whatever becomes of its connection.
+        // Nothing is written before the end of the transaction, whatever happens to the connection.
         let is_done = self.put_each(puts).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         if is_done {
             self.commit().await?
@@ -129,11 +129,11 @@ impl Session {
         Ok(self.write(put).await? == 1)
     }
 
-    /// Puts documents, a statement for those that are changed and one for those that are new. `false` at the first that has not put all of
-    /// its own.
+    /// Puts documents: one statement for changed ones, and one for new ones. Returns `false` at the first statement
+    /// that has not put all of its documents.
     async fn put_each(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
         let mut puts: Vec<_> = puts.iter().collect();
-        // Each transaction takes its locks in the same order, so that none waits for one that waits for it.
+        // All transactions take their locks in the same order, so that they don't deadlock.
         puts.sort_by_cached_key(|put| (put.after.collection.clone(), put.after.id.clone()));
         let (new, changed): (Vec<_>, Vec<_>) = puts.into_iter().partition(|put| put.before.is_none());
         for (puts, statement) in
@@ -165,7 +165,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Appends each memory that is not there and was not erased, and finds out what has the id or key of the others.
+    /// Appends each memory that does not exist and was not erased, and finds out what blocks the others.
     async fn append_each(&mut self, append: Append<'_>, appended: &mut HashMap<MemoryId, Appended>) -> Result<()> {
         let mut missing = append.memories.to_vec();
         loop {
@@ -178,11 +178,11 @@ impl Session {
             if missing.is_empty() {
                 return Ok(());
             }
-            // What held their keys is gone again.
+            // The memory that had a key was erased meanwhile.
         }
     }
 
-    /// For each of the memories that can't be written, that it was erased, or which memory has its id, or else its key.
+    /// Returns, for each memory that can't be written, that it was erased, or which memory has its id, or else its key.
     async fn obstacles(&mut self, append: Append<'_>, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
         let ids: Vec<_> = memories.iter().map(|memory| id_to_sql(memory.id)).collect();
         let keys: Vec<_> = memories.iter().filter_map(|memory| key_of(memory)).collect();
@@ -211,7 +211,7 @@ impl Session {
         Ok(memories.iter().filter_map(obstacle).collect())
     }
 
-    /// Writes memories that are not there and were not erased, and tells which those are.
+    /// Inserts those memories that don't exist and were not erased; returns them.
     async fn insert(&mut self, append: Append<'_>, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
         if let [memory] = memories {
             let is_written = self.insert_one(append, memory).await?;
@@ -244,7 +244,7 @@ impl Session {
         rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()
     }
 
-    /// The same for one.
+    /// Inserts one memory; returns whether it was written.
     async fn insert_one(&mut self, append: Append<'_>, memory: &Memory) -> Result<bool> {
         let (paths, may_be_erased) = (paths_of(memory), may_be_erased(append, memory));
         let insert = self.statement(|on| match may_be_erased {
@@ -274,17 +274,17 @@ fn key_of(memory: &Memory) -> Option<&str> {
     memory.idempotency_key.as_ref().map(IdempotencyKey::as_str)
 }
 
-/// By which a tombstone knows the key of a memory, as the server has it.
+/// Returns the hash by which a tombstone identifies a memory's key.
 fn key_hash(append: Append<'_>, memory: &Memory) -> Option<Vec<u8>> {
     append.hash(memory).map(|hash| hash.0.to_vec())
 }
 
-/// Whether a tombstone may keep a memory out. One whose id is new has none to fear but that of its key.
+/// Returns whether a tombstone may block a memory. A memory with a new id can be blocked only by its key.
 fn may_be_erased(append: Append<'_>, memory: &Memory) -> bool {
     append.is_repeated || memory.idempotency_key.is_some()
 }
 
-/// The createdAt of a document that a tombstone may keep out.
+/// Returns the createdAt of a document that a tombstone may block.
 fn guarded_at(put: &Put<'_, i64>) -> Option<i64> {
     put.is_guarded.then(|| put.after.created_at.as_millis())
 }
@@ -293,12 +293,12 @@ fn all<'r, R, T>(records: &[&'r R], value: impl Fn(&'r R) -> T) -> Vec<T> {
     records.iter().map(|record| value(record)).collect()
 }
 
-/// The keys of a memory in the path index, that of the broadest ancestor first.
+/// Returns the keys of a memory in the path index, broadest ancestor first.
 fn paths_of(memory: &Memory) -> Vec<i64> {
     memory.space_id.ancestors().map(path_hash).collect()
 }
 
-/// The same as the text of an array.
+/// Returns the same keys as the text of an array.
 fn paths_as_text(memory: &Memory) -> String {
     let paths: Vec<_> = paths_of(memory).iter().map(i64::to_string).collect();
     format!("{{{}}}", paths.join(","))

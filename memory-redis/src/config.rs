@@ -1,4 +1,4 @@
-//! How Redis is reached, and the settings of the provider.
+//! The configuration of a Redis provider.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use memory_core::{
     Address, Clock, DEFAULT_DEADLINE, Error, HistorySettings, Host, Language, Password, Result, SystemClock,
 };
 
-/// Which Redis, and the settings of the provider.
+/// The location of Redis, and the settings of its provider.
 ///
 /// ```
 /// use memory_redis::{RedisConfig, Topology};
@@ -28,74 +28,74 @@ pub struct RedisConfig {
     pub topology: Topology,
     /// The user and the password; none by default.
     pub login: Login,
-    /// How connections are encrypted; not at all by default.
+    /// The encryption of connections; none by default.
     pub tls: Option<Tls>,
     /// The number of the database; 0 by default, and always 0 in a cluster.
     pub database: u16,
-    /// The hash tag that all keys share; `agent_memory` by default.
+    /// The hash tag that all keys share; `agent_memory` by default. 1 to 64 bytes.
     pub namespace: String,
     /// How many replicas must have a write before it is acknowledged; none by default.
     pub wait: Option<Wait>,
-    /// How many entries the feed keeps, each of up to 8 changes of one write; 100,000 by default and at least.
+    /// Number of entries that the feed keeps, each with up to 8 changes of one write; 100,000 by default and at least.
     pub kept_changes: KeptChanges,
-    /// How long a call tries to reach a server that takes it, over restarts and failovers; 10 s by default.
+    /// How long a call tries to reach a server that accepts it, across restarts and failovers; 10 s by default.
     pub connect_timeout: Duration,
-    /// In which language questions and records are read; English by default.
+    /// The language of questions and records, unless a question names its own; English by default.
     pub language: Language,
-    /// What is asked of the history; what the ledger keeps by default.
+    /// The history settings; by default the namespace's own decision.
     pub history: HistorySettings,
-    /// How long a call may take; 30 s by default.
+    /// The deadline of a call; 30 s by default.
     pub deadline: Duration,
-    /// Where `updatedAt` comes from; the clock of the machine by default.
+    /// The source of `updatedAt` and of commit times; the clock of the machine by default.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Where Redis is.
+/// The kind of deployment, and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topology {
-    /// One server, at the port 6379 by default.
+    /// One server, at port 6379 by default.
     Server(Host),
-    /// The primary that these sentinels know by this name.
+    /// The primary that these sentinels know by a name.
     Sentinel {
-        /// Some of the sentinels, at the port 26379 by default.
+        /// Some of the sentinels, at port 26379 by default.
         sentinels: Vec<Host>,
         /// The name of the primary.
         primary: String,
-        /// The user and the password for the sentinels themselves.
+        /// The login for the sentinels themselves.
         login: Login,
     },
     /// A cluster, in which the namespace lives on one primary.
     Cluster(
-        /// Some of its nodes.
+        /// Some of the nodes.
         Vec<Host>,
     ),
 }
 
-/// Who connects.
+/// The user and password of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Login {
     /// The ACL user; the default user of the server when absent.
     pub user: Option<String>,
-    /// The password, if it needs one.
+    /// The password, if the server needs one.
     pub password: Option<Password>,
 }
 
-/// How a connection is encrypted. The certificate of the server and its name are always checked.
+/// The encryption of a connection. The server's certificate and name are always verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Tls {
-    /// The PEM file with the certificates to trust; those of the system by default.
+    /// The PEM file with the trusted certificates; those of the system by default.
     pub root_certificate: Option<PathBuf>,
-    /// The PEM files with the certificate of this client and with its key.
+    /// The PEM files with the client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// What an acknowledged write has reached besides the primary.
+/// What a write must reach, besides the primary, before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: NonZeroU32,
-    /// How long it may take; then the call is `Unavailable`, and its outcome unknown.
+    /// How long to wait for them. After that the call fails with `Unavailable` and an unknown outcome.
     pub timeout: Duration,
 }
 
@@ -104,7 +104,7 @@ const DEFAULT_SENTINEL_PORT: u16 = 26379;
 const DEFAULT_WAIT: Wait = Wait { replicas: NonZeroU32::MIN, timeout: Duration::from_secs(1) };
 
 impl RedisConfig {
-    /// The default settings.
+    /// Makes the default settings.
     pub fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -122,15 +122,15 @@ impl RedisConfig {
         }
     }
 
-    /// Reads one of these, in which `rediss` instead of `redis` encrypts:
+    /// Parses one of these URLs; `rediss` instead of `redis` encrypts:
     ///
     /// - `redis://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS`
     /// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/PRIMARY/DATABASE?PARAMETERS`
     /// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?PARAMETERS`
     ///
-    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `language`, `history`, `transient`, `kept_changes`,
-    /// `tls_ca_file`, `tls_cert_file`, `tls_key_file`, `sentinel_user` and `sentinel_password`. Any other is `InvalidInput`
-    /// that names it.
+    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`,
+    /// `language`, `history`, `transient`, `kept_changes`, `tls_ca_file`, `tls_cert_file`, `tls_key_file`,
+    /// `sentinel_user` and `sentinel_password`. Any other is `InvalidInput`, and the message names it.
     pub fn from_url(url: &str) -> Result<Self> {
         let schemes = "a Redis URL begins with redis://, rediss://, redis+sentinel:// or redis+cluster://";
         let (scheme, rest) = url.split_once("://").ok_or_else(|| Error::invalid(schemes))?;
@@ -208,10 +208,10 @@ impl Config for RedisConfig {
         EngineSettings { deadline, patience, language, history, clock }
     }
 
-    /// Refuses what no server would take, and what would let two namespaces meet.
+    /// Refuses settings that no server accepts, or that would let two namespaces collide.
     fn check(&self) -> Result<()> {
         let name = &self.namespace;
-        // Braces would end the hash tag early, and the keys of a namespace would not share a slot.
+        // Braces would end the hash tag early, and the namespace's keys would not share a slot.
         if name.is_empty() || name.len() > 64 || name.contains(['{', '}']) || name.contains(char::is_control) {
             return Err(Error::invalid("a namespace has 1 to 64 bytes without braces and control characters"));
         }

@@ -1,4 +1,4 @@
-//! Calls to the server: what is sent, and what the answers mean.
+//! Calls to the server: sends commands and interprets answers.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,38 +15,38 @@ use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
-/// How many sessions walk at the same time, beside the heavy ones.
+/// Number of sessions that walk at the same time, besides the heavy ones.
 const RECALLS: usize = 32;
 
-/// For how long at most it is tried to reach a server, so that no clock overflows.
+/// Limit of the time to reach a server, so that no clock overflows.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A page of rows of at least this many bytes is not read at once.
+/// From this many bytes on a row counts as long: a page with such rows is not read at once.
 pub(crate) const LONG: usize = 1 << 16;
 
 /// The connections of an open provider.
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) keys: Keys,
-    /// Bounds the walks under way: the server answers them one after the other anyway, and answers that wait to be read take
+    /// Limits the walks in progress: the server answers them one after the other anyway, and unread answers take
     /// memory.
     pub(crate) recalls: Arc<Semaphore>,
-    /// Whether it is known that rows may be long. Never goes back.
+    /// Whether rows may be long, as far as known. Never reset.
     pub(crate) has_long_rows: AtomicBool,
     link: Arc<Link>,
-    /// The same, unless writes wait for replicas: then nothing else has to wait behind them.
+    /// The same link, unless writes wait for replicas: then reads must not wait behind them.
     writes: Arc<Link>,
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
-    /// Held by who erases: a copy of the feed, from its beginning until it is used or gone.
+    /// Held by a call that erases: the copy of the feed, from its beginning until it is used or dropped.
     pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
-    /// Tells who waits for the feed that this provider has written.
+    /// Notifies calls that wait for the feed that this provider has written.
     pub(crate) grown: Notify,
 }
 
 impl Connections {
-    /// Connects to nothing yet.
+    /// Makes the links; connects to nothing yet.
     pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
         let keys = Keys::new(&config.namespace, config.kept_changes);
         let link = Arc::new(Link::new(config, keys.any())?);
@@ -67,30 +67,30 @@ impl Connections {
         })
     }
 
-    /// Sends commands that only read, in one piece, and gives the answer to each.
+    /// Sends commands that only read, in one batch; returns the answer to each.
     pub(crate) async fn read(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let answers = match self.send(&self.link, None, commands).await {
             Err(error) if is_moving(&error) => self.read_apart(commands).await,
             answers => answers,
         };
-        // What reads has done nothing, whatever has become of it.
+        // A read has no effect, whatever happened to it.
         answers.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 
-    /// The same for answers of a known form: a tuple, or a list of answers that are alike.
+    /// The same, with answers decoded to a tuple or a list.
     pub(crate) async fn read_as<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
         decoded(Value::Array(self.read(commands).await?))
     }
 
-    /// The same for the answer to a single command.
+    /// The same, for the answer to a single command.
     pub(crate) async fn read_one<T: FromRedisValue>(&self, command: &Pipeline) -> Result<T> {
         Ok(self.read_as::<(T,)>(command).await?.0)
     }
 
-    /// Sends scripts or commands that write, in one piece, gives the answer to each, and waits for the replicas.
+    /// Sends scripts or commands that write, in one batch; returns the answer to each, and waits for the replicas.
     ///
-    /// While the slot moves, what the server refuses is sent again: a script finds what it has done before. Once it has moved, only what
-    /// was refused as a whole is: others may have written in between.
+    /// While the slot moves, refused batches are resent: a script recognises what it has already done. Once the slot
+    /// has moved, only a batch that was refused as a whole is resent, because others may have written in between.
     pub(crate) async fn write(&self, commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -113,7 +113,7 @@ impl Connections {
         }
     }
 
-    /// Whether another server can become the primary.
+    /// Returns whether another server can become the primary.
     pub(crate) fn fails_over(&self) -> bool {
         !matches!(self.config.topology, Topology::Server(_))
     }
@@ -125,7 +125,7 @@ impl Connections {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Tries work that can be done twice, until the time to reach a server is over. Waits for it no longer than for a call.
+    /// Retries idempotent work until the time to reach a server is over, but no longer than a call may take.
     pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(&self, work: impl Fn() -> F) -> Result<T> {
         let RedisConfig { deadline, connect_timeout, .. } = self.config;
         let patience = connect_timeout.min(deadline).min(LONGEST);
@@ -137,13 +137,13 @@ impl Connections {
         })
     }
 
-    /// Whether the same call can succeed soon.
+    /// Returns whether the same call can succeed soon.
     pub(crate) fn is_temporary(&self, error: &Error) -> bool {
-        // Where nothing fails over, a read-only server stays one.
+        // Without failover, a read-only server stays read-only.
         is_passing(error) && (self.fails_over() || !is_read_only(error))
     }
 
-    /// Reads each key where it is, while the slot moves: some keys are on the one node then, and some on the other.
+    /// Reads each key where it is while the slot moves: then some keys are on one node, and some on the other.
     async fn read_apart(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let (mut answers, mut piece, mut is_transaction) = (Vec::with_capacity(commands.len()), Pipeline::new(), false);
         for command in commands.cmd_iter() {
@@ -165,7 +165,7 @@ impl Connections {
         Ok(answers)
     }
 
-    /// Reads one key on the node that has the slot, or on the one where it goes.
+    /// Reads one key, on the node that has the slot or on the one it moves to.
     async fn follow(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let error = match self.link.send(commands).await {
             Ok(answers) => return checked(commands, answers),
@@ -181,7 +181,7 @@ impl Connections {
         checked(commands, answers.into_iter().skip(1).collect())
     }
 
-    /// The way to a node of the cluster, which may be too new for the cluster's client to know it.
+    /// Returns the link to a cluster node, which may be too new for the cluster client to know it.
     fn link_to(&self, node: Host) -> Result<Arc<Link>> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, link)) = nodes.iter().find(|(host, _)| *host == node) {
@@ -205,8 +205,8 @@ impl Connections {
         if !has_code(&answers, &["NOSCRIPT"]) {
             return checked(commands, answers);
         }
-        // A server that is new, was flushed or has taken over does not know the scripts yet. Those that it has carried out
-        // meanwhile find what they have done.
+        // A new, flushed or promoted server does not know the scripts yet. Scripts that it has executed meanwhile
+        // recognise what they have done.
         let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
         let again = async {
             let load = load_scripts();
@@ -217,44 +217,45 @@ impl Connections {
     }
 }
 
-/// A pipeline of one command with these arguments.
+/// Makes a pipeline of one command with these arguments.
 pub(crate) fn command(name: &str, arguments: &[&[u8]]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(1);
     pipeline.cmd(name).arg(arguments);
     pipeline
 }
 
-/// What an answer holds.
+/// Decodes an answer.
 pub(crate) fn decoded<T: FromRedisValue>(answer: Value) -> Result<T> {
     let unexpected = "the server gave an answer of another form than asked for";
     // The driver's error quotes the answer.
     redis::from_redis_value(answer).map_err(|_| Error::new(ErrorKind::Unexpected, unexpected))
 }
 
-/// Whether one of the commands may write a row of [`LONG`] bytes.
+/// Returns whether one of the commands may write a row of [`LONG`] bytes.
 fn has_long_row(commands: &Pipeline) -> bool {
     let mut arguments = commands.cmd_iter().flat_map(Cmd::args_iter);
     arguments.any(|argument| matches!(argument, Arg::Simple(bytes) if bytes.len() >= LONG))
 }
 
-/// Whether one of the commands may have written.
+/// Returns whether one of the commands may have written.
 fn has_written(commands: &Pipeline, answers: &[Value]) -> bool {
     let mut answers = commands.cmd_iter().zip(answers);
     answers.any(|(command, answer)| is_write(command) && may_have_written(answer))
 }
 
-/// The answers, or the first error among them. It decides about its own command only, and others of the pipeline may have written.
+/// Returns the answers, or the first error among them. An error concerns only its own command; others of the pipeline
+/// may have written.
 fn checked(commands: &Pipeline, answers: Vec<Value>) -> Result<Vec<Value>> {
     let Some(error) = refusal(&answers) else { return Ok(answers) };
     let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
     Err(native(error).with_outcome(outcome))
 }
 
-/// The first error among answers.
+/// Returns the first error among answers.
 fn refusal(answers: &[Value]) -> Option<RedisError> {
     answers.iter().find_map(|answer| match answer {
         Value::ServerError(error) => Some(RedisError::from(error.clone())),
-        // Those of a transaction.
+        // The answers of a transaction.
         Value::Array(answers) => refusal(answers),
         _ => None,
     })

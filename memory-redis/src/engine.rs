@@ -1,4 +1,4 @@
-//! The engine: its life, its health, and its sessions.
+//! The engine: life cycle, health, and sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECR
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type RedisMemory = Provider<RedisEngine>;
 
-/// How often the feed is looked at for what other programs have written, while anybody watches.
+/// Interval at which the feed is checked for writes of other programs while a watch is open.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a slice of a backfill is sent again.
+/// How long a slice of a backfill is resent.
 const SLICE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The engine of [`RedisMemory`].
@@ -34,7 +34,7 @@ pub struct RedisEngine {
 
 impl Engine for RedisEngine {
     const NAME: &'static str = "redis";
-    // The server does nothing else meanwhile.
+    // The server executes nothing else meanwhile, so batches are small.
     const BATCH: Option<(usize, usize)> = Some((256, 1 << 20));
     const RESTORE: (usize, usize) = (500, 4 << 20);
     const HISTORY: bool = true;
@@ -55,7 +55,7 @@ impl Engine for RedisEngine {
     }
 
     async fn backfill(&self) -> Result<()> {
-        // A slice is short, and so is what refuses it while the slot moves.
+        // A slice is short, and so is the time for which a moving slot refuses it.
         RedisSession::new(&self.connections, Instant::now() + SLICE_PATIENCE).backfill().await
     }
 
@@ -112,8 +112,8 @@ impl Engine for RedisEngine {
         commands.cmd("HLEN").arg(self.connections.keys.of(SCHEMA)).cmd("INFO");
         let (schema_version, info): (u32, InfoDict) = self.connections.read_as(&commands).await?;
         let latency = start.elapsed();
-        // Often denied, which is no failure. One by one, as servers before 7.0 want it, and no more than is needed: there are
-        // passwords among the settings.
+        // Often denied, which is not an error. One setting at a time, as servers before 7.0 require, and only those
+        // that are needed: settings include passwords.
         let mut commands = Pipeline::new();
         for setting in ["appendfsync", "no-appendfsync-on-rewrite"] {
             commands.cmd("CONFIG").arg("GET").arg(setting);
@@ -130,7 +130,7 @@ impl Engine for RedisEngine {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        // Always at the primary, which has the latest.
+        // Always on the primary, which has the latest data.
         work(&mut RedisSession::new(&self.connections, until), &argument).await
     }
 
@@ -140,7 +140,7 @@ impl Engine for RedisEngine {
             if feed::last(&self.connections).await?.as_ref() != Some(after) {
                 break;
             }
-            // Whether somebody has told or not, it is looked again.
+            // After the pause the feed is checked in any case.
             let _ = tokio::time::timeout(LOOK, grown).await;
         }
         Ok(())
@@ -152,11 +152,11 @@ impl Engine for RedisEngine {
 }
 
 impl RedisEngine {
-    /// The text of a key of the namespace, which is this one unless there is another.
+    /// Returns the text of a key, after setting it to `proposed` unless it is set.
     async fn agreed(&self, name: &str, proposed: &str) -> Result<String> {
         let key = self.connections.keys.of(name);
         let kept = command("GET", &[&key]);
-        // While the slot moves, what is there can be read, and what is not can't be written.
+        // While the slot moves, an existing key can be read, but a missing one can't be written.
         if let Some(kept) = self.connections.read_one(&kept).await? {
             return Ok(kept);
         }
@@ -165,7 +165,7 @@ impl RedisEngine {
         self.connections.read_one(&kept).await
     }
 
-    /// The text of a key that an operator sets.
+    /// Returns the text of a key that an operator sets.
     async fn text(&self, name: &str) -> Result<Option<String>> {
         self.connections.read_one(&command("GET", &[&self.connections.keys.of(name)])).await
     }
@@ -186,15 +186,15 @@ impl RedisEngine {
         let is =
             |name: &str, value: &str| settings.is_some_and(|all| all.get(name).is_some_and(|found| found == value));
         let policy = info.get::<String>("maxmemory_policy").unwrap_or_default();
-        // Of what has no time to live, as no key of a namespace has one, the other policies drop nothing.
+        // The other policies evict only keys with a time to live, and no key of a namespace has one.
         let can_evict = policy.starts_with("allkeys") && info.get("maxmemory") != Some(0_u64);
         let replicas = info.get::<u32>("connected_slaves").unwrap_or_default();
         let waited_for = self.connections.config.wait.map_or(0, |wait| wait.replicas.get());
-        // A replica that is away right now may take over all the same.
+        // A replica that is disconnected right now may still take over.
         let is_behind = self.connections.fails_over() && waited_for < replicas.max(1);
         let is_flushed = settings.is_none() || is("appendfsync", "always");
         let is_put_off = is("no-appendfsync-on-rewrite", "yes");
-        // The first that applies is told, with how much is lost at most.
+        // The first risk that applies is reported, with its bound.
         let risks = [
             (can_evict, "maxmemory-policy lets the server drop keys", None),
             (info.get("aof_enabled") == Some(0_u64), "appendonly is off", None),

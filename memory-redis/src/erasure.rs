@@ -1,8 +1,8 @@
-//! Erasure: one script takes all that there is of some records and leaves their tombstones, fields of one hash.
+//! Erasure: one script deletes everything about some records, and stores their tombstones as fields of one hash.
 //!
-//! Entries of the feed tell in which space a record was, and the server can't change them. So a feed that tells of one of the records is copied
-//! first, slice by slice, without what it tells of them, and the script puts the copy in its place. Entries keep their numbers and stamps, so
-//! a watch does not notice.
+//! Feed entries tell in which space a record was, and the server can't change entries. So if the feed describes one of
+//! the records, it is copied first, in slices, without their descriptions, and the script replaces the feed with the
+//! copy. Entries keep their numbers and stamps, so a watch does not notice.
 
 use std::collections::BTreeSet;
 
@@ -20,44 +20,45 @@ use crate::read::RedisSession;
 use crate::rows::{self, Reader, Version};
 use crate::statements::{Call, ERASURES, FEED, FEED_COPY, IDEMPOTENCY, Lua, TOMBSTONES, step_of, time};
 
-/// The form of a tombstone that this program writes.
+/// The format of a tombstone that this program writes.
 const FORM: u8 = 1;
 const MEMORY: u8 = b'm';
 const DOCUMENT: u8 = b'd';
 const HASH: u8 = b'k';
-/// What an idempotency key is preceded by, if there is one.
+/// Precedes the hash of an idempotency key, if there is one.
 const IS_KEYED: u8 = 1;
-/// What the script answers where something has changed since it was read.
+/// The script's answer if something has changed since it was read.
 const CHANGED: i64 = 0;
-/// What it answers when it has erased.
+/// The script's answer once it has erased.
 const ERASED: i64 = 1;
-/// What it answers where more has come to the feed than it takes.
+/// The script's answer if more entries have come to the feed than it processes.
 const MORE: i64 = 3;
-/// What stands for the entry up to which the feed tells of none, where it may tell of them.
+/// Passed instead of an entry number if the feed may describe the records.
 const FEED_STAYS: &str = "*";
-/// What the script that copies the feed answers at its end.
+/// The answer of the copying script at the end of the feed.
 const COPIED: i64 = 0;
-/// What it answers where there is more.
+/// The answer of the copying script if there is more.
 const GOES_ON: i64 = 1;
 
-/// The next of a hash, where the cursor is of this server, and the first where not: each goes along a hash in another order, and so does one
-/// that was started again. Tells with which server to go on.
+/// Scans the next fields of a hash if the cursor is from this server, else the first ones: each server scans in another
+/// order, and a restarted one does too. Also returns the server to continue with.
 const SCAN: &str = "
     local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
     local found = redis.call('HSCAN', KEYS[1], ARGV[1] == server and ARGV[2] or '0', 'COUNT', ARGV[3])
     return {server, found[1], found[2]}";
 
-/// A copy of the feed that does not tell of some records, as far as it has come.
+/// A copy of the feed without descriptions of some records, as far as it is complete.
 #[derive(Debug)]
 pub(crate) struct FeedCopy {
     key: Vec<u8>,
-    /// The records.
+    /// The names of the records.
     names: BTreeSet<Vec<u8>>,
-    /// How many erasures there had been before.
+    /// The number of erasures before the copy began.
     erasures: u64,
 }
 
-/// What a record is called among the tombstones and in the feed. No name of a collection and no id holds a zero byte.
+/// Returns the name of a record among the tombstones and in the feed. Neither a collection name nor an id holds a zero
+/// byte.
 pub(crate) fn name(record: &RecordId) -> Vec<u8> {
     match record {
         RecordId::Memory(id) => [&[MEMORY], id.as_bytes().as_slice()].concat(),
@@ -65,12 +66,12 @@ pub(crate) fn name(record: &RecordId) -> Vec<u8> {
     }
 }
 
-/// What the hash of an idempotency key is called among the tombstones.
+/// Returns the name of an idempotency key's hash among the tombstones.
 pub(crate) fn hash_name(hash: KeyedHash) -> Vec<u8> {
     [&[HASH], hash.0.as_slice()].concat()
 }
 
-/// The name of a record, and hashes behind it.
+/// Encodes the name of a record, followed by its place hashes.
 pub(crate) fn with_places(tombstone: &Tombstone) -> Vec<u8> {
     let mut bytes = name(&tombstone.record);
     if matches!(tombstone.record, RecordId::Document { .. }) {
@@ -80,7 +81,7 @@ pub(crate) fn with_places(tombstone: &Tombstone) -> Vec<u8> {
     bytes
 }
 
-/// The record and the hashes that [`with_places`] has written; `None` where they can't be read.
+/// Decodes what [`with_places`] has written; `None` for anything else.
 pub(crate) fn read_with_places(bytes: &[u8]) -> Option<(RecordId, Vec<KeyedHash>)> {
     let (kind, rest) = bytes.split_first()?;
     match *kind {
@@ -98,7 +99,7 @@ pub(crate) fn read_with_places(bytes: &[u8]) -> Option<(RecordId, Vec<KeyedHash>
     }
 }
 
-/// The tombstones of some records.
+/// Returns the tombstones of some records.
 pub(crate) async fn tombstones(on: &Connections, of: &[RecordId]) -> Result<Vec<Tombstone>> {
     if of.is_empty() {
         return Ok(Vec::new());
@@ -109,8 +110,8 @@ pub(crate) async fn tombstones(on: &Connections, of: &[RecordId]) -> Result<Vec<
     of.iter().zip(found).filter_map(|(record, bytes)| Some(read_tombstone(record, &bytes?))).collect()
 }
 
-/// The next tombstones, in the order in which the server goes along the hash, and where it goes on. It may give one twice: after a restart or
-/// a failover, and where the slot has moved, it begins anew.
+/// Returns the next tombstones in the server's scan order, and where to continue. One may be returned twice: after a
+/// restart or failover, and if the slot has moved, the scan starts over.
 pub(crate) async fn tombstones_behind(
     on: &Connections,
     behind: Option<&[u8]>,
@@ -121,24 +122,24 @@ pub(crate) async fn tombstones_behind(
         Some(bytes) => read_place(bytes).ok_or_else(no_page)?,
     };
     let mut read = Pipeline::with_capacity(1);
-    // In one script, so that the server which tells its name is the one that has the hash, also while the slot moves.
+    // In one script, so that the server that names itself is the one that has the hash, even while the slot moves.
     read.cmd("EVAL").arg(SCAN).arg(1).arg(on.keys.of(TOMBSTONES)).arg(server).arg(cursor).arg(most);
     let (server, next, fields): (String, u64, Vec<Field>) = on.read_one(&read).await?;
-    // The others are hashes of keys, and a count.
+    // The other fields are hashes of keys, and a counter.
     let named = fields.iter().filter_map(|(name, bytes)| Some((record_of(name)?, bytes)));
     let found = named.map(|(record, bytes)| read_tombstone(&record, bytes)).collect::<Result<_>>()?;
     Ok((found, (next != 0).then(|| place(&server, next))))
 }
 
-/// A field of a hash, and what it has.
+/// A field of a hash, and its value.
 type Field = (Vec<u8>, Vec<u8>);
 
-/// Where a server goes on along the tombstones.
+/// Encodes where a server continues its scan of the tombstones.
 fn place(server: &str, cursor: u64) -> Vec<u8> {
     format!("{server} {cursor}").into_bytes()
 }
 
-/// The server and the cursor that [`place`] has written; `None` of what it never writes.
+/// Decodes what [`place`] has written; `None` for anything else.
 fn read_place(bytes: &[u8]) -> Option<(&str, u64)> {
     let (server, cursor) = str::from_utf8(bytes).ok()?.split_once(' ')?;
     let is_name = server.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -149,7 +150,7 @@ fn no_page() -> Error {
     Error::invalid("not a place that a page of tombstones gave")
 }
 
-/// The record with this name; `None` of what is none.
+/// Decodes the record of a name; `None` if it is no record's.
 fn record_of(name: &[u8]) -> Option<RecordId> {
     match name.split_first()? {
         (&MEMORY, id) => Some(MemoryId::from_bytes(id.try_into().ok()?).into()),
@@ -161,7 +162,7 @@ fn record_of(name: &[u8]) -> Option<RecordId> {
     }
 }
 
-/// A tombstone without its record, which is in its name: the form, the time in six bytes, the reason, the actor, and hashes.
+/// Encodes a tombstone without its record, which is in the name: format, time in six bytes, reason, actor, and hashes.
 fn tombstone_of(Tombstone { record: _, at, reason, actor, key, places }: &Tombstone) -> Vec<u8> {
     let mut bytes = vec![FORM];
     bytes.extend(time(at.as_millis()));
@@ -203,14 +204,14 @@ fn hashes(bytes: &[u8]) -> Option<Vec<KeyedHash>> {
 impl RedisSession {
     /// Erases records by one script.
     pub(crate) async fn erase_all(&self, erasings: &[Erasing<'_, Version>]) -> Result<bool> {
-        // Of what has expired the feed may tell in which space it was, until it has grown by as much as it keeps: to copy it would cost each
-        // sweep as much as the feed has, and each put in the place of what has expired.
+        // The feed may tell the space of an expired record until that entry is trimmed: copying the feed would add its
+        // whole cost to each sweep, and to each put over an expired document.
         if erasings.iter().all(|erasing| erasing.tombstone.is_of_expiry()) {
             return Ok(self.run(self.erasure(erasings, None, FEED_STAYS)).await? == ERASED);
         }
         let names: BTreeSet<_> = erasings.iter().map(|erasing| name(&erasing.tombstone.record)).collect();
-        // One copy at a time. It stays here through each wait, so that one of an attempt that fails, or that nobody waits for any more, goes
-        // on where it was.
+        // One copy at a time. It is kept here across each await, so that after a failed or dropped attempt the next one
+        // continues it.
         let mut kept = self.on.feed_copy.lock().await;
         if kept.as_ref().is_some_and(|copy| copy.names != names) {
             self.give_up(&mut kept).await?;
@@ -238,7 +239,8 @@ impl RedisSession {
                 }
                 Some(CHANGED) => return Ok(false),
                 Some(MORE) => {}
-                // The copy lacks something, or tells of what another erasure has taken; or a record has come to the feed.
+                // The copy lacks something, or describes what another erasure has taken; or an entry of a record has
+                // come to the feed.
                 _ => {
                     self.give_up(&mut kept).await?;
                     silent.clear();
@@ -247,7 +249,7 @@ impl RedisSession {
         }
     }
 
-    /// Takes those of these tombstones away that are still as they were read, by one script.
+    /// Deletes those of these tombstones that are unchanged, by one script.
     pub(crate) async fn forget_all(&self, tombstones: &[Tombstone]) -> Result<()> {
         if tombstones.is_empty() {
             return Ok(());
@@ -261,7 +263,7 @@ impl RedisSession {
         self.run(call).await.map(drop)
     }
 
-    /// Gives the memory of a copy back that is of no use. It is known until the server has done so.
+    /// Deletes a useless copy. It is remembered until the server has done so.
     async fn give_up(&self, kept: &mut Option<FeedCopy>) -> Result<()> {
         if let Some(copy) = &*kept {
             let removed = self.on.write(command("UNLINK", &[&copy.key]), self.until).await;
@@ -272,7 +274,7 @@ impl RedisSession {
         Ok(())
     }
 
-    /// Copies the feed up to its end, from where the copy is. `false` where that is of no use.
+    /// Continues to copy the feed, up to its end. Returns `false` if the copy is useless.
     async fn copy_feed(&self, copy: &FeedCopy) -> Result<bool> {
         loop {
             let mut call = Call::new(Lua::Copy, &self.on.keys).key(copy.key.clone()).key(self.on.keys.of(TOMBSTONES));
@@ -293,17 +295,18 @@ impl RedisSession {
         }
     }
 
-    /// The script that erases, and puts a copy in the place of the feed, if there is one. Else the feed tells of none up to the entry `silent`.
+    /// Makes the call that erases, and replaces the feed with a copy, if there is one. Without one the feed describes
+    /// none of the records up to the entry `silent`.
     fn erasure(&self, erasings: &[Erasing<'_, Version>], copy: Option<&FeedCopy>, silent: &str) -> Call<'_> {
         let keys = &self.on.keys;
-        // Without a copy none is touched, so any key does that the script has.
+        // Without a copy none is touched, so any key of the script will do.
         let copied = copy.map_or_else(|| keys.of(FEED), |copy| copy.key.clone());
         let erasures = copy.map_or_else(String::new, |copy| copy.erasures.to_string());
         let mut call = Call::new(Lua::Erase, keys).key(copied).key(keys.of(TOMBSTONES)).key(keys.of(IDEMPOTENCY));
         call = call.arg(erasings.len().to_string()).arg(erasures).arg(silent);
         let mut stamps = Stamps::new();
         for Erasing { found, tombstone } in erasings {
-            // Of what is not there, the row has no head.
+            // A missing record has an empty head.
             let (row, head, key) = match found {
                 ErasingRecord::Absent => match &tombstone.record {
                     RecordId::Memory(id) => (keys.row(None, id.as_bytes()), [].as_slice(), None),

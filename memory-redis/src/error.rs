@@ -1,4 +1,4 @@
-//! Redis' errors as those of the contract.
+//! Maps Redis' errors to those of the contract.
 
 use std::error::Error as _;
 use std::fmt;
@@ -9,12 +9,12 @@ use redis::{ErrorKind as Kind, Pipeline, RedisError, ServerError, Value};
 
 use crate::statements::is_write;
 
-/// What a script says that a program is too old for.
+/// The error code of a script if the program is too old.
 const NEWER: &str = "NEWER";
-/// What it says while nobody may write.
+/// The error code of a script if the namespace is read-only.
 const FENCED: &str = "FENCED";
 
-/// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value.
+/// Converts an error of the driver. The message never holds the server's own text, which can quote a value.
 pub(crate) fn native(error: RedisError) -> Error {
     match error.code() {
         Some(NEWER) => return Error::newer_writer().with_source(error),
@@ -36,12 +36,13 @@ pub(crate) fn native(error: RedisError) -> Error {
     if retryable { error.retryable() } else { error }
 }
 
-/// As [`native`], for commands that may have had their effect although no answers came.
+/// Like [`native`], for commands that may have taken effect although no answers came.
 pub(crate) fn native_write(error: RedisError, commands: &Pipeline) -> Error {
     let writes = commands.cmd_iter().filter(|command| is_write(command)).count();
     let is_unknown = match error.code() {
-        // A cluster gives one error in place of all answers: one command met it, and others may have been carried out. Of a pipeline with
-        // one that writes, a `WAIT` behind it meets the errors of a server that is not ready, and none of a slot.
+        // A cluster gives one error instead of all answers: one command met it, and others may have been executed. If
+        // the pipeline has only one write, a `WAIT` after it can meet the errors of a server that is not ready, but
+        // none about a slot.
         Some("LOADING" | "MASTERDOWN") => writes > 0 && commands.len() > 1,
         Some(_) => writes > 1,
         // A server that was never reached has done nothing.
@@ -51,8 +52,8 @@ pub(crate) fn native_write(error: RedisError, commands: &Pipeline) -> Error {
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
-/// Whether a command that writes may have written, by its answer. A script is not rolled back, so what it meets in its midst may come
-/// behind a write.
+/// Returns whether a command that writes may have written, judged by its answer. A script is not rolled back, so an
+/// error in its middle may come after a write.
 pub(crate) fn may_have_written(answer: &Value) -> bool {
     match answer {
         Value::ServerError(error) => is_from_within_a_script(error),
@@ -60,12 +61,13 @@ pub(crate) fn may_have_written(answer: &Value) -> bool {
     }
 }
 
-/// Whether the server has refused a command with one of these codes.
+/// Returns whether the server has refused a command with one of these codes.
 pub(crate) fn has_code(answers: &[Value], codes: &[&str]) -> bool {
     answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if codes.contains(&error.code())))
 }
 
-/// Whether the same call can succeed soon: the connection was lost, the server starts, or somebody else is the primary now.
+/// Returns whether the same call can succeed soon: the connection was lost, the server is starting, or another one is
+/// the primary now.
 pub(crate) fn is_passing(error: &Error) -> bool {
     source(error).is_some_and(|source| match source.code() {
         Some(code) => {
@@ -75,24 +77,25 @@ pub(crate) fn is_passing(error: &Error) -> bool {
     })
 }
 
-/// Whether the slot of the namespace is on its way from node to node, or has just arrived, and commands were refused for that.
+/// Returns whether commands were refused because the namespace's slot is moving between nodes, or has just arrived.
 pub(crate) fn is_moving(error: &Error) -> bool {
     source(error).is_some_and(|source| matches!(source.code(), Some("ASK" | "MOVED" | "TRYAGAIN")))
 }
 
-/// Whether the slot has arrived at another node, or the node was replaced: commands before this one may have been carried out.
+/// Returns whether the slot has arrived at another node, or the node was replaced: commands before this one may have
+/// been executed.
 pub(crate) fn has_moved(error: &Error) -> bool {
     source(error).is_some_and(|source| source.code() == Some("MOVED"))
 }
 
-/// The host and the port of the node where the slot goes or is, if the one that was asked has told.
+/// Returns host and port of the node that has the slot or receives it, if the asked node has named it.
 pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
     let (node, _) = source(error)?.redirect_node()?;
     let (host, port) = node.rsplit_once(':')?;
     Some((host.to_owned(), port.parse().ok()?))
 }
 
-/// Whether the server is a replica, which takes no writes.
+/// Returns whether the server is a replica, which accepts no writes.
 pub(crate) fn is_read_only(error: &Error) -> bool {
     source(error).is_some_and(|source| source.code() == Some("READONLY"))
 }
@@ -101,7 +104,7 @@ fn source(error: &Error) -> Option<&RedisError> {
     error.source()?.downcast_ref::<Source>().map(|Source(source)| source)
 }
 
-/// What went wrong, in the words of the driver. Without those of a server, which can quote what was sent.
+/// The driver's error without the server's text, which can quote what was sent.
 struct Source(RedisError);
 
 impl fmt::Display for Source {
@@ -121,7 +124,7 @@ impl fmt::Debug for Source {
 
 impl std::error::Error for Source {}
 
-/// What each code of an error reply means: kind, message, and whether a later call can succeed.
+/// Maps an error code to kind, message, and whether a later call can succeed.
 fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
     match code {
         "NOAUTH" | "WRONGPASS" => (Unauthorized, "the server refused the user or the password", false),
@@ -149,7 +152,8 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
     }
 }
 
-/// Whether a command of a script failed that may not be its first write. What the server is not ready for is refused at the first one.
+/// Returns whether a script's command failed that may not be its first write. If the server is not ready, it refuses
+/// the first one.
 fn is_from_within_a_script(error: &ServerError) -> bool {
     let detail = error.details().unwrap_or_default();
     matches!(error.code(), "ERR" | "NOPERM" | "WRONGTYPE") && detail.contains("@user_script") && !is_killed(detail)

@@ -1,6 +1,6 @@
-//! Expiry: the records that say themselves when they expire are the members of one sorted set, with that time as their score.
+//! Expiry: the records with an expiry time of their own are members of one sorted set, with that time as score.
 //!
-//! The scripts that write rows keep it. What has one time stands there in the order of its bytes.
+//! The scripts that write rows maintain it. Members with the same time are in byte order.
 
 use memory_core::{Error, RecordId, Result, Timestamp};
 use redis::Pipeline;
@@ -8,8 +8,8 @@ use redis::Pipeline;
 use crate::connection::{Connections, command};
 use crate::statements::EXPIRY;
 
-/// What comes behind a member of a score, whether that is still there or not. Any number of members may share a score, so the first one that is
-/// greater is found by halves. (Lua compares texts by the locale of the server, so bytes are compared here.)
+/// Returns the members after a given one, which may be gone. Any number of members may share a score, so the first
+/// greater one is found by binary search. (Lua compares texts by the server's locale, so this compares bytes.)
 const BEHIND: &str = "
     local function is_greater(one, other)
       for place = 1, math.min(#one, #other) do
@@ -27,7 +27,7 @@ const BEHIND: &str = "
     if first >= last then return {} end
     return redis.call('ZRANGE', KEYS[1], first, last - 1, 'WITHSCORES')";
 
-/// The next records that have expired by a time.
+/// Returns the next records that expired by a time.
 pub(crate) async fn expired(
     on: &Connections,
     by: Timestamp,
@@ -49,7 +49,7 @@ pub(crate) async fn expired(
     let listed: Vec<(Vec<u8>, f64)> = on.read_one(&read).await?;
     let bad = || Error::corrupt("an entry of the list of what expires can't be read");
     let entry = |(member, millis): (Vec<u8>, f64)| {
-        // Exact, since all times have less than the 53 bits of such a number.
+        // Exact, because all times have fewer than the 53 bits of such a number.
         let time = Timestamp::from_millis(millis as i64).map_err(|_| bad())?;
         Ok((time, RecordId::from_key(&member).ok_or_else(bad)?))
     };

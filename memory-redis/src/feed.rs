@@ -1,4 +1,4 @@
-//! The feed: a stream to which each script adds what it writes. The server numbers the entries by its clock, and never goes back.
+//! The feed: a stream to which each script adds its writes. The server numbers entries by its clock, never backwards.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,19 +11,19 @@ use crate::connection::{Connections, command};
 use crate::erasure;
 use crate::statements::FEED;
 
-/// What an entry begins with: its stamp, and what was written.
+/// Length of the stamp, which comes first in a field, before the kind of the write.
 const STAMP: usize = 8;
 const MEMORY: u8 = b'm';
 const PUT: u8 = b'd';
 const REMOVAL: u8 = b'r';
 const ERASURE: u8 = b'e';
-/// How many entries are read at once where one that tells of some records is looked for.
+/// Number of entries that are read at once in a search for entries of some records.
 const LOOKED_AT: usize = 1_000;
 
-/// Entries of the stream, each with its number, and a field for each record that it tells of.
+/// Entries of the stream: the number of each, and a field for each record that it describes.
 type Entries = Vec<(String, Vec<(String, Vec<u8>)>)>;
 
-/// A number of the stream, and the stamp of a record in its entry.
+/// The number of a stream entry, and the stamp of a record in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     millis: u64,
@@ -31,8 +31,9 @@ struct Place {
     stamp: [u8; STAMP],
 }
 
-/// Makes what the feed is told of the records of one write, each behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may
-/// get the number of one that is lost, also from the same provider, if the clock of the new master is behind: it is known by its stamp.
+/// Makes the feed fields of one write, each with a unique stamp. If a server goes back to an earlier state, another
+/// entry may get the number of a lost one, even from the same provider if the new primary's clock is behind; the stamp
+/// tells them apart.
 #[derive(Debug)]
 pub(crate) struct Stamps(u64);
 
@@ -42,12 +43,12 @@ impl Stamps {
         Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
 
-    /// What is told of a memory that is appended or replaced.
+    /// Encodes that a memory is appended or replaced.
     pub(crate) fn of_memory(&mut self, memory: &Memory) -> Vec<u8> {
         self.entry(MEMORY, &[memory.id.as_bytes(), memory.space_id.as_str().as_bytes()])
     }
 
-    /// What is told of a document that is put in the place of another version, or where there was none.
+    /// Encodes that a document is put, over another version or as a new one.
     pub(crate) fn of_put(&mut self, before: Option<&Document>, after: &Document) -> Vec<u8> {
         let before = before.map(|before| before.space_id.as_str()).filter(|space| *space != after.space_id.as_str());
         let revision = after.revision.get().to_be_bytes();
@@ -56,17 +57,17 @@ impl Stamps {
         self.entry(PUT, &[&revision, text.as_bytes()])
     }
 
-    /// What is told of a document that is removed.
+    /// Encodes that a document is removed.
     pub(crate) fn of_removal(&mut self, document: &Document) -> Vec<u8> {
         self.entry(REMOVAL, &[named(document).as_bytes()])
     }
 
-    /// What is told of a record that is erased.
+    /// Encodes that a record is erased.
     pub(crate) fn of_erasure(&mut self, tombstone: &Tombstone) -> Vec<u8> {
         self.entry(ERASURE, &[&erasure::with_places(tombstone)])
     }
 
-    /// An entry that tells of no write.
+    /// Encodes an entry without a write.
     fn of_none(&mut self) -> Vec<u8> {
         self.stamp().to_vec()
     }
@@ -85,7 +86,8 @@ impl Stamps {
     }
 }
 
-/// The end of the feed. Where somebody has removed the stream, or the server has for want of memory, it begins with an entry of no write.
+/// Returns the end of the feed. If the stream was deleted, or evicted by the server, it starts with an entry without a
+/// write.
 pub(crate) async fn newest(on: &Connections, until: Instant) -> Result<FeedPosition> {
     if let Some(last) = last(on).await? {
         return Ok(last);
@@ -96,22 +98,22 @@ pub(crate) async fn newest(on: &Connections, until: Instant) -> Result<FeedPosit
     last(on).await?.ok_or_else(|| Error::corrupt("the feed of changes has no entry"))
 }
 
-/// The last record that the feed tells of, if there is one.
+/// Returns the position of the last record in the feed, if there is one.
 pub(crate) async fn last(on: &Connections) -> Result<Option<FeedPosition>> {
     let read = command("XREVRANGE", &[&on.keys.of(FEED), b"+", b"-", b"COUNT", b"1"]);
     let entry = on.read_one::<Entries>(&read).await?;
     told(&entry).last().map(|(number, told)| Place::of(number, told)?.to_position()).transpose()
 }
 
-/// What comes next behind a place.
+/// Returns the next entries after a position.
 pub(crate) async fn changes(on: &Connections, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
-    // The entry of the place itself, and so many that there is more than a page behind it unless they are the last.
+    // The entry of the position itself, and enough to have more than a page after it, unless it is near the end.
     let (from, count) = (place.number(), (most + 2).to_string());
     let read = command("XRANGE", &[&on.keys.of(FEED), from.as_bytes(), b"+", b"COUNT", count.as_bytes()]);
     let found = on.read_one::<Entries>(&read).await?;
     let mut told = told(&found);
-    // That the place is there tells that nothing behind it is lost.
+    // As long as the position exists, nothing after it is lost.
     loop {
         match told.next() {
             Some((number, _)) if *number != from => return Err(Error::feed_reset()),
@@ -129,11 +131,11 @@ pub(crate) async fn changes(on: &Connections, after: &FeedPosition, most: usize)
     Ok(FeedPage { entries, reached, is_end: told.next().is_none() })
 }
 
-/// Up to which entry the feed tells of none of these records, but for their erasure, where it tells of none up to the entry `silent`; `None`
-/// where it tells of one. No entry, and so the beginning, is an empty number.
+/// Returns the newest entry number up to which the feed describes none of these records, except their erasure, given
+/// that it describes none up to `silent`; `None` if it does describe one. An empty number stands for the beginning.
 pub(crate) async fn silent_up_to(on: &Connections, names: &BTreeSet<Vec<u8>>, silent: &str) -> Result<Option<String>> {
     let first = if silent.is_empty() { "-".to_owned() } else { format!("({silent}") };
-    // The newest first, since what is erased soon is found soon.
+    // Newest first, because a record that is erased soon is found soon.
     let (feed, count, mut last) = (on.keys.of(FEED), LOOKED_AT.to_string(), "+".to_owned());
     let mut newest = None;
     loop {
@@ -150,7 +152,8 @@ pub(crate) async fn silent_up_to(on: &Connections, names: &BTreeSet<Vec<u8>>, si
     }
 }
 
-/// The name of the record that is told of, unless of its erasure. The scripts that copy the feed and erase go by the same.
+/// Returns the name of the described record, unless it was erased. The scripts that copy the feed and erase use the
+/// same rule.
 fn name_of(told: &[u8]) -> Option<Vec<u8>> {
     let (kind, rest) = told.get(STAMP..)?.split_first()?;
     let text = match *kind {
@@ -164,7 +167,7 @@ fn name_of(told: &[u8]) -> Option<Vec<u8>> {
     Some([b"d", &text[..end]].concat())
 }
 
-/// What entries tell of each record, with the number of the entry.
+/// Iterates over the fields of entries, with the number of the entry.
 fn told(entries: &Entries) -> impl Iterator<Item = (&String, &Vec<u8>)> {
     entries.iter().flat_map(|(number, told)| told.iter().map(move |(_, told)| (number, told)))
 }
@@ -174,7 +177,7 @@ impl Place {
         let parts =
             number.split_once('-').and_then(|(millis, number)| Some((millis.parse().ok()?, number.parse().ok()?)));
         let (millis, number) = parts.ok_or_else(|| Error::corrupt("an entry of the feed has no number"))?;
-        // The first of all has none.
+        // The first field of all has no stamp.
         let stamp = told.first_chunk().copied().unwrap_or_default();
         Ok(Self { millis, number, stamp })
     }
@@ -195,7 +198,7 @@ impl Place {
     }
 }
 
-/// What is told of a record behind its stamp; `None` where it names nothing.
+/// Decodes a field after its stamp; `None` if it names no record.
 fn write_of(told: &[u8]) -> Option<FeedWrite> {
     let (kind, rest) = told.split_first()?;
     match *kind {

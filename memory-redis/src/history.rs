@@ -1,8 +1,8 @@
-//! The history: for each record that was changed a list, to which the script of each write adds an entry.
+//! The history: a list for each record that was changed, to which the script of each write adds an entry.
 //!
-//! An entry begins with its kind, its revision, its time and its actor, in the numbers and texts of a row; the rest makes the version before.
-//! The scripts cut it into pieces of at most 64 KiB, of which all but the first begin with a zero byte. Each piece is an element of the list,
-//! and the place of an entry that of its first piece.
+//! An entry begins with its kind, revision, time and actor, encoded like the numbers and texts of a row; the rest is
+//! the difference to the version before. The scripts cut it into pieces of at most 64 KiB; all pieces but the first
+//! begin with a zero byte. Each piece is a list element, and the place of an entry is that of its first piece.
 
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, Error, RecordId, Result};
@@ -12,18 +12,18 @@ use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Reader};
 use crate::statements::{Kept, Keys};
 
-/// How many elements are read at once: some 4 MiB at most.
+/// Number of elements that are read at once: at most about 4 MiB.
 const READ: u64 = 64;
-/// What a piece begins with that goes on with an entry.
+/// The first byte of a piece that continues an entry.
 const PIECE: u8 = 0;
 const WRITE: u8 = 1;
 const REMOVAL: u8 = 2;
 
-/// What a write leaves in the history of a record.
+/// Encodes the history entry of a write.
 pub(crate) fn kept(keys: &Keys, of: &RecordId, entry: &VersionEntry) -> Kept {
     let VersionEntry { revision, at, actor, is_removal, before } = entry;
     let actor = actor.as_ref().map(Actor::as_str);
-    // A kind, three numbers, and the length of an actor.
+    // The kind, three numbers, and the length of the actor.
     let mut bytes = Vec::with_capacity(24 + actor.map_or(0, str::len) + before.len());
     bytes.push(if *is_removal { REMOVAL } else { WRITE });
     rows::push(&mut bytes, revision.get());
@@ -33,7 +33,7 @@ pub(crate) fn kept(keys: &Keys, of: &RecordId, entry: &VersionEntry) -> Kept {
     Kept { history: keys.history(of), entry: bytes }
 }
 
-/// The next entries of a record below a place, newest first.
+/// Returns the next entries of a record below a place, newest first.
 pub(crate) async fn rows_of(on: &Connections, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
     let (key, count) = (on.keys.history(of), READ.min(most as u64));
     let mut slice = match below {
@@ -45,7 +45,7 @@ pub(crate) async fn rows_of(on: &Connections, of: &RecordId, below: u64, most: u
         if !rows.is_empty() || slice.elements.is_empty() {
             return Ok(rows);
         }
-        // These are pieces of one entry.
+        // All of these are pieces of one entry.
         if slice.start == 0 {
             return Err(Error::corrupt("an entry of a history has no beginning"));
         }
@@ -55,20 +55,20 @@ pub(crate) async fn rows_of(on: &Connections, of: &RecordId, below: u64, most: u
     }
 }
 
-/// Elements of a list that stand side by side.
+/// Adjacent elements of a list.
 struct Slice {
-    /// The place of the first one.
+    /// The place of the first element.
     start: u64,
     elements: Vec<Vec<u8>>,
 }
 
 impl Slice {
-    /// The last elements, at most so many.
+    /// Reads the last elements, at most `count`.
     async fn newest(on: &Connections, key: &[u8], count: u64) -> Result<Self> {
         if count == 0 {
             return Ok(Self { start: 0, elements: Vec::new() });
         }
-        // At once, so that one tells the place of the other.
+        // In one transaction, so that the length matches the elements.
         let mut commands = Pipeline::with_capacity(4);
         commands.cmd("MULTI").cmd("LLEN").arg(key).cmd("LRANGE").arg(key).arg(-(count as i64)).arg(-1).cmd("EXEC");
         let answer = on.read(&commands).await?.pop().unwrap_or(Value::Nil);
@@ -76,7 +76,7 @@ impl Slice {
         Ok(Self { start: length.saturating_sub(elements.len() as u64), elements })
     }
 
-    /// The elements from a place up to another one. What stands in a place never changes.
+    /// Reads the elements from one place up to another. Elements never change.
     async fn read(on: &Connections, key: &[u8], start: u64, end: u64) -> Result<Self> {
         if start >= end {
             return Ok(Self { start, elements: Vec::new() });
@@ -86,7 +86,7 @@ impl Slice {
         Ok(Self { start, elements })
     }
 
-    /// The last entries whose pieces are all here, newest first.
+    /// Decodes the last entries whose pieces are all in the slice, newest first.
     fn rows(&self, most: usize) -> Result<Vec<HistoryRow>> {
         let (mut rows, mut end) = (Vec::new(), self.elements.len());
         for (place, element) in self.elements.iter().enumerate().rev() {
@@ -103,7 +103,7 @@ impl Slice {
     }
 }
 
-/// The entry in some pieces.
+/// Decodes the entry of some pieces.
 fn read(first: &[u8], others: &[Vec<u8>]) -> Result<VersionEntry> {
     let mut reader = Reader(first);
     let is_removal = match reader.take()? {
@@ -117,7 +117,7 @@ fn read(first: &[u8], others: &[Vec<u8>]) -> Result<VersionEntry> {
     for piece in others {
         before.extend(piece.get(1..).unwrap_or_default());
     }
-    // One that is too high is none.
+    // A revision that does not fit becomes 0, which is invalid.
     let revision = i64::try_from(revision).unwrap_or_default();
     VersionEntry::from_stored(revision, at.as_millis(), actor, is_removal, before)
 }

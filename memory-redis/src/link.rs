@@ -1,4 +1,5 @@
-//! The way to the primary that holds the namespace: a server, what sentinels call the primary, or a node of a cluster.
+//! The connection to the primary that holds the namespace: a server, the primary that sentinels name, or a cluster
+//! node.
 
 use std::fmt;
 use std::fs;
@@ -23,20 +24,20 @@ use tokio::sync::{Mutex, oneshot};
 use crate::config::{Login, RedisConfig, Tls, Topology, Wait};
 use crate::error::{has_code, native, native_write};
 
-/// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.
+/// A connection that all calls share. The first call opens it, and it is reopened after it was lost.
 pub(crate) struct Link {
     source: Source,
-    /// Held by whoever connects, so that one does for all.
+    /// Held by the call that connects, so that one call does it for all.
     current: Mutex<Option<Arc<Current>>>,
-    /// How long it may take to connect.
+    /// Timeout of connecting.
     patience: Duration,
-    /// Held by those who send with a `WAIT`.
+    /// Held while a batch with a `WAIT` is sent.
     turn: Mutex<()>,
-    /// What goes with the next `WAIT`.
+    /// The writes that go with the next `WAIT`.
     queue: StdMutex<Vec<Queued>>,
 }
 
-/// Commands that write, and who waits for the answers.
+/// Write commands, and the channel for their answers.
 struct Queued {
     commands: Pipeline,
     reply: oneshot::Sender<Result<Vec<Value>>>,
@@ -48,7 +49,7 @@ enum Source {
     Cluster(ClusterClient, SingleNodeRoutingInfo),
 }
 
-/// The connection, how many answers it has given, and whether another one is to be made.
+/// The connection, the number of answers it has given, and whether it must be replaced.
 struct Current {
     connection: Connection,
     answers: AtomicU64,
@@ -62,7 +63,7 @@ enum Connection {
 }
 
 impl Link {
-    /// Connects to nothing yet. The key tells which slot of a cluster is meant.
+    /// Makes a link; connects to nothing yet. In a cluster the key selects the slot.
     pub(crate) fn new(config: &RedisConfig, key: &str) -> Result<Self> {
         let certificates = config.tls.as_ref().map(certificates).transpose()?;
         let invalid =
@@ -72,7 +73,7 @@ impl Link {
         Ok(Self { source, current, patience: config.connect_timeout, turn, queue })
     }
 
-    /// Sends all commands in one piece, and gives the answer to each.
+    /// Sends all commands in one batch; returns the answer to each.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let current = self.connection().await?;
         let before = current.answers.load(Ordering::Relaxed);
@@ -86,31 +87,33 @@ impl Link {
         };
         waiting.current.answers.fetch_add(1, Ordering::Relaxed);
         let is_stale = match &answers {
-            // Of a server that is not the primary any more.
+            // From a server that is no longer the primary.
             Ok(answers) => has_code(answers, &["READONLY", "MASTERDOWN", "UNBLOCKED"]),
             Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
         };
-        // A cluster finds its nodes again by itself.
+        // A cluster client finds its nodes again by itself.
         if is_stale && matches!(connection, Connection::Node(_)) {
             waiting.current.is_lost.store(true, Ordering::Relaxed);
         }
         answers.map_err(|error| native_write(error, commands))
     }
 
-    /// Sends all commands in one piece and a `WAIT` behind them, and gives the answer to each, with that of the `WAIT` in the end.
+    /// Sends all commands in one batch, followed by a `WAIT`; returns the answer to each, and that of the `WAIT` last.
     ///
-    /// While a server waits it takes nothing from the connection. So what comes meanwhile goes together, and one `WAIT` is for all of it.
+    /// While a server waits, it reads nothing from the connection. So writes that come meanwhile share the next batch,
+    /// and one `WAIT`.
     pub(crate) async fn send_and_wait(self: &Arc<Self>, commands: &Pipeline, wait: Wait) -> Result<Vec<Value>> {
         let (reply, answers) = oneshot::channel();
         self.queue().push(Queued { commands: commands.clone(), reply });
-        // A task, since others depend on it and this call may be dropped. There are as many tasks as calls, so each is taken.
+        // A task of its own: other calls depend on it, and this call may be dropped. Each call has a task, so each is
+        // sent.
         tokio::spawn(Arc::clone(self).send_queue(wait));
-        // Without an answer, the task has ended early.
+        // If there is no answer, the task ended early.
         let ended = || Error::new(ErrorKind::Unexpected, "a write was given up").with_outcome(Outcome::Unknown);
         answers.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Sends what is in the queue when its turn comes. It is given up when nobody waits for it any more.
+    /// Sends the queued writes when its turn comes. Gives up when no caller waits for them any more.
     async fn send_queue(self: Arc<Self>, wait: Wait) {
         let _turn = self.turn.lock().await;
         let queued = std::mem::take(&mut *self.queue()).into_iter().filter(|queued| !queued.reply.is_closed());
@@ -122,7 +125,7 @@ impl Link {
         for command in group.iter().flat_map(Pipeline::cmd_iter) {
             all.add_command(command.clone());
         }
-        // A timeout of 0 would be none.
+        // A timeout of 0 would mean none.
         let millis = wait.timeout.as_millis().clamp(1, u32::MAX.into());
         all.cmd("WAIT").arg(wait.replicas.get()).arg(millis as u64);
         let nobody_waits = async {
@@ -141,13 +144,13 @@ impl Link {
                 Ok((waited, answers)) => Ok(answers.by_ref().take(commands.len()).chain(waited.clone()).collect()),
                 Err(error) => Err(error.clone()),
             };
-            // Its caller may be gone.
+            // The caller may be gone.
             let _ = reply.send(own);
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, Vec<Queued>> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,15 +164,15 @@ impl Link {
         if let Some(current) = current.as_ref().filter(|current| !current.is_lost.load(Ordering::Relaxed)) {
             return Ok(Arc::clone(current));
         }
-        // Boxed, so that calls that have a connection are not as large as what it takes to make one.
+        // Boxed, so that calls that find a connection don't carry the size of opening one.
         let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
         let (answers, is_lost) = Default::default();
         Ok(Arc::clone(current.insert(Arc::new(Current { connection, answers, is_lost }))))
     }
 }
 
-/// A call in flight. When it is given up, and nobody had an answer meanwhile, the connection may be dead without notice, and the
-/// next call gets another one.
+/// A call in flight. If it is dropped, and no call got an answer meanwhile, the connection may be silently dead, and
+/// the next call opens another one.
 struct Waiting {
     current: Arc<Current>,
     since: Instant,
@@ -231,7 +234,7 @@ impl Source {
             Topology::Cluster(hosts) => {
                 let infos = hosts.iter().map(|host| connection_info(host, config)).collect::<RedisResult<Vec<_>>>();
                 let mut builder = ClusterClient::builder(infos?)
-                    // What may be sent twice is decided here, not by the driver (W11).
+                    // The provider decides what may be sent twice, not the driver (W11).
                     .retries(0)
                     .connection_timeout(CONNECT)
                     .overall_response_timeout(None)
@@ -240,7 +243,7 @@ impl Source {
                 if let Some(certificates) = certificates {
                     builder = builder.certs(certificates);
                 }
-                // The tag of the namespace decides about the slot.
+                // The namespace's hash tag decides the slot.
                 let route = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
                 builder.build().map(|client| Self::Cluster(client, route))
             }
@@ -266,11 +269,11 @@ impl Source {
     }
 }
 
-/// How long one attempt to connect may take.
+/// Timeout of one attempt to connect.
 const CONNECT: Duration = Duration::from_secs(2);
-/// For how long a connection that works may leave all calls without an answer.
+/// How long a working connection may leave all calls without an answer.
 const SUSPICIOUS: Duration = Duration::from_millis(200);
-/// After how long without a sign of life of the other side a connection is given up.
+/// After how long without a sign of life from the peer a connection is given up.
 const SILENCE: Duration = Duration::from_secs(20);
 
 fn connection_info(host: &Host, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
@@ -303,8 +306,8 @@ fn tcp() -> TcpSettings {
 }
 
 fn certificates(tls: &Tls) -> Result<TlsCertificates> {
-    // The drivers of several engines may be part of one program, and rustls wants one provider for all of them; an error says
-    // that another one was chosen already.
+    // A program may contain the drivers of several engines, and rustls needs one crypto provider for all; an error
+    // means that one was already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let read = |file: &Path| {
         let content = fs::read(file);

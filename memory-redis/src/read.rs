@@ -1,4 +1,4 @@
-//! What a session reads: each command touches one key, or rows only, so that it finds what it wants while the slot moves.
+//! The reading part of a session. Each command touches one key, or rows only, so that it works while the slot moves.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,30 +25,30 @@ use crate::rows::{self, LONGEST_HEAD, Stored, Version};
 use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
 use crate::vectors;
 
-/// How many rows are read by one command.
+/// Number of rows that one command reads.
 pub(crate) const ROWS: usize = 64;
-/// How many rows are held at once where none is long: below 64 KiB each.
+/// Number of rows that are held at once if none is long: each is below 64 KiB.
 const HELD: usize = 256;
-/// How many candidates a slice of a walk has at most.
+/// Maximum number of candidates in a slice of a walk.
 const MAX_SLICE: usize = 1_024;
-/// How many entries are read of each of many sets at least.
+/// Minimum number of entries that are read from each of many sets.
 const MIN_ENTRIES: usize = 8;
-/// How many entries are looked through at once for the paths that share a prefix.
+/// Number of entries that are read at once to find the paths that share a prefix.
 const SIBLINGS: usize = 128;
-/// How many bytes of rows, and of the vectors beside them, are held at once, apart from the last row.
+/// Maximum bytes of rows and vectors that are held at once; the last row may exceed it.
 const MAX_BYTES: i64 = 4 << 20;
-/// As many bytes as no vector has.
+/// More bytes than any vector has.
 const LONGEST_VECTOR: usize = 4 * MAX_WIDTH + 16;
 
 /// A session on the connections of a provider.
 #[derive(Debug)]
 pub struct RedisSession {
     pub(crate) on: Arc<Connections>,
-    /// When nobody waits for it any more.
+    /// The deadline of its call.
     pub(crate) until: Instant,
     /// Held from the first walk on.
     turn: Option<OwnedSemaphorePermit>,
-    /// The tombstones as they were read last, by which the script of an erasure tells whether others have come since.
+    /// The tombstones as last read, by which the script of an erasure detects later ones.
     pub(crate) tombstones: HashMap<RecordId, Tombstone>,
 }
 
@@ -66,7 +66,7 @@ impl Reader for RedisSession {
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let keys = &self.on.keys;
         let ranges = match walk.source {
-            // In this order: a memory goes from the first to the second.
+            // In this order: a memory moves from the first to the second.
             Source::Everything => [keys.of(INDEXED), keys.of(STEPS)].map(Range::of).into(),
             Source::Open(statuses) => statuses.iter().map(|status| Range::of_open(keys, *status)).collect(),
             Source::Places(places) => ranges_of(keys, None, places),
@@ -83,7 +83,7 @@ impl Reader for RedisSession {
     ) -> Result<Option<Vec<Place>>> {
         let (above, last) = parted(prefix);
         let (node, above) = (self.on.keys.node(of, above), above.unwrap_or_default());
-        // No path holds a control character, and no text in UTF-8 has the byte at the end.
+        // No path holds a control character, and no UTF-8 text has the final byte.
         let start = if after.is_empty() { last.to_owned() } else { format!("{}\u{1}", &after[above.len()..]) };
         let (mut from, end) = (["[", start.as_str()].concat().into_bytes(), [b"(", last.as_bytes(), &[0xff]].concat());
         let mut found = BTreeSet::new();
@@ -95,7 +95,7 @@ impl Reader for RedisSession {
             for entry in entries {
                 let path = |end: usize| [above, &String::from_utf8_lossy(&entry[..end])].concat();
                 match entry.iter().position(|byte| *byte == 0) {
-                    // Whatever is in the space comes before this.
+                    // Everything in the space sorts before this.
                     Some(end) => {
                         found.insert(Place::Space(path(end)));
                         from = [b"[", &entry[..end], &[1]].concat();
@@ -192,7 +192,7 @@ impl RedisSession {
         Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new() }
     }
 
-    /// The records of the ledger or of a collection with these ids, in their order.
+    /// Returns the records of the ledger or of a collection with these ids, in their order.
     async fn found<K: Stored>(
         &self,
         of: Option<&Collection>,
@@ -206,7 +206,7 @@ impl RedisSession {
         Ok(found)
     }
 
-    /// Offers the next entries of some ranges that have a row. Returns where to go on.
+    /// Offers the next entries of some ranges that have a row. Returns where to continue.
     async fn walk<K: Stored>(
         &mut self,
         of: Option<&Collection>,
@@ -215,7 +215,7 @@ impl RedisSession {
         visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>> {
         self.take_turn().await;
-        // An update moves a memory from a status to another, and a put a document from a place to another.
+        // An update moves a memory between statuses, and a put moves a document between places.
         let is_moving = ranges.len() > 1 && (of.is_some() || matches!(walk.source, Source::Open(_)));
         let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE), is_moving).await?;
         match self.offer_rows(of, &marks, walk, visit).await? {
@@ -224,10 +224,11 @@ impl RedisSession {
         }
     }
 
-    /// The next entries of some ranges, each once, as many as are wanted unless there are no more. Tells whether there are.
+    /// Returns the next entries of some ranges without duplicates: `count`, unless there are no more; and whether there
+    /// are more.
     ///
-    /// Of many ranges some of each are read, and merged up to the horizon: the nearest end of what was read of a range that goes on. Where
-    /// records move from one to the other, they are read at once.
+    /// From many ranges some entries each are read, and merged up to the horizon: the nearest last entry of a range
+    /// that has more. If records can move between the ranges, all are read in one transaction.
     async fn entries(
         &self,
         ranges: &[Range],
@@ -281,7 +282,7 @@ impl RedisSession {
 
     async fn take_turn(&mut self) {
         if self.turn.is_none() {
-            // Nobody closes the semaphore, so this only waits.
+            // The semaphore is never closed, so this only waits.
             self.turn = Arc::clone(&self.on.recalls).acquire_owned().await.ok();
         }
     }
@@ -317,9 +318,9 @@ impl RedisSession {
             let mut vectors = vectors.into_iter();
             for (Mark { millis, id }, row) in some.iter().zip(rows) {
                 let vector = vectors.next().flatten();
-                // An entry whose row is gone is none.
+                // An entry without a row counts as none.
                 let Some(row) = row else { continue };
-                // Another document under the same id has its own place in the order.
+                // Another document under the same id has its own position in the order.
                 let is_another = rows::read_head(id, &row).is_ok_and(|head| head.created_at.as_millis() != *millis);
                 if !is_another && visit(&StoredRow { of, id, row: &row, vector: vector.as_deref() })? == Verdict::Stop {
                     return Ok(Verdict::Stop);
@@ -329,7 +330,7 @@ impl RedisSession {
         Ok(Verdict::Skip)
     }
 
-    /// Of how many of these entries the rows can be held at once: of some hundred, unless rows may be long.
+    /// Returns how many of these entries' rows can be held at once: a few hundred, unless rows may be long.
     async fn readable(&self, prefix: &[u8], marks: &[Mark], walk: &Walk<'_>) -> Result<usize> {
         match self.on.has_long_rows.load(Ordering::Relaxed) {
             true => self.measured(prefix, marks, beside(walk)).await,
@@ -337,7 +338,7 @@ impl RedisSession {
         }
     }
 
-    /// The same, by their lengths, and by how many bytes each may have beside its row.
+    /// The same, by measuring the rows, with the bytes that each may have besides its row.
     pub(crate) async fn measured(&self, prefix: &[u8], marks: &[Mark], beside: usize) -> Result<usize> {
         let marks = &marks[..marks.len().min(ROWS)];
         let mut commands = Pipeline::with_capacity(marks.len());
@@ -352,8 +353,8 @@ impl RedisSession {
         Ok(lengths.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
     }
 
-    /// The rows with these ids, or what they begin with where a walk is for heads, and their vectors where it wants them: else none. All of
-    /// it in one round trip, since there may be many.
+    /// Reads the rows with these ids, or only their beginnings if the walk reads heads, and their vectors if it reads
+    /// vectors. All in one round trip, because there may be many.
     async fn candidates(&self, of: Option<&Collection>, ids: &[&[u8]], walk: &Walk<'_>) -> Result<(Values, Values)> {
         let (rows, vectors) = (self.on.keys.rows(of), self.on.keys.vectors(of));
         let mut commands = Pipeline::with_capacity(ids.len());
@@ -362,7 +363,7 @@ impl RedisSession {
             false => get_all(&mut commands, &rows, ids),
         }
         let of_rows = commands.len();
-        // Behind the rows, so that none is of an earlier version than its row.
+        // After the rows, so that no vector is of an earlier version than its row.
         if walk.has_vectors {
             get_all(&mut commands, &vectors, ids);
         }
@@ -375,7 +376,7 @@ impl RedisSession {
         Ok((rows, vectors))
     }
 
-    /// The rows with these ids behind a prefix, in their order.
+    /// Returns the rows with these ids after a prefix, in their order.
     pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Values> {
         let mut commands = Pipeline::with_capacity(ids.len().div_ceil(ROWS));
         get_all(&mut commands, prefix, &ids);
@@ -383,16 +384,16 @@ impl RedisSession {
     }
 }
 
-/// How many bytes a record of a walk may have beside its row. Where another model is taken over, short vectors lie between long ones, so
-/// each counts as the longest that there is.
+/// Returns the maximum bytes that a record of a walk has besides its row. While another model takes over, vectors of
+/// different lengths are mixed, so each counts as the longest possible.
 fn beside(walk: &Walk<'_>) -> usize {
     if walk.has_vectors { LONGEST_VECTOR } else { 0 }
 }
 
-/// What some keys hold, in their order.
+/// The values of some keys, in their order.
 type Values = Vec<Option<Vec<u8>>>;
 
-/// Reads what is behind a prefix and these ids.
+/// Adds the commands that read the keys made of a prefix and these ids.
 fn get_all(commands: &mut Pipeline, prefix: &[u8], ids: &[&[u8]]) {
     let mut key = prefix.to_vec();
     for some in ids.chunks(ROWS) {
@@ -405,26 +406,26 @@ fn get_all(commands: &mut Pipeline, prefix: &[u8], ids: &[&[u8]]) {
     }
 }
 
-/// The answers to [`get_all`].
+/// Decodes the answers to [`get_all`].
 fn all_of(answers: Vec<Value>) -> Result<Values> {
     Ok(decoded::<Vec<Values>>(Value::Array(answers))?.into_iter().flatten().collect())
 }
 
-/// Reads what rows begin with, as far as it tells their heads.
+/// Adds the commands that read as much of each row as its head needs.
 fn get_heads(commands: &mut Pipeline, prefix: &[u8], ids: &[&[u8]]) {
     for id in ids {
         commands.cmd("GETRANGE").arg([prefix, id].concat()).arg(0).arg(LONGEST_HEAD - 1);
     }
 }
 
-/// The answers to [`get_heads`].
+/// Decodes the answers to [`get_heads`].
 fn heads_of(answers: Vec<Value>) -> Result<Values> {
     let heads: Vec<Vec<u8>> = decoded(Value::Array(answers))?;
-    // A row that is not there has no bytes.
+    // A missing row has no bytes.
     Ok(heads.into_iter().map(|head| Some(head).filter(|head| !head.is_empty())).collect())
 }
 
-/// The ranges of places of the ledger or of a collection.
+/// Returns the ranges of places, of the ledger or of a collection.
 fn ranges_of(keys: &Keys, of: Option<&Collection>, places: &[Place]) -> Vec<Range> {
     places.iter().map(|place| Range::of_place(keys, of, place)).collect()
 }

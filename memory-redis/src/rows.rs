@@ -1,8 +1,9 @@
-//! The binary form of a row: one string for each memory and each document.
+//! The binary format of a row: one string for each memory and each document.
 //!
-//! A head of [`HEAD`] bytes, by which scripts tell which version of a row they meet; then revision, createdAt, updatedAt and
-//! status; then, of a row that expires, when; then the texts, each behind its length; and, of a memory that was stored since there is a
-//! history, when that was. A number takes a byte for each seven of its bits, the lowest first, of which all but the last have the highest bit.
+//! It begins with a head of [`HEAD`] bytes, by which scripts identify the version of a row. Then come revision,
+//! createdAt, updatedAt and status; the expiry time, in a row that expires; the texts, each after its length; and, in a
+//! memory stored since there is a history, the time of its store. Numbers are in LEB128: seven bits a byte, lowest
+//! first, with the high bit set in all but the last byte.
 
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
@@ -11,42 +12,44 @@ use memory_core::{
 };
 use uuid::Uuid;
 
-/// The form of a row that does not expire.
+/// The format of a row that does not expire.
 const FORM: u8 = 2;
-/// The form of a row that does, which programs from before there was expiry refuse to read: they would show it behind its time.
+/// The format of a row that expires. Programs without expiry refuse to read it, because they would show it after its
+/// time.
 const EXPIRING_FORM: u8 = 3;
-/// The form, and a token that is new with each write: two versions of a row never share a head.
+/// The format byte, and a token that is new with each write: two versions of a row never share a head.
 pub(crate) const HEAD: usize = 9;
-/// So many bytes of a row tell its space and what comes before that: three numbers, the status, when it expires, and a length.
+/// This many bytes of a row cover its space and everything before it: three numbers, the status, the expiry time, and a
+/// length.
 pub(crate) const LONGEST_HEAD: usize = HEAD + 5 * 10 + 1 + SpaceId::MAX_BYTES;
-/// In place of a status, which documents don't have.
+/// Stored instead of a status for documents, which have none.
 const NO_STATUS: u8 = u8::MAX;
 
-/// Tells a version of a row from all others, and what the next one keeps of it.
+/// Identifies a version of a row, and carries what the next version keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// The head of the row, which scripts compare.
     pub(crate) head: [u8; HEAD],
-    /// When the memory was stored, if the row says so.
+    /// When the memory was stored, if the row has it.
     pub(crate) stored_at: Option<Timestamp>,
 }
 
-/// A row for the next write of this memory, which was stored at a time, if that is known.
+/// Encodes the row of a memory for its next write, with the time of its store, if known.
 pub(crate) fn from_memory(memory: &Memory, stored_at: Option<Timestamp>) -> Vec<u8> {
     let key = memory.idempotency_key.as_ref().map(IdempotencyKey::as_str);
     let context = memory.context.as_ref().map(Context::as_str);
-    // Statuses are never taken out of the list, nor moved in it.
+    // Statuses are never removed from the list, nor reordered.
     let status = Status::ALL.iter().position(|status| *status == memory.status).unwrap_or(NO_STATUS.into());
     let mut row = row(
         (memory.revision, memory.created_at, memory.updated_at, status as u8, memory.expires_at),
         [Some(memory.space_id.as_str()), Some(memory.metadata.as_str()), key, Some(memory.trigger.as_str()), context],
     );
-    // Programs that do not know of it read rows up to there.
+    // Older programs stop reading before this.
     push(&mut row, stored_at.map_or(0, |time| since_earliest(time) + 1));
     row
 }
 
-/// A row for the next write of this document; its id and collection are in its key.
+/// Encodes the row of a document for its next write; id and collection are in its key.
 pub(crate) fn from_document(document: &Document) -> Vec<u8> {
     row(
         (document.revision, document.created_at, document.updated_at, NO_STATUS, document.expires_at),
@@ -54,7 +57,8 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
     )
 }
 
-/// A row of version 1 in the form of this version; what is cut there is cut here. `None` if not even its facts can be read.
+/// Converts a row of version 1 to this format; a truncated row stays truncated. `None` if not even its numbers can be
+/// read.
 pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = old.split_at_checked(HEAD).filter(|(head, _)| head.first() == Some(&1))?;
     let (numbers, rest) = rest.split_at_checked(24)?;
@@ -68,7 +72,7 @@ pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
     push(&mut row, if is_absent { 0 } else { since(*updated_at).wrapping_add(1) });
     row.push(*status);
     while let Some((length, texts)) = rest.split_first_chunk() {
-        // Absent was the highest length, which is 0 here.
+        // In version 1 an absent text had the highest length; here it has length 0.
         let length = u32::from_be_bytes(*length).wrapping_add(1);
         push(&mut row, length.into());
         let text;
@@ -78,12 +82,12 @@ pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
     Some(row)
 }
 
-/// The head of a row, or what there is of it.
+/// Returns the head of a row, or as much of it as there is.
 pub(crate) fn head(row: &[u8]) -> &[u8] {
     &row[..row.len().min(HEAD)]
 }
 
-/// What can be told of a record before its payload is read.
+/// Reads the fields that are known before the payload is read.
 pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
     let (Facts { created_at, updated_at, status, expires_at, .. }, mut texts) = Reader::of(row)?;
     let time = |millis| Timestamp::from_millis(millis).map_err(corrupt);
@@ -98,18 +102,18 @@ pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
     })
 }
 
-/// What rows hold: memories, or the documents of a collection.
+/// A kind of record that rows store: memories, or the documents of a collection.
 pub(crate) trait Stored: Selects {
-    /// What a row holds.
+    /// Decodes a row.
     fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Held<Self::Record>>;
 }
 
-/// What a row holds.
+/// The contents of a row.
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     /// The record.
     pub(crate) record: T,
-    /// When it was stored, if the row says so.
+    /// When the record was stored, if the row has it.
     pub(crate) stored_at: Option<Timestamp>,
 }
 
@@ -131,7 +135,7 @@ impl Stored for Ledger {
             context,
             expires_at,
         };
-        // Older programs end a row before it.
+        // Rows of older programs end before this.
         let stored_at = if row.is_at_end() { 0 } else { row.number()? };
         let stored_at = stored_at.checked_sub(1).map(time_since_earliest).transpose()?;
         Ok(Held { record: stored.read()?, stored_at })
@@ -158,14 +162,14 @@ impl Stored for Documents {
     }
 }
 
-/// The record in a row, with the row's version.
+/// Decodes the record of a row, with the row's version.
 pub(crate) fn found<K: Stored>(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Found<K::Record, Version>> {
     let head = *row.first_chunk().ok_or_else(cut)?;
     let Held { record, stored_at } = K::read(of, id, row)?;
     Ok(Found { record, version: Version { head, stored_at } })
 }
 
-/// What a row begins with behind its head, as it is stored.
+/// The fields that follow the head, as they are stored.
 struct Facts {
     revision: i64,
     created_at: i64,
@@ -187,25 +191,25 @@ fn row<const N: usize>(
     let bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
     let mut row = Vec::with_capacity(HEAD + 29 + 5 * N + bytes);
     row.push(if expires_at.is_some() { EXPIRING_FORM } else { FORM });
-    // The second half of an id is random.
+    // The second half of a UUID is random.
     row.extend(&Uuid::now_v7().as_bytes()[8..]);
     push(&mut row, revision.get());
     push(&mut row, since_earliest(created_at));
-    // Of what may be absent, one more: nothing is 0.
+    // Optional numbers are stored plus 1; 0 means absent.
     push(&mut row, updated_at.map_or(0, |time| since_earliest(time) + 1));
     row.push(status);
-    // What may be absent by the form of the row, so that it takes nothing where it is.
+    // Present only in the expiring format, so that it costs nothing otherwise.
     expires_at.into_iter().for_each(|time| push(&mut row, since_earliest(time)));
     texts.into_iter().for_each(|text| push_text(&mut row, text));
     row
 }
 
-/// A time as a number, of milliseconds since the earliest.
+/// Encodes a time as milliseconds since the earliest one.
 pub(crate) fn since_earliest(time: Timestamp) -> u64 {
     (time.as_millis() - Timestamp::MIN.as_millis()) as u64
 }
 
-/// The time that a number of milliseconds since the earliest tells.
+/// Decodes milliseconds since the earliest time.
 pub(crate) fn time_since_earliest(millis: u64) -> Result<Timestamp> {
     Timestamp::from_millis(Timestamp::MIN.as_millis().saturating_add_unsigned(millis)).map_err(corrupt)
 }
@@ -218,17 +222,17 @@ pub(crate) fn push(row: &mut Vec<u8>, mut number: u64) {
     row.push(number as u8);
 }
 
-/// Appends a text behind its length, or that it is absent.
+/// Appends a text after its length, or a mark that it is absent.
 pub(crate) fn push_text(row: &mut Vec<u8>, text: Option<&str>) {
     push(row, text.map_or(0, |text| text.len() as u64 + 1));
     row.extend(text.unwrap_or_default().as_bytes());
 }
 
-/// Reads a row, an entry of a history or a tombstone from its start to its end.
+/// Reads a row, a history entry or a tombstone from start to end.
 pub(crate) struct Reader<'r>(pub(crate) &'r [u8]);
 
 impl<'r> Reader<'r> {
-    /// What a row tells before its texts, and a reader of these.
+    /// Reads the fields before the texts; returns a reader of the texts.
     fn of(row: &'r [u8]) -> Result<(Facts, Self)> {
         let is_expiring = match row.first() {
             Some(&FORM) if row.len() > HEAD => false,
@@ -253,7 +257,7 @@ impl<'r> Reader<'r> {
         Ok(Facts { revision: revision as i64, created_at: time(created_at), updated_at, status: known, expires_at })
     }
 
-    /// A time, which is stored as [`since_earliest`] tells it.
+    /// Reads a time in the encoding of [`since_earliest`].
     pub(crate) fn time(&mut self) -> Result<Timestamp> {
         time_since_earliest(self.number()?)
     }

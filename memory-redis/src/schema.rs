@@ -1,4 +1,4 @@
-//! The schema: its migrations and their backfills, its removal, and what an operator looks at.
+//! The schema: migrations and their backfills, removal, and the inspection for operators.
 
 use std::cmp::Ordering;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::read::{ROWS, RedisSession};
 use crate::rows::{self, Stored};
 use crate::statements::{COLLECTIONS, Call, FEED, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
 
-/// The keys that writes of version 1 touch, and the names that their values get.
+/// The keys that writes of version 1 touch, and the names that their values are moved to.
 const MOVED: [[&str; 2]; 7] = [
     ["time", "old:time"],
     ["time:words", "old:time:words"],
@@ -31,18 +31,19 @@ const MOVED: [[&str; 2]; 7] = [
     ["pending", "old:pending"],
     ["running", "old:running"],
 ];
-/// What the keys begin with that are removed in the end: all others of version 1, what is left of those that have moved, and the words of
-/// version 2.
+/// The prefixes of keys that are finally removed: all other keys of version 1, the rest of those that were moved, and
+/// the words of version 2.
 const LEFT: [&str; 10] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:", "x:", "ew:"];
-/// Puts a string in the place of the documents of a collection, by time.
+/// Puts a string in the place of a collection's documents by time.
 const SET_ASIDE: &str = "
     if redis.call('TYPE', KEYS[1]).ok == 'zset' then redis.call('RENAME', KEYS[1], KEYS[2]) end
     return redis.call('SET', KEYS[1], 'version 2')";
-/// How many documents of a collection are left, also before it was set aside.
+/// Counts the documents of a collection that are left, also before it was set aside.
 const COUNT: &str = "return redis.call('ZCARD', redis.call('TYPE', KEYS[1]).ok == 'zset' and KEYS[1] or KEYS[2])";
-/// Goes on in the sweep. Where a round has come to its end, and nothing is left to move, the steps are complete. Does nothing when another
-/// program has gone on, or when another server answers than the one that was swept. While the slot moves, some of what is left may be on
-/// the other node: then a node refuses this, since the last key is absent unless there is something left to move.
+/// Advances the sweep. At the end of a round, if nothing is left to move, completes the steps. Does nothing if another
+/// program has advanced it, or if a server other than the swept one answers. While the slot moves, remaining keys may
+/// be on the other node; a node then refuses this script, because the last key is absent unless something is left to
+/// move.
 const ADVANCE: &str = "
     if (redis.call('HGET', KEYS[1], 'swept') or '') ~= ARGV[1] then return 0 end
     if not string.find(redis.call('INFO', 'server'), ARGV[2], 1, true) then return 0 end
@@ -53,19 +54,19 @@ const ADVANCE: &str = "
       redis.call('HSET', KEYS[2], ARGV[place], (string.gsub(steps, ARGV[place + 1] .. ARGV[4], ARGV[place + 1])))
     end
     return redis.call('DEL', KEYS[1])";
-/// Keeps which document the backfill of places has reached; completes the step where there is no further one. Does nothing when another
-/// program has completed it.
+/// Stores the document that the places backfill has reached; completes the step after the last one. Does nothing if
+/// another program has completed it.
 const ADVANCE_PLACES: &str = "
     local steps = redis.call('HGET', KEYS[2], ARGV[1])
     if not string.find(steps, ARGV[2] .. ARGV[3], 1, true) then return 0 end
     if ARGV[4] ~= '' then return redis.call('HSET', KEYS[1], 'collection', ARGV[4], 'step', ARGV[5]) end
     redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
     return redis.call('DEL', KEYS[1])";
-/// Lets nobody write any more, or everybody who may otherwise. Each script that writes asks for this first.
+/// Makes the namespace read-only, or writable again. Each script that writes checks this first.
 const SET_READ_ONLY: &str = "
     local least = tonumber(redis.call('GET', KEYS[1]) or 0) % tonumber(ARGV[2])
     return redis.call('SET', KEYS[1], string.format('%d', least + tonumber(ARGV[1]) * tonumber(ARGV[2])))";
-/// Moves memories from the one list of all memories to the other, where they still are.
+/// Moves memories from one list of all memories to the other, if they are still there.
 const LIST: &str = "
     for place = 1, #ARGV do
       if redis.call('ZSCORE', KEYS[1], ARGV[place]) then
@@ -74,26 +75,27 @@ const LIST: &str = "
       end
     end
     return #ARGV";
-/// Makes a step incomplete that was complete.
+/// Makes a complete step incomplete.
 const BEGIN_AGAIN: &str = "
     local steps = redis.call('HGET', KEYS[1], ARGV[1])
     if string.find(steps, ARGV[2] .. ARGV[3], 1, true) then return 0 end
     return redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2], ARGV[2] .. ARGV[3])))";
 /// Where a row of version 1 has its createdAt, as a big-endian number.
 const CREATED_AT_1: (usize, usize) = (17, 24);
-/// How many records a slice moves, unless they are long.
+/// Number of records that a slice moves, unless they are long.
 const SLICE: usize = ROWS;
-/// The last byte of what a row begins with: more than all up to its space.
+/// The last byte of the beginning of a row, which covers everything up to its space.
 const BEGIN: usize = 599;
-/// How many bytes of a step are its time.
+/// Number of bytes of a step that hold its time.
 const TIME: usize = 6;
-/// How many memories a slice moves from one list of all memories to the other, and how many keys of the server it goes over.
+/// Number of memories that a slice moves from one list of all memories to the other, and of server keys that it scans.
 const LONG_SLICE: usize = 4_000;
-/// What is behind the line of a step in the bookkeeping that its backfill has not completed.
+/// Suffix of a step's line in the bookkeeping until its backfill is complete.
 const BEGUN: &str = " begun";
 
-/// Creates or migrates the schema, as `init` does, and tells which steps that took. Goes over all keys of the server, slice by slice, for
-/// what older programs have left; as in all that is for operators, each command has the deadline of a call (`Timeout`).
+/// Creates or migrates the schema, as `init` does, and returns the applied steps. Scans all keys of the server, in
+/// slices, for what older programs have left. As in all functions for operators, each command has the deadline of a
+/// call (`Timeout`).
 pub async fn migrate(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
     let report = connections.retry(|| run(&connections)).await?;
@@ -102,15 +104,15 @@ pub async fn migrate(config: &RedisConfig) -> Result<Report> {
     Ok(report)
 }
 
-/// Tells which steps [`migrate`] would take, and changes nothing.
+/// Returns the steps that [`migrate`] would apply. Changes nothing.
 pub async fn plan(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
     let plan = || async { migrations::plan(&mut RedisTarget::new(&connections), migrations::redis()).await };
     connections.retry(plan).await.map_err(|error| error.with_outcome(Outcome::NotDone))
 }
 
-/// Removes all keys of the namespace, for ever. Goes over all keys of the server, slice by slice. Nothing happens when there is none.
-/// What was removed before an error is gone, and to call it again goes on (`Unknown`).
+/// Deletes all keys of the namespace. Scans all keys of the server, in slices. Does nothing if there are none. After an
+/// error some keys are gone (`Unknown`); another call continues.
 pub async fn remove(config: &RedisConfig) -> Result<()> {
     let connections = connect(config)?;
     let (mut cursor, mut earlier) = (b"0".to_vec(), Outcome::NotDone);
@@ -129,43 +131,43 @@ pub async fn remove(config: &RedisConfig) -> Result<()> {
     }
 }
 
-/// Tells what time it is at the server and how many bytes all of its data take, and changes nothing. Its indexes are made with what they
-/// index, so none is ever missing.
+/// Returns the server's time and the size of all its data. Changes nothing. Indexes are created with the data, so none
+/// is ever missing.
 pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
     let connections = connect(config)?;
     let mut commands = Pipeline::new();
     commands.cmd("TIME").cmd("INFO").arg("memory");
-    // Seconds, and the microseconds beyond them.
+    // Seconds, and the remaining microseconds.
     let told = connections.retry(|| connections.read_as::<((i64, i64), InfoDict)>(&commands)).await;
     let ((seconds, micros), memory) = told.map_err(|error| error.with_outcome(Outcome::NotDone))?;
     let millis = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     let bytes = |name| memory.get::<u64>(name);
-    // What goes through the connections stays in their buffers for a while.
+    // Data stays in the connections' buffers for a while.
     let buffers = ["mem_clients_normal", "mem_clients_slaves", "mem_aof_buffer"].into_iter().filter_map(bytes);
     let bytes = bytes("used_memory").map(|used| buffers.fold(used, u64::saturating_sub));
     Ok(Inspection::new(Vec::new(), Some(Timestamp::from_millis(millis)?), bytes))
 }
 
-/// Migrates over the connections of a provider.
+/// Migrates, on the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
     let mut target = RedisTarget::new(connections);
     let migrated = migrations::migrate(&mut target, migrations::redis()).await;
     migrated.map_err(|error| error.after(target.outcome))
 }
 
-/// The steps that backfills have to complete.
+/// Returns the steps whose backfills are not complete.
 async fn begun(connections: &Connections) -> Result<Vec<&'static Step>> {
     let applied = RedisTarget::new(connections).applied().await?;
     let is_begun = |step: &&Step| applied.iter().any(|applied| applied.name == step.name && !applied.complete);
     Ok(migrations::redis().iter().filter(is_begun).collect())
 }
 
-/// Whether the backfill of a step removes what older programs have left. One sweep does for all of these.
+/// Returns whether a step's backfill removes what older programs have left. One sweep covers all such steps.
 fn removes(step: &Step) -> bool {
     step.kind == Kind::Backfill && step.name != PATHS
 }
 
-/// Begins the removals again where a program of version 1 that ran on has left rows since they were complete.
+/// Restarts the removals if a program of version 1 that was still running has left rows since they were complete.
 async fn begin_again(connections: &Connections) -> Result<()> {
     let (left, mut cursor) = (LEFT.map(|prefix| connections.keys.of(prefix)), b"0".to_vec());
     loop {
@@ -185,13 +187,13 @@ async fn begin_again(connections: &Connections) -> Result<()> {
     }
 }
 
-/// Some of the next keys of the namespace, and where the following are.
+/// Returns some of the next keys of the namespace, and the cursor after them.
 async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let (pattern, count) = (connections.keys.pattern(), LONG_SLICE.to_string());
     connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", count.as_bytes()])).await
 }
 
-/// Removes these keys with all that they hold.
+/// Deletes these keys.
 async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>, until: Instant) -> Result<()> {
     let mut unlink = Pipeline::with_capacity(keys.len());
     for key in keys {
@@ -205,12 +207,12 @@ fn connect(config: &RedisConfig) -> Result<Connections> {
     Connections::new(config)
 }
 
-/// The line of a step in the bookkeeping, if it is complete.
+/// Returns the line of a completed step in the bookkeeping.
 fn line(step: &Step) -> String {
     format!("{} {}", step.checksum(), step.name)
 }
 
-/// How far the backfill of places is: the last document that it has gone over, or before the first one of a collection.
+/// The position of the places backfill: the last document that it has covered, or the start of a collection.
 #[derive(Debug, Default)]
 struct Reached {
     collection: Vec<u8>,
@@ -218,7 +220,7 @@ struct Reached {
 }
 
 impl Reached {
-    /// From where on the steps of a collection are left.
+    /// Returns the bound from which on a collection's steps are left.
     fn bound(&self, collection: &[u8]) -> Vec<u8> {
         match collection.cmp(&self.collection) {
             Ordering::Less => b"+".to_vec(),
@@ -228,12 +230,12 @@ impl Reached {
     }
 }
 
-/// Needs no lock: a step is one script, which the server runs alone, and which does nothing where the step was applied.
+/// Needs no lock: a step is one script, which the server runs alone, and which does nothing if the step was applied.
 struct RedisTarget<'c> {
     connections: &'c Connections,
-    /// Whether this has made the first version, so that no program of version 1 can have been there.
+    /// Whether this run has created the first version, so that no program of version 1 can have been there.
     is_new: bool,
-    /// What a failure leaves behind: that of a later step does not undo an earlier one.
+    /// The outcome of a failure: that of a later step does not undo an earlier one.
     outcome: Outcome,
 }
 
@@ -266,8 +268,8 @@ impl Target for RedisTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        // A field is a version, its value a line for each step. A step whose text sets the state is not complete, and an older program may
-        // store while one is taken that removes what such programs leave.
+        // A field is a version; its value has a line for each step. A step whose state is set here is not complete: an
+        // older program may store while a step is applied that removes what such programs leave.
         let state = if removes(step) && !self.is_new { BEGUN } else { "" };
         let text = format!(
             "local steps, state = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[3]\n\
@@ -295,7 +297,7 @@ impl Target for RedisTarget<'_> {
     }
 }
 
-/// Makes the namespace read-only, or takes that back.
+/// Makes the namespace read-only, or writable again.
 pub(crate) async fn set_read_only(connections: &Connections, is_read_only: bool) -> Result<()> {
     let (key, is_read_only) = (connections.keys.of(WRITER), i32::from(is_read_only));
     let mut script = Pipeline::with_capacity(1);
@@ -303,14 +305,14 @@ pub(crate) async fn set_read_only(connections: &Connections, is_read_only: bool)
     connections.write(script, Instant::now()).await.map(drop)
 }
 
-/// Whether the namespace is read-only.
+/// Returns whether the namespace is read-only.
 pub(crate) async fn is_read_only(connections: &Connections) -> Result<bool> {
     let least: Option<u32> = connections.read_one(&command("GET", &[&connections.keys.of(WRITER)])).await?;
     Ok(least.is_some_and(|least| least >= READ_ONLY))
 }
 
 impl RedisSession {
-    /// How far the backfills are that are not complete, in the order in which they are done.
+    /// Returns the progress of the incomplete backfills, in the order in which they run.
     pub(crate) async fn pending(&self) -> Result<Vec<Backfill>> {
         let begun = begun(&self.on).await?;
         let has_left = begun.iter().any(|step| removes(step));
@@ -327,7 +329,7 @@ impl RedisSession {
         Ok(pending)
     }
 
-    /// How many records of version 1 have moved, if some have not.
+    /// Returns how many records of version 1 were moved; `None` if all were.
     async fn unmoved(&self) -> Result<Option<Backfill>> {
         let (on, keys) = (&self.on, &self.on.keys);
         let mut counts = Pipeline::new();
@@ -346,7 +348,7 @@ impl RedisSession {
         Ok(is_left.then(|| Backfill::new("the layout of version 2", done, done + left, Blocks::Everything)))
     }
 
-    /// How many memories are on the list of all memories that stays. The sweep, which comes behind them, counts as one more.
+    /// Returns how many memories are on the final list of all memories. The sweep that follows counts as one more.
     async fn unswept(&self) -> Result<Backfill> {
         let mut counts = Pipeline::new();
         for set in [STEPS, INDEXED] {
@@ -356,7 +358,7 @@ impl RedisSession {
         Ok(Backfill::of_no_words(listed, listed + others + 1))
     }
 
-    /// How many documents have their places: all but those behind the one that the backfill has reached.
+    /// Returns how many documents have places: all except those after the one that the backfill has reached.
     async fn unplaced(&self) -> Result<Backfill> {
         let (on, keys, reached) = (&self.on, &self.on.keys, self.reached().await?);
         let names: Vec<Vec<u8>> = on.read_one(&command("ZRANGE", &[&keys.of(COLLECTIONS), b"0", b"-1"])).await?;
@@ -373,14 +375,14 @@ impl RedisSession {
         Ok(Backfill::of_places(total.saturating_sub(left), total))
     }
 
-    /// Which document the backfill of places has reached.
+    /// Returns the document that the places backfill has reached.
     async fn reached(&self) -> Result<Reached> {
         let reached = command("HMGET", &[&self.on.keys.of(PLACES), b"collection", b"step"]);
         let (collection, step): (Option<Vec<u8>>, Option<Vec<u8>>) = self.on.read_one(&reached).await?;
         Ok(Reached { collection: collection.unwrap_or_default(), step: step.unwrap_or_default() })
     }
 
-    /// Takes the next slice of the backfill that comes next.
+    /// Runs the next slice of the next backfill.
     pub(crate) async fn backfill(&self) -> Result<()> {
         let begun = begun(&self.on).await?;
         let removals: Vec<_> = begun.iter().copied().filter(|step| removes(step)).collect();
@@ -396,7 +398,7 @@ impl RedisSession {
         }
     }
 
-    /// Moves the next records of version 1. Tells whether there may be more.
+    /// Moves the next records of version 1. Returns whether there may be more.
     async fn move_next(&self) -> Result<bool> {
         let (on, keys) = (&self.on, &self.on.keys);
         for set in ["old:time", "old:time:words"] {
@@ -406,7 +408,7 @@ impl RedisSession {
         }
         let Some(name) = self.old_collections().await?.pop() else { return Ok(false) };
         let (set, rows) = (keys.with("old:dt:", &name), [keys.with("d:", &name).as_slice(), b":"].concat());
-        // A removal of version 1 is an error from here on.
+        // From here on a removal by version 1 fails.
         let mut aside = Pipeline::with_capacity(1);
         aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
         on.write(aside, self.until).await?;
@@ -417,8 +419,8 @@ impl RedisSession {
         Ok(true)
     }
 
-    /// Moves the next records of a set of version 1: writes their rows under their new keys, where they still stand in the set. Where
-    /// another program has moved one, it may be changed or removed already. Tells whether there may be more.
+    /// Moves the next records of a set of version 1: writes their rows under the new keys if they are still in the set.
+    /// A record that another program has moved may already be changed or removed. Returns whether there may be more.
     async fn move_some(&self, set: &[u8], from: &[u8], of: Option<&Collection>) -> Result<bool> {
         let (on, last) = (&self.on, (SLICE - 1).to_string());
         let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
@@ -428,22 +430,22 @@ impl RedisSession {
             return Ok(false);
         }
         let found = marks.len();
-        // Version 1 told of rows from 1 MiB on only.
+        // Version 1 marked only rows of 1 MiB or more as long.
         marks.truncate(self.measured(from, &marks, 0).await?);
         let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
         let (mut moves, mut stamps) = (Pipeline::with_capacity(marks.len()), Stamps::new());
         for (mark, row) in marks.iter().zip(self.rows(from, ids.clone()).await?) {
-            // An entry whose row is gone is none.
+            // An entry without a row counts as none.
             let Some(row) = row else { continue };
             let row = rows::from_form_1(&row).unwrap_or(row);
             let expected = Some((set.to_vec(), mark.id.as_slice()));
-            // A watch may have begun before a late one came. What can't be read is told to nobody.
+            // A watch may have begun before a late record was moved. An unreadable record is delivered to nobody.
             let entry = match of {
                 None => Ledger::read(of, &mark.id, &row).map(|held| stamps.of_memory(&held.record)),
                 Some(_) => Documents::read(of, &mark.id, &row).map(|held| stamps.of_put(None, &held.record)),
             };
             let entry = entry.unwrap_or_default();
-            // When it was written nobody knows, and it is there from the beginning of the history.
+            // The time of its write is unknown, so it exists from the beginning of the history.
             let key = on.keys.row(of, &mark.id);
             let change = RowChange { new: row.clone(), entry, ..RowChange::none(key, &[]) };
             let mut call = Call::change(&on.keys, vec![change], expected);
@@ -451,7 +453,7 @@ impl RedisSession {
             moves.add_command(call.into_cmd());
         }
         on.write(moves, self.until).await?;
-        // Only when all of them have arrived.
+        // Only after all of them have been written.
         let mut clear = Pipeline::with_capacity(3);
         clear.cmd("UNLINK").arg(ids.iter().map(|id| [from, id].concat()).collect::<Vec<_>>());
         clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(on.keys.of(MOVE)).arg("done").arg(ids.len());
@@ -459,7 +461,8 @@ impl RedisSession {
         Ok(found == SLICE || marks.len() < found)
     }
 
-    /// Places the next documents, along the collections and in each in the order of time. Who changes one meanwhile has placed it.
+    /// Places the next documents: collection by collection, and within each in the order of time. A document that is
+    /// changed meanwhile has been placed by that.
     async fn place_some(&self, step: &Step) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
         let reached = self.reached().await?;
@@ -479,7 +482,7 @@ impl RedisSession {
                 begins.cmd("GETRANGE").arg(key(step)).arg(0).arg(BEGIN);
             }
             for (step, row) in steps.iter().zip(on.read_as::<Vec<Vec<u8>>>(&begins).await?) {
-                // One that can't be read is in no place.
+                // An unreadable document is in no place.
                 if let Ok(space) = rows::read_head(&[], &row).and_then(|head| SpaceId::parse(head.space)) {
                     let unchanged = RowChange::none(key(step), rows::head(&row));
                     let mut call = Call::change(keys, vec![unchanged], None);
@@ -490,7 +493,7 @@ impl RedisSession {
             on.write(place, self.until).await?;
             last = match steps.last() {
                 Some(step) => Reached { collection: name, step: step.clone() },
-                // The next name that there can be.
+                // The lowest name after this one.
                 None => Reached { collection: [name.as_slice(), b"\0"].concat(), step: Vec::new() },
             };
         }
@@ -500,22 +503,24 @@ impl RedisSession {
         on.write(advance, self.until).await.map(drop)
     }
 
-    /// Lists the next memories among all others that an older program has listed apart. Tells whether there were any.
+    /// Moves the next memories that an older program has listed separately to the list of all others. Returns whether
+    /// there were any.
     async fn list_some(&self) -> Result<bool> {
         let (on, keys, last) = (&self.on, &self.on.keys, (LONG_SLICE - 1).to_string());
         let some: Vec<Vec<u8>> = on.read_one(&command("ZRANGE", &[&keys.of(INDEXED), b"0", last.as_bytes()])).await?;
         if some.is_empty() {
             return Ok(false);
         }
-        // At once, so that none comes back that is erased meanwhile.
+        // In one script, so that an erased memory can't come back meanwhile.
         let mut list = Pipeline::with_capacity(1);
         list.cmd("EVAL").arg(LIST).arg(2).arg(keys.of(INDEXED)).arg(keys.of(STEPS)).arg(&some);
         on.write(list, self.until).await?;
         Ok(true)
     }
 
-    /// Removes some of what older programs have left. Completes the steps when a whole round over the keys of one server is behind it: after
-    /// a restart or a failover, and where the slot has moved, the server goes over them in another order, and the round begins anew.
+    /// Removes some of what older programs have left. Completes the steps after a whole round over the keys of one
+    /// server: after a restart or failover, and if the slot has moved, the server scans in another order, and the round
+    /// starts over.
     async fn sweep(&self, steps: &[&Step]) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
         let mut look = Pipeline::with_capacity(2);
@@ -525,7 +530,7 @@ impl RedisSession {
         let from = swept.strip_prefix(&server).and_then(|rest| rest.strip_prefix(' ')).unwrap_or("0");
         let (left, adopted) = (LEFT.map(|prefix| keys.of(prefix)), keys.of("old:time"));
         let (next, mut some) = scan(on, from.as_bytes()).await?;
-        // Another program may just have adopted a row. The list goes by itself when nothing is left to move.
+        // Another program may just have adopted a row. The list disappears by itself once nothing is left to move.
         some.retain(|key| *key != adopted && left.iter().any(|prefix| key.starts_with(prefix)));
         unlink(on, self.adopt(some).await?, self.until).await?;
         let (keys, mut advance) = ([MOVE, SCHEMA, "old:time"].map(|name| keys.of(name)), Pipeline::with_capacity(1));
@@ -536,8 +541,8 @@ impl RedisSession {
         on.write(advance, self.until).await.map(drop)
     }
 
-    /// Lets memories be moved that a program of version 1 has stored since the step began: it writes the row of a store before it meets the
-    /// error, and takes the store for done when it repeats it. Gives the other keys back.
+    /// Adopts memories that a program of version 1 has stored since the step began, so that they are moved: such a
+    /// store writes its row before it fails, and counts as done when it is repeated. Returns the other keys.
     async fn adopt(&self, old: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let (on, prefix) = (&self.on, self.on.keys.of("m:"));
         let (late, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|key| key.starts_with(&prefix));
@@ -548,7 +553,7 @@ impl RedisSession {
         }
         let created: Vec<Vec<u8>> = on.read_as(&created).await?;
         for (id, created_at) in ids.iter().zip(created) {
-            // One that is cut before, or has no time there, stands at the beginning.
+            // A row that is cut earlier, or has no valid time there, is put at the beginning.
             let created_at = created_at.try_into().map(i64::from_be_bytes).ok();
             let created_at = created_at.filter(|millis| Timestamp::from_millis(*millis).is_ok()).unwrap_or_default();
             adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(created_at).arg(id);
@@ -557,14 +562,14 @@ impl RedisSession {
         Ok(others)
     }
 
-    /// The names of the collections of which documents may be left.
+    /// Returns the names of the collections of version 1 that may have documents left.
     async fn old_collections(&self) -> Result<Vec<Vec<u8>>> {
         let names = command("ZRANGE", &[&self.on.keys.of("old:collections"), b"0", b"-1"]);
         self.on.read_one(&names).await
     }
 }
 
-/// Lists a record. One that can't be read to its end stands where its head says, or among all others at least.
+/// Adds a record to the indexes. An unreadable record is placed as far as its head tells, or at least among all others.
 fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option<&Collection>) {
     let step = step(*millis, id);
     if let Some(collection) = of {

@@ -1,4 +1,4 @@
-//! Every key, every script, and the commands that are made of them.
+//! All keys and scripts, and the commands made of them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,54 +16,54 @@ use crate::erasure;
 use crate::feed::Stamps;
 use crate::rows;
 
-/// The version that a program must know to write; absent while it may be any.
+/// The lowest writer version that may write; absent while any may.
 pub(crate) const WRITER: &str = "writer";
-/// What was written, in the order in which it was.
+/// The feed: all writes, in their order.
 pub(crate) const FEED: &str = "feed";
-/// All memories, but for those in [`INDEXED`].
+/// All memories, except those in [`INDEXED`].
 pub(crate) const STEPS: &str = "steps";
-/// The memories that an older program has put into its index of words, until a backfill has moved them to [`STEPS`].
+/// The memories that an older program has put into its word index, until a backfill has moved them to [`STEPS`].
 pub(crate) const INDEXED: &str = "steps:words";
-/// The memories with an open status: its name, and their steps.
+/// The memories with an open status: the name of the status, then the step.
 pub(crate) const OPEN: &str = "open";
-/// From idempotency keys to ids.
+/// Maps idempotency keys to ids.
 pub(crate) const IDEMPOTENCY: &str = "idempotency";
 /// The collections that hold a document.
 pub(crate) const COLLECTIONS: &str = "et";
-/// There when a row may be long.
+/// Exists if a row may be long.
 pub(crate) const LONG_ROWS: &str = "long";
-/// The steps of the schema that were applied.
+/// The applied steps of the schema.
 pub(crate) const SCHEMA: &str = "schema";
-/// What seals the cursors.
+/// The key that seals cursors.
 pub(crate) const SECRET: &str = "secret";
-/// When the history begins.
+/// The time when the history begins.
 pub(crate) const SINCE: &str = "since";
-/// What stands there where the namespace keeps no history.
+/// The value of [`SINCE`] if the namespace keeps no history.
 pub(crate) const NO_HISTORY: &str = "none";
-/// The tombstones by the names of their records, the hashes of idempotency keys that they have, and how many erasures there were.
+/// The tombstones by the names of their records, the hashes of idempotency keys, and the number of erasures.
 pub(crate) const TOMBSTONES: &str = "tombstones";
-/// The field of the last.
+/// The field with the number of erasures.
 pub(crate) const ERASURES: &str = "erasures";
-/// What makes the hashes of tombstones.
+/// The key of the hashes in tombstones.
 pub(crate) const HASH_KEY: &str = "hash_key";
-/// The records that say when they expire: the time as the score, in milliseconds, and [`RecordId::to_key`] as the member.
+/// The records with an expiry time of their own: the time in milliseconds as score, [`RecordId::to_key`] as member.
 pub(crate) const EXPIRY: &str = "expiry";
-/// The rules of retention.
+/// The retention rules.
 pub(crate) const RETENTION: &str = "retention";
-/// The embedding model.
+/// The vector model.
 pub(crate) const VECTOR_MODEL: &str = "vector_model";
-/// What the key of a copy of the feed begins with.
+/// The prefix of the key of a feed copy.
 pub(crate) const FEED_COPY: &str = "feed:";
-/// How far the move from version 1 and the removal of the keys of older versions are.
+/// The progress of the move from version 1, and of the removal of older versions' keys.
 pub(crate) const MOVE: &str = "move";
-/// How far the backfill of the places of documents is.
+/// The progress of the backfill of the documents' places.
 pub(crate) const PLACES: &str = "places";
 
-/// The keys of one namespace. All of them begin with its hash tag, and so share a slot.
+/// The keys of one namespace. All begin with its hash tag, and so share a slot.
 #[derive(Debug)]
 pub(crate) struct Keys {
     prefix: String,
-    /// How many entries the feed keeps.
+    /// Number of entries that the feed keeps.
     kept: KeptChanges,
 }
 
@@ -72,35 +72,36 @@ impl Keys {
         Self { prefix: format!("{{{namespace}}}:"), kept }
     }
 
-    /// A key of a kind, or what all keys of the kind begin with.
+    /// Returns a key of a kind, or the prefix of all keys of the kind.
     pub(crate) fn of(&self, kind: &str) -> Vec<u8> {
         self.with(kind, [])
     }
 
-    /// The key of a kind that ends with this.
+    /// Returns the key of a kind that ends with a name.
     pub(crate) fn with(&self, kind: &str, name: impl AsRef<[u8]>) -> Vec<u8> {
         [self.prefix.as_bytes(), kind.as_bytes(), name.as_ref()].concat()
     }
 
-    /// What is known below a path, or in all, of the ledger or of a collection: the steps of the records below the path; for each space that
-    /// is the path and one segment more, the boundary, the segment, a zero byte and the steps of its records; for each path of this kind with
-    /// records below, the boundary, the segment, and the boundary behind it (of documents, which can be removed, one for all boundaries).
+    /// The index node of a path (of everything for `None`), for the ledger or a collection. It holds: the steps of the
+    /// records below the path; for each space one segment below it, the boundary, the segment, a zero byte and the step
+    /// of each record; for each path one segment below it that has records below, the boundary, the segment, and the
+    /// next boundary (for documents, which can be removed, one entry for all boundaries).
     pub(crate) fn node(&self, of: Option<&Collection>, path: Option<&str>) -> Vec<u8> {
         let kind = of.map_or_else(|| "n".to_owned(), |collection| format!("en:{collection}"));
         path.map_or_else(|| self.of(&kind), |path| self.with(&kind, format!(":{path}")))
     }
 
-    /// What the keys of all rows of the ledger or of a collection begin with. No name of a collection holds a colon.
+    /// Returns the prefix of all row keys of the ledger or of a collection. No collection name holds a colon.
     pub(crate) fn rows(&self, collection: Option<&Collection>) -> Vec<u8> {
         collection.map_or_else(|| self.of("r:"), |collection| self.with("e:", format!("{collection}:")))
     }
 
-    /// The row of a record with this id.
+    /// Returns the key of a record's row.
     pub(crate) fn row(&self, collection: Option<&Collection>, id: impl AsRef<[u8]>) -> Vec<u8> {
         [&self.rows(collection), id.as_ref()].concat()
     }
 
-    /// The history of a record.
+    /// Returns the key of a record's history.
     pub(crate) fn history(&self, of: &RecordId) -> Vec<u8> {
         match of {
             RecordId::Memory(id) => self.with("h:", id.as_bytes()),
@@ -108,12 +109,12 @@ impl Keys {
         }
     }
 
-    /// What the keys of all vectors of the ledger or of a collection begin with.
+    /// Returns the prefix of all vector keys of the ledger or of a collection.
     pub(crate) fn vectors(&self, collection: Option<&Collection>) -> Vec<u8> {
         collection.map_or_else(|| self.of("v:"), |collection| self.with("ev:", format!("{collection}:")))
     }
 
-    /// The vector of a record.
+    /// Returns the key of a record's vector.
     pub(crate) fn vector(&self, of: &RecordId) -> Vec<u8> {
         match of {
             RecordId::Memory(id) => [self.vectors(None).as_slice(), id.as_bytes()].concat(),
@@ -123,17 +124,17 @@ impl Keys {
         }
     }
 
-    /// The documents of a collection.
+    /// Returns the key of a collection's documents.
     pub(crate) fn collection(&self, collection: &Collection) -> Vec<u8> {
         self.with("et:", collection.as_str())
     }
 
-    /// Any key at all, to find out which node has the slot.
+    /// Returns an arbitrary key, which tells the node that has the slot.
     pub(crate) fn any(&self) -> &str {
         &self.prefix
     }
 
-    /// What matches all keys of the namespace and no others.
+    /// Returns the pattern that matches exactly the namespace's keys.
     pub(crate) fn pattern(&self) -> String {
         let escaped = self.prefix.chars().flat_map(|char| {
             let is_special = matches!(char, '*' | '?' | '[' | ']' | '\\' | '^' | '-');
@@ -143,7 +144,7 @@ impl Keys {
     }
 }
 
-/// A script, known to the server by its hash.
+/// A script, identified on the server by its hash.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lua {
     Append,
@@ -169,7 +170,7 @@ const SOURCES: [&str; 8] = [
 ];
 static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| SOURCES.map(Script::new));
 
-/// Makes all scripts known to a server.
+/// Makes the commands that load all scripts to a server.
 pub(crate) fn load_scripts() -> Pipeline {
     let mut load = Pipeline::with_capacity(SOURCES.len());
     for source in SOURCES {
@@ -178,27 +179,28 @@ pub(crate) fn load_scripts() -> Pipeline {
     load
 }
 
-/// A script with what it is called on. It names all keys that it touches, so a node that lacks one of them refuses it as a whole.
+/// A call of a script. It names all keys that it touches, so a node that lacks one of them refuses it as a whole.
 #[derive(Debug)]
 pub(crate) struct Call<'k> {
     namespace: &'k Keys,
     script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
-    /// The members that come to each sorted set, with their scores.
+    /// The members to add to each sorted set, with their scores.
     coming: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, i64>>,
-    /// The members that leave each.
+    /// The members to remove from each sorted set.
     going: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     pruned: BTreeSet<Pruned>,
 }
 
-/// Where a node is gone, or has nothing more behind a boundary, the node above it loses what it has of that. The deeper ones come first.
+/// An entry to remove from a parent node once its child node is gone, or has nothing more behind a boundary. Deeper
+/// nodes come first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pruned {
     depth: Reverse<usize>,
     node: Vec<u8>,
     above: Vec<u8>,
-    /// Empty where the node has to be gone.
+    /// Empty if the node must be gone.
     boundary: Vec<u8>,
     member: Vec<u8>,
 }
@@ -206,39 +208,39 @@ struct Pruned {
 /// A row to write.
 #[derive(Debug)]
 pub(crate) struct RowChange<'r> {
-    /// Its key.
+    /// The key of the row.
     pub(crate) row: Vec<u8>,
-    /// The head that was read; empty where there was no row.
+    /// The head as it was read; empty if there was no row.
     pub(crate) head: &'r [u8],
-    /// The new row; empty where it stays as it is.
+    /// The new row; empty to leave it as it is.
     pub(crate) new: Vec<u8>,
-    /// Its entry of the feed; empty where the record is the same.
+    /// The feed entry; empty if the record is unchanged.
     pub(crate) entry: Vec<u8>,
-    /// What it leaves in a history, if anything.
+    /// The history entry, if any.
     pub(crate) kept: Option<Kept>,
-    /// What is put unless a tombstone keeps it out.
+    /// The document, if a tombstone may block the put.
     pub(crate) guarded: Option<&'r Document>,
-    /// The key of the vector that goes; `None` where one that is there stays.
+    /// The key of the vector to delete; `None` to keep an existing one.
     pub(crate) vector: Option<Vec<u8>>,
 }
 
 impl<'r> RowChange<'r> {
-    /// Leaves a row as it is, or the place of one.
+    /// Makes a change that leaves the row, or its absence, as it is.
     pub(crate) fn none(row: Vec<u8>, head: &'r [u8]) -> Self {
         Self { row, head, new: Vec::new(), entry: Vec::new(), kept: None, guarded: None, vector: None }
     }
 }
 
-/// An entry of a history.
+/// A history entry to add.
 #[derive(Debug)]
 pub(crate) struct Kept {
     /// The key of the history.
     pub(crate) history: Vec<u8>,
-    /// The entry.
+    /// The encoded entry.
     pub(crate) entry: Vec<u8>,
 }
 
-/// A sorted set, and a member that has to be in it.
+/// A sorted set, and a member that it must hold.
 type Expected<'m> = Option<(Vec<u8>, &'m [u8])>;
 
 impl<'k> Call<'k> {
@@ -247,7 +249,7 @@ impl<'k> Call<'k> {
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
-    /// Appends some of these memories: all or none, unless one's id or idempotency key is taken or erased.
+    /// Makes the call that appends these memories: all, or none if an id or idempotency key is taken or erased.
     pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], of: &Append<'_>) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).key(keys.of(TOMBSTONES));
         call = call.arg(memories.len().to_string());
@@ -261,7 +263,7 @@ impl<'k> Call<'k> {
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);
             call.schedule(&memory.id.into(), None, memory.expires_at);
-            // One whose row the server has lost may have left its vector. A new id has none.
+            // A memory whose row the server has lost may have left its vector. A new id has none.
             vectors.extend(of.is_repeated.then(|| keys.vector(&memory.id.into())));
         }
         call = call.arg(vectors.len().to_string());
@@ -269,16 +271,16 @@ impl<'k> Call<'k> {
         call
     }
 
-    /// Writes rows, all or none, if what was read of each is still in place.
+    /// Makes the call that writes rows, all or none, if each is still as it was read.
     pub(crate) fn change(keys: &'k Keys, rows: Vec<RowChange<'_>>, expected: Expected<'_>) -> Self {
-        // Of no member nothing is expected, whatever the set, and where no tombstone may keep something out none is asked for.
+        // An empty member expects nothing of any set; without a guarded put, no tombstone is read.
         let (set, member) = expected.unwrap_or_else(|| (keys.of(WRITER), &[]));
         let is_guarded = rows.iter().any(|change| change.guarded.is_some());
         let tombstones = keys.of(if is_guarded { TOMBSTONES } else { WRITER });
         let mut call = Self::new(Lua::Change, keys).key(set).key(tombstones).arg(member).arg(rows.len().to_string());
         let (mut histories, mut vectors) = (Vec::with_capacity(rows.len()), Vec::new());
         for RowChange { row, head, new, entry, kept, guarded, vector } in rows {
-            // Of no entry no history is touched, so any key does that the script has.
+            // Without an entry no history is touched, so any key of the script will do.
             let kept = kept.unwrap_or_else(|| Kept { history: row.clone(), entry: Vec::new() });
             call = call.key(row).arg(head).arg(new).arg(entry).arg(kept.entry);
             call = call.arg(guarded.map(guard).unwrap_or_default());
@@ -316,7 +318,7 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// Takes a memory from its space, from the paths above it, and from its status.
+    /// Removes a memory from its space, from the paths above it, and from its status.
     pub(crate) fn displace(&mut self, step: &[u8], space_id: &SpaceId, status: Status) {
         let (keys, space) = (self.namespace, space_id.as_str());
         for path in space_id.ancestors() {
@@ -346,7 +348,7 @@ impl<'k> Call<'k> {
         self.add(keys.node(Some(collection), above), [last.as_bytes(), &[0], step].concat());
     }
 
-    /// Takes a document from its space, and from the paths above it.
+    /// Removes a document from its space, and from the paths above it.
     pub(crate) fn displace_document(&mut self, collection: &Collection, step: &[u8], space_id: &SpaceId) {
         let keys = self.namespace;
         for path in space_id.ancestors() {
@@ -360,12 +362,12 @@ impl<'k> Call<'k> {
         self.remove(keys.node(Some(collection), above), [last.as_bytes(), &[0], step].concat());
     }
 
-    /// Adds a memory to all memories.
+    /// Adds a memory to the list of all memories.
     pub(crate) fn list(&mut self, step: Vec<u8>) {
         self.add(self.namespace.of(STEPS), step);
     }
 
-    /// Takes a memory from all memories, on whichever list of them it is.
+    /// Removes a memory from the list of all memories, whichever of the two lists it is on.
     pub(crate) fn unlist(&mut self, step: Vec<u8>) {
         self.remove(self.namespace.of(INDEXED), step.clone());
         self.remove(self.namespace.of(STEPS), step);
@@ -377,7 +379,7 @@ impl<'k> Call<'k> {
         self.add(self.namespace.collection(collection), step);
     }
 
-    /// Takes a document from its collection, and the collection from all where it was the last one.
+    /// Removes a document from its collection, and the collection from the list if that was its last document.
     pub(crate) fn unlist_document(&mut self, collection: &Collection, step: Vec<u8>) {
         let (node, above) = (self.namespace.collection(collection), self.namespace.of(COLLECTIONS));
         let (boundary, member) = (Vec::new(), collection.as_str().into());
@@ -385,8 +387,8 @@ impl<'k> Call<'k> {
         self.pruned.insert(Pruned { depth: Reverse(0), node, above, boundary, member });
     }
 
-    /// Lists a record under the time when it expires, and takes it from the list where it had one and has none any more. One that has the
-    /// same time as before is listed again, since a write that was refused in its midst may have left another one.
+    /// Lists a record under its expiry time, or removes it from the list if it has none any more. A record with the
+    /// same time is listed again, because an earlier script that failed half way may have left another time.
     pub(crate) fn schedule(&mut self, record: &RecordId, before: Option<Timestamp>, after: Option<Timestamp>) {
         match (before, after) {
             (_, Some(time)) => self.add_with(self.namespace.of(EXPIRY), record.to_key(), time.as_millis()),
@@ -395,7 +397,7 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// Adds a member, also where it was to be removed.
+    /// Adds a member, even if it was to be removed.
     pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
         self.add_with(set, member, 0);
     }
@@ -411,12 +413,12 @@ impl<'k> Call<'k> {
         self.going.entry(set).or_default().insert(member);
     }
 
-    /// How many keys it has beside those of rows, of their histories and of their vectors.
+    /// Returns the number of keys, without those of rows, histories and vectors.
     pub(crate) fn size(&self) -> usize {
         self.coming.len() + self.going.len() + 2 * self.pruned.len()
     }
 
-    /// Whether it has so many keys that no entries of another record should come, if they can do without.
+    /// Returns whether it has so many keys that entries of another record should wait for the next script, if they can.
     pub(crate) fn is_full(&self) -> bool {
         self.size() > MOST_KEYS
     }
@@ -445,7 +447,7 @@ impl<'k> Call<'k> {
     }
 }
 
-/// The steps of a sorted set that stand behind a head.
+/// The steps in a sorted set that follow a prefix.
 #[derive(Debug)]
 pub(crate) struct Range {
     key: Vec<u8>,
@@ -453,17 +455,17 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The steps of a set that holds nothing else.
+    /// Covers a set that holds only steps.
     pub(crate) fn of(key: Vec<u8>) -> Self {
         Self { key, head: Vec::new() }
     }
 
-    /// The memories with an open status.
+    /// Covers the memories with an open status.
     pub(crate) fn of_open(keys: &Keys, status: Status) -> Self {
         Self { key: keys.of(OPEN), head: open_entry(status, &[]) }
     }
 
-    /// The records of a place, of the ledger or of a collection.
+    /// Covers the records of a place, of the ledger or of a collection.
     pub(crate) fn of_place(keys: &Keys, of: Option<&Collection>, place: &Place) -> Self {
         match place {
             Place::Space(space) => {
@@ -474,7 +476,7 @@ impl Range {
         }
     }
 
-    /// Reads the next entries of a walk, at most so many.
+    /// Makes the command that reads the next entries of a walk, at most `count`.
     pub(crate) fn read(&self, walk: &Walk<'_>, count: usize) -> Cmd {
         let bound = |edge: &[u8], end: &[u8]| [edge, &self.head, end].concat();
         let low = walk.created_after.map_or_else(Vec::new, |after| time(after.as_millis() + 1).to_vec());
@@ -490,13 +492,13 @@ impl Range {
         read
     }
 
-    /// The places of the entries of an answer in the order.
+    /// Decodes the positions of an answer's entries.
     pub(crate) fn marks(&self, answer: Value) -> Result<Vec<Mark>> {
         let mark = |mut entry: Vec<u8>| {
             let behind = entry.get(self.head.len()..).and_then(<[u8]>::first_chunk::<6>);
             let since_earliest = behind.ok_or_else(|| Error::corrupt("a step of an index lacks a part"))?;
             let since_earliest = since_earliest.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-            // In place, since each candidate of a walk has one.
+            // In place, because each candidate of a walk is decoded here.
             entry.drain(..self.head.len() + 6);
             Ok(Mark { millis: since_earliest + Timestamp::MIN.as_millis(), id: entry })
         };
@@ -504,10 +506,11 @@ impl Range {
     }
 }
 
-/// A byte that no step begins with, since times have at most 44 bits. What is no step in a node begins with a later one.
+/// A byte that no step begins with, because times have at most 44 bits. Other entries of a node begin with a greater
+/// one.
 const BEYOND: u8 = 0x10;
 
-/// Six bytes of createdAt and those of the id, which sort in the order of the contract.
+/// Encodes a step: six bytes of createdAt, then the id. Steps sort in the order of the contract.
 pub(crate) fn step(millis: i64, id: &[u8]) -> Vec<u8> {
     [&time(millis), id].concat()
 }
@@ -516,34 +519,34 @@ pub(crate) fn step_of<K: Selects>(record: &K::Record) -> Vec<u8> {
     step(K::created_at(record).as_millis(), K::id_bytes(record))
 }
 
-/// A time as six bytes, which sort as the times do.
+/// Encodes a time in six bytes that sort like the times.
 pub(crate) fn time(millis: i64) -> [u8; 6] {
     let [_, _, time @ ..] = (millis - Timestamp::MIN.as_millis()).to_be_bytes();
     time
 }
 
-/// By what a script tells whether a tombstone keeps a document out: its createdAt, and its name.
+/// Encodes what a script needs to decide whether a tombstone blocks a document: its createdAt, and its name.
 fn guard(document: &Document) -> Vec<u8> {
     let name = erasure::name(&(document.collection.clone(), document.id.clone()).into());
     [time(document.created_at.as_millis()).as_slice(), &name].concat()
 }
 
-/// The entry of a memory among those with an open status.
+/// Encodes the entry of a memory in the set of open statuses.
 pub(crate) fn open_entry(status: Status, step: &[u8]) -> Vec<u8> {
     [status.as_str().as_bytes(), step].concat()
 }
 
-/// The path above a path or a space, and how it goes on from there: by a boundary and a segment.
+/// Splits a path or space into the path above it, and the boundary with the last segment.
 pub(crate) fn parted(path: &str) -> (Option<&str>, &str) {
     path.rfind(BOUNDARIES).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
 }
 
-/// What the node above a path of documents has while something is below the path.
+/// Encodes the entry of a documents' node for a path with documents below it.
 fn goes_on(last: &str) -> Vec<u8> {
     [last, "-"].concat().into_bytes()
 }
 
-/// The name of a command.
+/// Returns the name of a command.
 pub(crate) fn name_of(command: &Cmd) -> &[u8] {
     match command.args_iter().next() {
         Some(Arg::Simple(name)) => name,
@@ -551,10 +554,10 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
     }
 }
 
-/// Whether a command writes, of those that are not sent to read.
+/// Returns whether a command writes, given that it is not sent as a read.
 pub(crate) fn is_write(command: &Cmd) -> bool {
     !matches!(name_of(command), b"SCRIPT" | b"WAIT")
 }
 
-/// How many keys a script may have before it is full: nobody else is served meanwhile.
+/// Number of keys at which a script is full: the server serves nobody else while it runs.
 pub(crate) const MOST_KEYS: usize = 100_000;

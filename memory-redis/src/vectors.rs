@@ -1,6 +1,7 @@
 //! Vectors: a string of its own beside the row of each record that has one.
 //!
-//! Rows stay as they are, so whatever reads them reads no vectors. The scripts of other writes take a vector away with what it was made of.
+//! Rows are unaffected, so reading rows reads no vectors. The scripts of other writes delete a vector when its record
+//! or texts change.
 
 use memory_core::engine::{Embed, EmbedRecord, Found};
 use memory_core::{Outcome, RecordId, Result};
@@ -11,7 +12,7 @@ use crate::read::{ROWS, RedisSession};
 use crate::rows::Version;
 use crate::statements::{Call, Lua};
 
-/// The vectors that these records have.
+/// Returns the vectors of these records; those without one are left out.
 pub(crate) async fn vectors(on: &Connections, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
     let mut read = Pipeline::with_capacity(of.len().div_ceil(ROWS));
     for some in of.chunks(ROWS) {
@@ -22,7 +23,7 @@ pub(crate) async fn vectors(on: &Connections, of: &[RecordId]) -> Result<Vec<(Re
 }
 
 impl RedisSession {
-    /// Keeps vectors by one script, each whose record is what was read.
+    /// Stores vectors by one script, each if its record is as it was read.
     pub(crate) async fn embed_each(&self, embeds: &[Embed<'_, Version>]) -> Result<Vec<bool>> {
         if embeds.is_empty() {
             return Ok(Vec::new());

@@ -1,5 +1,6 @@
-//! What a session writes. Each step is one script that names all of its keys: while the slot moves, the server
-//! refuses it as a whole where one of its keys is elsewhere or nowhere, so that nothing is ever half done, and it is sent again.
+//! The writing part of a session. Each step is one script that names all of its keys: while the slot moves, the server
+//! refuses it as a whole if one of its keys is on another node or missing, so that nothing is ever half done, and it is
+//! resent.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +20,7 @@ use crate::statements::{COLLECTIONS, Call, Kept, Lua, MOST_KEYS, OPEN, RowChange
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (on, memories) = (&self.on, append.memories);
-        // Nothing is in the way of those that are certainly new, so they can share a script also where each is a step.
+        // Certainly new memories can't be blocked, so they share a script even if each is a step of its own.
         let is_new = |memory: &Memory| !append.is_repeated && memory.idempotency_key.is_none();
         let (shared, alone): (Vec<_>, Vec<_>) =
             memories.iter().partition(|memory| append.atomicity == Atomicity::All || is_new(memory));
@@ -28,7 +29,8 @@ impl Writer for RedisSession {
         for group in groups {
             scripts.add_command(Call::append(&on.keys, group, &append).into_cmd());
         }
-        // Of those that a script did not append, as their id or key is taken: who has it. Nobody has what was erased.
+        // The memories that a script did not append because their id or key is taken, with the owner; an empty owner
+        // means that it was erased.
         let (mut owners, mut erased) = (HashMap::new(), HashSet::new());
         for answer in on.write(scripts, self.until).await? {
             let bad = || Error::corrupt("a stored id is not a UUID").with_outcome(Outcome::Unknown);
@@ -87,7 +89,7 @@ impl Writer for RedisSession {
                 entry: stamps.of_put(before.map(|before| &before.record), after),
                 kept: entry.as_ref().map(|entry| history::kept(keys, &of, entry)),
                 guarded: is_guarded.then_some(*after),
-                // Also where nothing was read, as of a row that the server has dropped.
+                // Also if nothing was read, for example because the server has dropped the row.
                 vector: (!before.is_some_and(|before| after.has_texts_of(&before.record))).then(|| keys.vector(&of)),
             });
         }
@@ -130,7 +132,7 @@ impl Writer for RedisSession {
         for Removal { found: Found { record, .. }, end } in removals {
             let of = RecordId::from((collection.clone(), record.id.clone()));
             let kept = end.as_ref().map(|end| history::kept(keys, &of, end));
-            // Of no entry no history is touched, so any key does that the script has.
+            // Without an entry no history is touched, so any key of the script will do.
             let kept = kept.unwrap_or_else(|| Kept { history: row(record), entry: Vec::new() });
             call = call.key(kept.history).arg(stamps.of_removal(record)).arg(kept.entry);
         }
@@ -140,7 +142,8 @@ impl Writer for RedisSession {
         if self.run(call).await? != 1 {
             return Ok(false);
         }
-        // Entries without a row are none, so those that are too many for one script go behind it, unless a document has come there.
+        // Entries without a row count as none, so those that don't fit in the script are removed afterwards, unless a
+        // document was put there again.
         let mut late = late.into_iter().peekable();
         while late.peek().is_some() {
             let (mut scripts, mut size) = (Pipeline::new(), 0);
@@ -171,7 +174,7 @@ impl Writer for RedisSession {
 }
 
 impl RedisSession {
-    /// Runs a script that answers with a number.
+    /// Runs a script that returns a number.
     pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(call.into_cmd());

@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! The configuration of a database.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use memory_core::engine::{Config, EngineSettings, KeptChanges, heavy_calls, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, HistorySettings, Language, Result, SystemClock};
 
-/// The longest deadline; SQLite can't wait for more than 24 days.
+/// Maximum deadline: SQLite can't wait for more than 24 days.
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where the database is, and the settings of the provider.
+/// The location of a database, and the settings of its provider.
 ///
 /// ```
 /// use memory_sqlite::SqliteConfig;
@@ -23,45 +23,46 @@ const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SqliteConfig {
-    /// The file, or memory.
+    /// The file, or a database in memory.
     pub location: Location,
-    /// The language of the questions and of the records, unless a question has its own; English by default.
+    /// The language of questions and records, unless a question names its own; English by default.
     pub language: Language,
-    /// What is asked of the history; what the ledger keeps by default.
+    /// The history settings; by default the namespace's own decision.
     pub history: HistorySettings,
-    /// How long a call may take; 30 s by default, a day at most.
+    /// The deadline of a call; 30 s by default, a day at most.
     pub deadline: Duration,
-    /// How many threads read at the same time; by default one for each heavy call that goes at once (L8), and two more for the others.
-    /// Memory has none: its one connection does both.
+    /// Number of threads that read; by default one for each heavy call that may run at once (L8), and two more for
+    /// light calls. Ignored for a database in memory, which has only one connection.
     pub readers: NonZeroUsize,
-    /// How many changes the feed keeps; 100,000 by default and at least.
+    /// Number of rows that the feed of changes keeps; 100,000 by default and at least.
     pub kept_changes: KeptChanges,
-    /// Where `updatedAt` comes from; the clock of the machine by default.
+    /// The source of `updatedAt` and of commit times; the clock of the machine by default.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Where a database is.
+/// The location of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file; made with its folder when it is missing.
+    /// A file; it and its folder are created if missing.
     File(PathBuf),
-    /// Memory that this provider alone sees, and that ends with it.
+    /// Memory that only this provider can use, and that ends with it.
     Memory,
 }
 
 impl SqliteConfig {
-    /// The default settings for a file.
+    /// Makes the default settings for a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self::at(Location::File(path.into()))
     }
 
-    /// The default settings for a database in memory.
+    /// Makes the default settings for a database in memory.
     pub fn in_memory() -> Self {
         Self::at(Location::Memory)
     }
 
-    /// Reads `sqlite://PATH` (relative, or absolute with a third slash) or `sqlite::memory:`, with the parameters
-    /// `language` (such as `german`, or `none`), `history` (`all` or `none`), `transient`, `deadline_ms`, `readers` and `kept_changes`. Any other is `InvalidInput` that names it.
+    /// Parses `sqlite://PATH` (relative, or absolute with a third slash) or `sqlite::memory:`, with the parameters
+    /// `language` (such as `german`, or `none`), `history` (`all` or `none`), `transient`, `deadline_ms`, `readers` and
+    /// `kept_changes`. Any other parameter is `InvalidInput`, and the message names it.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| Error::invalid("an SQLite URL begins with sqlite:"))?;
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));

@@ -19,79 +19,83 @@ use crate::marks::{self, UNCLEAN, UNCLEAN_PATHS};
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
-/// How many statements each connection keeps prepared: more than there are.
+/// Number of prepared statements that each connection caches: more than there are.
 const STATEMENTS: usize = 160;
-/// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
+/// Number of steps of SQLite's virtual machine between two checks whether the caller still waits: about thirty rows,
+/// which may be large.
 const STEPS: i32 = 1_000;
-/// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.
+/// Page cache of each connection, in KiB: enough for a filtered recall of scattered rows.
 const CACHE_KIB: i64 = 8 << 10;
-/// The bytes of a page of a new file: twice SQLite's own, of which four rows of 880 bytes leave a seventh empty, as small rows are not
-/// divided among pages.
+/// Page size of a new file, in bytes: twice SQLite's default, at which four rows of 880 bytes leave a seventh of a page
+/// empty, because small rows are not split across pages.
 const PAGE_BYTES: i64 = 8 << 10;
-/// After how many pages the log is put into the file: four times SQLite's own, so that an import in random order, which
-/// writes the same pages of its indexes again and again, puts each there less often.
+/// Number of log pages at which SQLite checkpoints: four times its default, so that an import in random order, which
+/// rewrites the same index pages again and again, checkpoints each less often.
 const LOG_PAGES: i64 = 4_000;
-/// From how many bytes on the writer waits for readers, so that the log can begin anew, and to how many SQLite cuts it then: twice
-/// what it has when no reader is in the way. By how much it has to grow before the next attempt.
+/// Log size from which on the writer waits for readers so that the log can restart, and to which SQLite then truncates
+/// it: twice its usual size without readers. `LOG_GROWTH` is how much it must grow before the next attempt.
 const LOG_BYTES: u64 = 2 * (LOG_PAGES * PAGE_BYTES) as u64;
 const LOG_GROWTH: u64 = LOG_BYTES / 2;
-/// How often its size is looked at: to ask for it takes some file systems 0.1 ms.
+/// Interval between two checks of the log's size: on some file systems a check takes 0.1 ms.
 const LOG_LOOK: Duration = Duration::from_millis(100);
-/// How long readers are waited for at most, while nobody can write: so long for each of those bytes, and no longer than that.
+/// How long the writer, and so all writes, waits for readers: this long for each `LOG_BYTES`, up to the maximum.
 const LOG_PATIENCE: Duration = Duration::from_millis(100);
 const MOST_LOG_PATIENCE: Duration = Duration::from_secs(1);
-/// What has been committed is on the disk itself: macOS leaves it in the disk's own memory unless it is asked for more.
+/// Commits reach the disk itself: without `fullfsync`, macOS leaves them in the disk's cache.
 const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
-/// What is deleted or replaced is overwritten in the file, also in pages that nobody uses any more: an erasure leaves no earlier version behind.
+/// Deleted and replaced data is overwritten in the file, also in free pages, so that an erasure leaves no earlier
+/// version behind.
 const OVERWRITTEN: &str = "PRAGMA secure_delete = TRUE";
-/// What a statement may have to take back stays in memory: a file beside the database would keep what was in the pages, also of what was
-/// erased, and costs a store more than all else but its flush. A statement changes few pages, as all that is done with many rows is in slices.
+/// The statement journal stays in memory. In a file beside the database it would keep old pages, also of erased
+/// records, and it would cost a store more than anything but its flush. A statement changes few pages, because work on
+/// many rows is done in slices.
 pub(crate) const KEPT_IN_MEMORY: &str = "PRAGMA temp_store = MEMORY";
-/// Up to how many bytes a file is written anew behind an erasure, which takes well below a second.
+/// Maximum size of a file that is rewritten after an erasure, in bytes. That takes well under a second.
 const REWRITTEN_BYTES: i64 = LOG_BYTES as i64;
-/// After how long that is tried again when it has failed, such as on a full disk.
+/// Pause before a failed rewrite is tried again, for example on a full disk.
 const REWRITE_PAUSE: Duration = Duration::from_secs(60);
-/// How long to wait before trying again what SQLite refuses without asking its busy handler.
+/// Pause before a retry where SQLite refuses without calling its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How long the writer waits before it looks again whether another program still holds the file. SQLite's own pauses grow to 100 ms, and
-/// who has waited longest waits longest again.
+/// Interval at which the writer checks whether another program still holds the file. SQLite's own pauses grow to 100
+/// ms, and favour whoever has just begun to wait.
 const LOCK_PAUSE: Duration = Duration::from_micros(250);
-/// How long a writer leaves the file alone after a transaction while others write too: each of them looks at it in that time.
+/// How long a writer leaves the file alone after a transaction while others write too: each of them checks it within
+/// that time.
 const TURN_PAUSE: Duration = Duration::from_micros(500);
-/// How long others count as there after the file was last found locked.
+/// How long other programs count as writing after the file was last found locked.
 const RIVALRY: Duration = Duration::from_millis(100);
 
-/// A connection, and what its transaction has learned and left to do. Only one thread uses it.
+/// A connection, with the state of its transaction. Used by one thread only.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Connection,
-    /// What goes into the path index at the end of the transaction.
+    /// Entries that are added to the path index at the end of the transaction.
     pub(crate) paths: Vec<PathEntry>,
-    /// How many bytes of records the transaction has written.
+    /// Bytes of records that the transaction has written.
     pub(crate) bytes: usize,
-    /// What goes into the feed at the end of the transaction.
+    /// Entries that are added to the feed at the end of the transaction.
     pub(crate) feed: Feed,
-    /// The time of the memories that the transaction has appended last.
+    /// The commit time of the memories that the transaction appended last.
     pub(crate) stored_at: Option<Option<Timestamp>>,
-    /// From which number on it appends memories if any was ever erased, once it has asked for that.
+    /// The number for the next memory, if any memory was ever erased; read once in a transaction that needs it.
     pub(crate) next_memory: Option<Option<i64>>,
-    /// Whether it has erased anything, or found what an earlier erasure has left to do.
+    /// Whether the transaction has erased anything, or found an earlier erasure's clean-up pending.
     pub(crate) has_erased: bool,
-    /// When another program was last found to write.
+    /// When the file was last found locked by another program.
     rival: Option<Instant>,
-    /// Whether the writer waits for the views of those that read; `None` for one that writes.
+    /// Whether the writer waits for readers to end their snapshots; `None` in a session that writes.
     pub(crate) log_waits: Option<Arc<AtomicBool>>,
 }
 
 impl Session {
-    /// A session that only reads.
+    /// Opens a session that only reads.
     pub(crate) fn to_read(path: &Path, config: &SqliteConfig, log_waits: Arc<AtomicBool>) -> Result<Self> {
         let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         prepare(&connection, config.settings().deadline)?;
         Ok(Self { log_waits: Some(log_waits), ..Self::new(connection) })
     }
 
-    /// A session that writes, and tells of what it writes.
+    /// Makes a session that writes and adds to the feed.
     pub(crate) fn to_write(connection: Connection, feed: Feed) -> Self {
         Self { feed, ..Self::new(connection) }
     }
@@ -102,8 +106,8 @@ impl Session {
         Self { connection, paths, bytes: 0, feed, stored_at, next_memory, has_erased, rival: None, log_waits: None }
     }
 
-    /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
-    /// program holds it until then.
+    /// Begins a write transaction, so that no later statement can find the database locked. Fails with `Timeout` if
+    /// another program holds the lock until the given time.
     pub(crate) fn begin(&mut self, until: Instant) -> Result<()> {
         loop {
             match execute(&self.connection, "BEGIN IMMEDIATE", []) {
@@ -116,14 +120,14 @@ impl Session {
         }
     }
 
-    /// Leaves the file to other programs for a moment if they write too, since who goes on at once would find it free each time.
+    /// Pauses briefly if other programs write too: without a pause this one would get the lock again each time.
     pub(crate) fn give_way(&self) {
         if self.rival.is_some_and(|rival| rival.elapsed() < RIVALRY) {
             thread::sleep(TURN_PAUSE);
         }
     }
 
-    /// Runs work in the transaction that was begun and commits it, or rolls it back when anything fails.
+    /// Runs work in the open transaction and commits it; rolls back if anything fails.
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.transact(|session| session.check_writer().and_then(|()| work(session)))
     }
@@ -134,15 +138,15 @@ impl Session {
         (self.stored_at, self.next_memory, self.has_erased) = (None, None, false);
         self.bytes = 0;
         let result = work(self).and_then(|()| self.commit());
-        // After some failures SQLite itself has ended the transaction.
+        // After some failures SQLite has already ended the transaction.
         if result.is_err() && !self.connection.is_autocommit() {
-            // The first failure is the one to tell.
+            // The first error is the one to report.
             let _ = execute(&self.connection, "ROLLBACK", []);
         }
         result
     }
 
-    /// Whether this program may still write to the file (L7, L9).
+    /// Checks that this program may still write to the file (L7, L9).
     fn check_writer(&self) -> Result<()> {
         match self.least_writer()? {
             READ_ONLY.. => Err(Error::read_only()),
@@ -151,12 +155,12 @@ impl Session {
         }
     }
 
-    /// Whether nobody may write to the file.
+    /// Returns whether the namespace is read-only.
     pub(crate) fn is_read_only(&self) -> Result<bool> {
         Ok(self.least_writer()? >= READ_ONLY)
     }
 
-    /// Lets nobody write to the file any more, or everybody who may otherwise. A transaction of its own, behind all that were begun before.
+    /// Makes the namespace read-only, or writable again, in a transaction of its own after all that began earlier.
     pub(crate) fn set_read_only(&mut self, is_read_only: bool, until: Instant) -> Result<()> {
         self.begin(until)?;
         self.transact(|session| {
@@ -175,19 +179,19 @@ impl Session {
         let committed = execute(&self.connection, "COMMIT", []);
         self.feed.tell();
         committed.map(drop).map_err(|error| match error.kind() {
-            // A commit that could not be flushed may be on the disk all the same; every other failure rolls back.
+            // A commit that failed to flush may be on the disk all the same; any other failure rolls back.
             ErrorKind::Unavailable if !error.is_retryable() => error.with_outcome(Outcome::Unknown),
             _ => error,
         })
     }
 
-    /// Whether something was written since the connection had made so many changes.
+    /// Returns whether something was written since the connection had counted `changes` changes.
     pub(crate) fn has_written_since(&self, changes: u64) -> bool {
-        // After some failures SQLite itself ends the transaction; what followed would be committed statement by statement.
+        // After some failures SQLite ends the transaction; later statements would then commit one by one.
         self.connection.total_changes() != changes || self.connection.is_autocommit()
     }
 
-    /// Runs work whose statements end early once it is over: when nobody waits for it any more.
+    /// Runs work, and interrupts its statements once `is_over` returns `true` because no caller waits any more.
     pub(crate) fn unless_over<T>(
         &mut self,
         is_over: impl FnMut() -> bool + Send + 'static,
@@ -199,7 +203,7 @@ impl Session {
         result
     }
 
-    /// Begins a new view between two reads of one piece of work if the writer waits for the one that it has.
+    /// Starts a new snapshot between two reads of one piece of work if the writer waits for the old one to end.
     pub(crate) fn renew_view(&self) -> Result<()> {
         if self.log_waits.as_ref().is_some_and(|waits| waits.load(Ordering::Relaxed))
             && !self.connection.is_autocommit()
@@ -210,7 +214,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs work that reads with one view of the database, unless the writer waits for that. It ends early once it is over.
+    /// Runs work that reads in one snapshot, unless the writer waits for it to end. Interrupts it once `is_over`
+    /// returns `true`.
     pub(crate) fn in_one_view<T>(
         &mut self,
         is_over: impl FnMut() -> bool + Send + 'static,
@@ -218,7 +223,7 @@ impl Session {
     ) -> Result<T> {
         execute(&self.connection, "BEGIN", [])?;
         let result = self.unless_over(is_over, work);
-        // After some failures SQLite has ended the view itself.
+        // After some failures SQLite has already ended the transaction.
         if !self.connection.is_autocommit() {
             execute(&self.connection, "ROLLBACK", [])?;
         }
@@ -226,27 +231,27 @@ impl Session {
     }
 }
 
-/// The log of a file. SQLite goes on to write behind its end while anybody reads from it, so readers that overlap would let it grow for
-/// ever.
+/// The write-ahead log of a file. SQLite appends to it as long as anybody reads from it, so overlapping readers would
+/// let it grow for ever.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// Whether readers are waited for.
+    /// Whether the writer waits for readers.
     waits: Arc<AtomicBool>,
-    /// How many bytes it had when it could not begin anew.
+    /// The size of the log, in bytes, when it last failed to restart.
     tried: u64,
     looked: Instant,
-    /// Whether it, or the file, may have what was erased.
+    /// Whether log or file may still hold erased data.
     has_erased: bool,
-    /// The mark of the file when that was last written anew, and the mark of the path index when that was begun.
+    /// The mark of the file at its last rewrite, and the mark of the path index when its rewrite began.
     rewritten: Option<String>,
     begun: Option<String>,
-    /// When that has failed.
+    /// When a rewrite last failed.
     failed: Option<Instant>,
 }
 
 impl Log {
-    /// The log of a file that is there. SQLite has it beside the target of a link.
+    /// Makes the log of an existing file. SQLite puts it beside the target of a symbolic link.
     pub(crate) fn of(file: &Path, waits: Arc<AtomicBool>) -> Self {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let mut path = file.into_os_string();
@@ -255,14 +260,14 @@ impl Log {
         Self { path: path.into(), waits, tried: 0, looked: Instant::now(), has_erased: false, rewritten, begun, failed }
     }
 
-    /// Lets the log begin anew when it has grown too large. Who reads from it is waited for, the longer the larger it is.
+    /// Restarts the log if it has grown too large. The larger it is, the longer readers are waited for.
     pub(crate) fn keep_short(&mut self, connection: &Connection) {
         if self.looked.elapsed() < LOG_LOOK {
             return;
         }
         self.looked = Instant::now();
         if self.has_erased {
-            // What is left is tried again later.
+            // What can't be done now is tried again later.
             let _ = self.clean(connection, Duration::ZERO);
         }
         let bytes = fs::metadata(&self.path).map_or(0, |file| file.len());
@@ -276,19 +281,20 @@ impl Log {
         self.tried = if is_done { 0 } else { bytes };
     }
 
-    /// Takes what was just erased out of the file and the log, as far as that can be done now.
+    /// Removes data that was just erased from file and log, as far as that is possible now.
     pub(crate) fn forget(&mut self, connection: &Connection) {
         (self.has_erased, self.failed) = (true, None);
-        // The erasure is committed, and its mark tells what is left.
+        // The erasure is committed, and its mark records what is left to do.
         let _ = self.clean(connection, MOST_LOG_PATIENCE);
     }
 
-    /// Goes on with what erasures have left to do, also those of earlier programs; `true` when nothing is left.
+    /// Continues the clean-up of erasures, also of earlier programs; returns `true` if nothing is left.
     pub(crate) fn go_on(&mut self, connection: &Connection) -> Result<bool> {
         self.clean(connection, LOG_PATIENCE)
     }
 
-    /// Writes the file anew, as far as its size allows, and cuts the log to nothing, which has earlier pages. Then the mark goes.
+    /// Rewrites the file, as far as its size allows, and truncates the log, which holds earlier pages. Then clears the
+    /// mark.
     fn clean(&mut self, connection: &Connection, patience: Duration) -> Result<bool> {
         let Some(mark) = marks::find(connection, UNCLEAN)? else {
             self.has_erased = false;
@@ -296,14 +302,14 @@ impl Log {
         };
         self.has_erased = true;
         let is_rewritten = waiting(connection, patience, || self.rewrite(connection, &mark));
-        // Also where the file could not be written anew.
+        // Even if the file could not be rewritten.
         let is_cut = self.put_away(connection, patience);
         match is_rewritten {
             Ok(true) if is_cut => {}
             Ok(true) => return Err(hindered()),
             Ok(false) => return Ok(false),
             Err(error) => {
-                // Another program is soon done with the file; other failures last longer.
+                // Another program soon releases the file; other failures last longer.
                 self.failed = if error.kind() == ErrorKind::Timeout { self.failed } else { Some(Instant::now()) };
                 return Err(hindered());
             }
@@ -313,8 +319,9 @@ impl Log {
         Ok(is_last)
     }
 
-    /// Writes a small file anew: when SQLite moves a row, it may leave a copy in the free part of a page, which nothing overwrites. Of a large
-    /// one only the path index, a slice at a time, and only if its pages are found by what was erased. `false` when more is left.
+    /// Rewrites a small file: when SQLite moves a row, it may leave a copy in the unused part of a page, which nothing
+    /// overwrites. Of a large file only the path index is rewritten, in slices, and only if its page keys hold erased
+    /// data. Returns `false` if more is left.
     fn rewrite(&mut self, connection: &Connection, mark: &str) -> Result<bool> {
         if self.rewritten.as_deref() == Some(mark) {
             return Ok(true);
@@ -345,7 +352,7 @@ impl Log {
         } else if paths::merge_some(connection)? {
             return Ok(false);
         }
-        // With a later mark of the index comes one of the file, with which all of this begins anew.
+        // A later mark of the index comes with a later mark of the file, and then all of this starts over.
         marks::clear(connection, UNCLEAN_PATHS, &mark)?;
         Ok(true)
     }
@@ -356,8 +363,8 @@ impl Log {
         is_cut
     }
 
-    /// Puts the log into the file. Not when somebody reads from it for longer than that, or when it fails: what is wrong with the file is told
-    /// by the next call.
+    /// Checkpoints the log. Returns `false` if readers block it for longer than `patience`, or if it fails; the next
+    /// call then reports what is wrong with the file.
     fn checkpoint(&self, connection: &Connection, sql: &str, patience: Duration) -> bool {
         self.waits.store(true, Ordering::Relaxed);
         let checkpoint = || connection.query_row(sql, [], |row| row.get(0));
@@ -368,7 +375,7 @@ impl Log {
     }
 }
 
-/// Runs work whose statements wait for other programs so long.
+/// Runs work whose statements wait for other programs up to `patience`.
 fn waiting<T>(connection: &Connection, patience: Duration, work: impl FnOnce() -> Result<T>) -> Result<T> {
     connection.busy_timeout(patience).map_err(native)?;
     let result = work();
@@ -376,7 +383,7 @@ fn waiting<T>(connection: &Connection, patience: Duration, work: impl FnOnce() -
     result
 }
 
-/// Runs work in a transaction of its own, all or nothing.
+/// Runs work in a transaction of its own.
 fn in_own_transaction(connection: &Connection, work: fn(&Connection) -> Result<()>) -> Result<()> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(native)?;
     work(&transaction)?;
@@ -387,7 +394,7 @@ fn hindered() -> Error {
     Error::new(ErrorKind::Timeout, "what was erased can't be taken out of the file yet").retryable()
 }
 
-/// A connection that can write, with the settings that durability needs.
+/// Opens a connection that can write, with the settings that durability needs.
 pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
     let deadline = config.settings().deadline;
     let connection = match &config.location {
@@ -399,7 +406,7 @@ pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
         }
     };
     prepare(&connection, deadline)?;
-    // A file that has pages already keeps their size.
+    // An existing file keeps its page size.
     connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(native)?;
     if let Location::File(_) = config.location {
         write_ahead(&connection, Instant::now() + deadline)?;
@@ -409,10 +416,10 @@ pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Sees to it that the file has a log, without which a flush of the log would promise nothing.
+/// Switches the file to a write-ahead log; without it, flushing the log would promise nothing.
 pub(crate) fn write_ahead(connection: &Connection, until: Instant) -> Result<()> {
     let mode = loop {
-        // Switching needs the file for a moment, and SQLite does not wait for it by itself.
+        // Switching needs an exclusive lock for a moment, and SQLite does not wait for it.
         match connection
             .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
             .map_err(native)
@@ -424,12 +431,13 @@ pub(crate) fn write_ahead(connection: &Connection, until: Instant) -> Result<()>
     if mode == "wal" {
         return Ok(());
     }
-    // Such as a file system of a network, which shares no memory: SQLite leaves the mode as it is, and says no more than that.
+    // For example on a network file system, which has no shared memory: SQLite keeps the old mode and reports nothing
+    // else.
     let message = "the database can't have a write-ahead log where its file is: put it on a local disk";
     Err(Error::new(ErrorKind::Unavailable, message))
 }
 
-/// A connection on a file, whatever its name: SQLite would read one that begins with `file:` as a URL with settings.
+/// Opens a file whatever its name: SQLite would parse a name that begins with `file:` as a URL.
 pub(crate) fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
     check_path(path)?;
     let path = if path.is_relative() { &Path::new(".").join(path) } else { path };
@@ -437,16 +445,16 @@ pub(crate) fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
 }
 
 fn prepare(connection: &Connection, deadline: Duration) -> Result<()> {
-    // A little less, so that the caller hears what it waited for.
+    // A little less, so that the caller learns what it waited for.
     connection.busy_timeout(deadline.mul_f32(0.9)).map_err(native)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     rusqlite::vtab::array::load_module(connection).map_err(native)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(native)
 }
 
-/// Whether the path can be that of a database.
+/// Checks that the path can be that of a database file.
 fn check_path(path: &Path) -> Result<()> {
-    // To SQLite both are databases that each connection has for itself.
+    // For SQLite both mean a private database for each connection.
     if path.as_os_str().is_empty() || path == Path::new(":memory:") {
         return Err(Error::invalid("the path names no file; SqliteConfig::in_memory() and sqlite::memory: need none"));
     }
@@ -462,16 +470,16 @@ fn make_folder_of(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes the file, if it is missing, so that only its owner can read and write it; SQLite gives its log the same mode. A file that is
-/// there keeps its mode.
+/// Creates the file, if it is missing, with mode 0600; SQLite gives the log the same mode. An existing file keeps its
+/// mode.
 fn make_private(path: &Path) {
-    /// To close a file takes away all locks that the process has on it, so none may be opened by SQLite in between.
+    /// Closing a file releases all of the process's locks on it, so SQLite must not open one in between.
     static MAKING: Mutex<()> = Mutex::new(());
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // What prevents it prevents SQLite, too, which tells it.
+    // What prevents this also prevents SQLite, which then reports it.
     let _ = options.open(path);
 }

@@ -1,4 +1,4 @@
-//! The engine: one thread that writes, with group commit, and a few that read.
+//! The engine: one thread that writes, with group commit, and several that read.
 
 use std::collections::VecDeque;
 use std::future::ready;
@@ -26,59 +26,60 @@ use crate::{paths, schema};
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type SqliteMemory = Provider<SqliteEngine>;
 
-/// How many calls can be with the writer, and with the readers. One that is given up before it has a place leaves nothing behind.
+/// Maximum number of calls queued for the writer, and for the readers. A call that is dropped while it waits for a
+/// place leaves nothing behind.
 const QUEUE: usize = 1_024;
-/// The most calls of one transaction.
+/// Maximum number of calls in one transaction.
 const GROUP: usize = 512;
-/// A transaction takes no further call once it has written so many bytes of records, or has taken so long.
+/// A transaction takes no further call once it has written this many bytes of records, or has taken this long.
 const GROUP_BYTES: usize = 8 << 20;
 const GROUP_TIME: Duration = Duration::from_millis(50);
-/// How often the feed is looked at for what other programs have committed, while anybody watches.
+/// Interval at which the feed is checked for commits of other programs while a watch is open.
 const LOOK: Duration = Duration::from_millis(50);
-/// After how long without a call the writer merges what many writes have left of the path index, and drops what the feed has too much.
+/// After this time without a call the writer merges parts of the path index, and trims the feed.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The engine of [`SqliteMemory`].
 #[derive(Debug)]
 pub struct SqliteEngine {
     writer: Queue,
-    /// `None` for a database in memory, whose one connection does all.
+    /// `None` for a database in memory, whose only connection does everything.
     readers: Option<Readers>,
-    /// How long a call may take.
+    /// The deadline of a call.
     deadline: Duration,
-    /// Tells of each commit of the writer that the feed has an entry of.
+    /// Notifies watches of each commit that has a feed entry.
     commits: watch::Sender<()>,
-    /// The writer's comes first.
+    /// The writer's thread comes first.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The way to the threads that read.
+/// The queues of the threads that read.
 #[derive(Debug)]
 struct Readers {
     calls: Queue,
-    /// A thread of its own answers for the health, however busy the others are.
+    /// A separate thread answers health checks, however busy the others are.
     health: Queue,
 }
 
-/// The way to one thread, or to several that do the same.
+/// The queue of one thread, or of several equal ones.
 #[derive(Debug)]
 struct Queue {
     commands: Sender<Waiting>,
     places: Arc<Semaphore>,
 }
 
-/// What is asked of a thread.
+/// A command for a thread.
 enum Command {
-    /// Only the writer's thread does it.
+    /// Executed by the writer's thread only.
     Write(Box<dyn Write>),
     Read(Read),
     Close,
 }
 
-/// A command, and its place in the queue.
+/// A command with its place in the queue.
 type Waiting = (Command, OwnedSemaphorePermit);
 
-/// Something to do in a session that the transactions of calls have no part in.
+/// Work in a session, outside of the transactions of calls.
 type Read = Box<dyn FnOnce(&mut Session) + Send>;
 
 impl Engine for SqliteEngine {
@@ -100,9 +101,9 @@ impl Engine for SqliteEngine {
         let feed = Feed::telling(commits.clone(), config.kept_changes);
         let open = move || {
             let (connection, _) = schema::open(&for_writer)?;
-            // From here on `Session::begin` waits, for each call as long as its caller does.
+            // From here on `Session::begin` waits for locks, for each call until its own deadline.
             connection.busy_timeout(Duration::ZERO).map_err(native)?;
-            // Only now, since a migration may sort many rows.
+            // Set only after the migration, which may sort many rows.
             connection.execute_batch(KEPT_IN_MEMORY).map_err(native)?;
             Ok(Session::to_write(connection, feed))
         };
@@ -147,7 +148,7 @@ impl Engine for SqliteEngine {
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
         let (until, (reply, answer)) = (self.until(), oneshot::channel());
-        // On the writer's connection, and behind what was asked before.
+        // On the writer's connection, after all earlier commands.
         let set: Read = Box::new(move |session| drop(reply.send(session.set_read_only(is_read_only, until))));
         self.writer.send(Command::Read(set)).await?;
         answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?
@@ -205,7 +206,7 @@ impl Engine for SqliteEngine {
 
     async fn close(&self) -> Result<()> {
         let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        // Readers can't put the log into the file and remove it, so the connection that writes is the last to close.
+        // Readers can't checkpoint and remove the log, so the writing connection must close last.
         let reading = threads.split_off(threads.len().min(1));
         if let Some(readers) = &self.readers {
             readers.health.send(Command::Close).await?;
@@ -241,7 +242,7 @@ impl Engine for SqliteEngine {
             let queue = self.readers.as_ref().map_or(&self.writer, |readers| &readers.calls);
             return queue.read(until, argument, work).await;
         }
-        // A little less, so that the caller hears what it waited for.
+        // A little less, so that the caller learns what it waited for.
         let until = until - until.saturating_duration_since(Instant::now()) / 10;
         let (waits, caller) = Caller::waiting(until);
         let (reply, answer) = oneshot::channel::<Result<T>>();
@@ -262,7 +263,7 @@ impl Engine for SqliteEngine {
             if self.run(Access::Read, self.until(), Arc::clone(&after), is_new).await? {
                 break;
             }
-            // Nobody else writes to a database in memory. Whether somebody has told or not, it is looked again.
+            // Only this provider writes to a database in memory. After the pause the feed is checked in any case.
             let left = until.saturating_duration_since(Instant::now());
             let pause = if self.readers.is_some() { LOOK.min(left) } else { left };
             let _ = tokio::time::timeout(pause, commits.changed()).await;
@@ -272,7 +273,7 @@ impl Engine for SqliteEngine {
 }
 
 impl SqliteEngine {
-    /// Keeps a text under a name unless there is one, and gives the one that there is. Writes nothing then.
+    /// Stores a text under a name unless there is one, and returns the stored one. Writes nothing if there is one.
     async fn agree(&self, name: &'static str, proposed: String) -> Result<String> {
         let read: Work<Session, (&'static str, String), Option<String>> = |session, (name, _)| {
             Box::pin(ready(first(&session.connection, statements::AGREEMENT, [name], |row| column(row, 0))))
@@ -289,7 +290,7 @@ impl SqliteEngine {
         kept.ok_or_else(|| Error::corrupt("what was agreed on is gone"))
     }
 
-    /// When the deadline of a call is that begins now.
+    /// Returns the deadline of a call that begins now.
     fn until(&self) -> Instant {
         Instant::now() + self.deadline
     }
@@ -301,7 +302,7 @@ impl Queue {
         (Self { commands: sender, places: Arc::new(Semaphore::new(QUEUE)) }, commands)
     }
 
-    /// Asks something as soon as there is a place.
+    /// Sends a command once there is a place in the queue.
     async fn send(&self, command: Command) -> Result<()> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
         self.commands.send((command, place)).map_err(|_| gone())
@@ -321,7 +322,7 @@ impl Queue {
             } else {
                 session.in_one_view(move || caller.has_gone(), |session| finish(work(session, &argument)))
             };
-            // Nobody waits any more when the call was dropped.
+            // Fails if the call was dropped.
             let _ = reply.send(result);
         });
         self.send(Command::Read(read)).await?;
@@ -331,19 +332,19 @@ impl Queue {
     }
 }
 
-/// A call that writes. It can be run again after its transaction was rolled back.
+/// A call that writes. It can be rerun after its transaction was rolled back.
 trait Write: Send {
-    /// Runs the call and keeps its result. `Err` when it failed after it had written.
+    /// Runs the call and keeps its result. `Err` if it failed after it had written.
     fn run(&mut self, session: &mut Session) -> Result<()>;
-    /// Answers the caller: with the kept result, or with why it was not committed.
+    /// Replies to the caller: with the kept result, or with the reason why it was not committed.
     fn answer(self: Box<Self>, committed: Result<()>);
-    /// Whether the call has erased anything when it ran last.
+    /// Returns whether the call erased anything in its last run.
     fn has_erased(&self) -> bool;
-    /// Who waits for the answer.
+    /// Returns the caller that waits.
     fn caller(&self) -> &Caller;
 }
 
-/// Who waits for an answer, and until when.
+/// A caller that waits for a reply, and its deadline.
 #[derive(Debug, Clone)]
 struct Caller {
     until: Instant,
@@ -351,14 +352,14 @@ struct Caller {
 }
 
 impl Caller {
-    /// A caller, who waits as long as the first value is kept.
+    /// Makes a caller that counts as waiting as long as the first value is kept.
     fn waiting(until: Instant) -> (Arc<()>, Self) {
         let waits = Arc::new(());
         let caller = Self { until, waits: Arc::downgrade(&waits) };
         (waits, caller)
     }
 
-    /// Whether nobody waits any more.
+    /// Returns whether the caller no longer waits.
     fn has_gone(&self) -> bool {
         self.waits.strong_count() == 0 || Instant::now() >= self.until
     }
@@ -376,7 +377,7 @@ struct Call<A, T> {
 impl<A: Send + Sync, T: Send> Write for Call<A, T> {
     fn run(&mut self, session: &mut Session) -> Result<()> {
         let (before, begun, caller) = (session.connection.total_changes(), Instant::now(), self.caller.clone());
-        // What is short goes on, since the whole group would be rolled back with it.
+        // A short call runs to its end, because interrupting it would roll back the whole group.
         let is_over = move || begun.elapsed() >= GROUP_TIME && caller.has_gone();
         let have_others_erased = std::mem::take(&mut session.has_erased);
         let result = session.unless_over(is_over, |session| finish((self.work)(session, &self.argument)));
@@ -389,7 +390,7 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
 
     fn answer(self: Box<Self>, committed: Result<()>) {
         let result = match (committed, self.result) {
-            // A call that failed has written nothing, or what it wrote was rolled back.
+            // A failed call has written nothing, or its writes were rolled back.
             (_, Some(Err(error))) => Err(error.with_outcome(Outcome::NotDone)),
             (Err(error), _) => Err(error),
             (Ok(()), Some(result)) => result,
@@ -407,25 +408,26 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
     }
 }
 
-/// Takes all steps of a piece of work, none of which waits here.
+/// Runs all steps of a piece of work; none of them waits in this engine.
 fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
     let waits = || Error::new(ErrorKind::Unexpected, "a step waits on a thread of the database");
     steps.now_or_never().unwrap_or_else(|| Err(waits()))
 }
 
-/// The loop of a thread that reads. Ends when it is told to, or when the engine is gone and the queue is empty.
+/// The loop of a reading thread. Ends at `Close`, or once the engine is gone and the queue is empty.
 fn read_until_closed(mut session: Session, commands: &Receiver<Waiting>) {
     while let Ok((Command::Read(read), _place)) = commands.recv() {
         read(&mut session);
     }
 }
 
-/// The loop of the writer's thread. Ends when it is told to, or when the engine is gone and the queue is empty.
+/// The loop of the writer's thread. Ends at `Close`, or once the engine is gone and the queue is empty.
 fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Receiver<Waiting>) {
     let mut group = VecDeque::with_capacity(GROUP);
     let mut patience = IDLE;
     if let Some(log) = &mut log {
-        // Before any call, so that an erasure that is asked for again is whole when it returns; what is left is tried again later.
+        // Before any call, so that a repeated erasure is complete when it returns. What can't be done now is tried
+        // again later.
         let _ = log.go_on(&session.connection);
     }
     let mut rows_when_whole = paths::last_row(&session.connection).unwrap_or_default();
@@ -436,11 +438,11 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
             Err(RecvTimeoutError::Timeout) => {
                 let begun = Instant::now();
                 patience = match tidy(&mut session, &mut log, &mut rows_when_whole) {
-                    // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
+                    // Rests as long as the work took: SQLite has no queue for the processes that wait for the file.
                     Ok(false) => begun.elapsed(),
-                    // Another program writes, or what was erased can't go yet.
+                    // Another program writes, or erased data can't be removed from the file yet.
                     Err(error) if error.is_retryable() => IDLE,
-                    // What could not be done is tried again after the next call.
+                    // What failed is tried again after the next call.
                     Ok(true) | Err(_) => Duration::MAX,
                 };
                 continue;
@@ -452,7 +454,7 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
             match command {
                 Command::Write(call) => group.push_back(call),
                 Command::Read(read) => {
-                    // A read sees what was asked before it.
+                    // A read sees all writes that were queued before it.
                     write_group(&mut session, &mut log, &mut group);
                     read(&mut session);
                 }
@@ -469,7 +471,7 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
     }
 }
 
-/// Does some of what is left for times without calls; `true` when nothing is.
+/// Does a slice of the work for idle times; returns `true` if nothing is left.
 fn tidy(session: &mut Session, log: &mut Option<Log>, rows_when_whole: &mut i64) -> Result<bool> {
     let kept = session.feed.kept();
     let is_tidy = paths::merge(&session.connection, rows_when_whole)
@@ -477,19 +479,19 @@ fn tidy(session: &mut Session, log: &mut Option<Log>, rows_when_whole: &mut i64)
     if let Ok(false) = is_tidy {
         return is_tidy;
     }
-    // What was erased goes also where the rest fails.
+    // Erased data is cleaned up even if the rest fails.
     match log.as_mut().map_or(Ok(true), |log| log.go_on(&session.connection)) {
         Ok(true) => is_tidy,
         left => left,
     }
 }
 
-/// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each half of its calls gets its own, so
-/// that a call that fails, or that was given up, costs the others few flushes.
+/// Runs calls in their order, as many in each transaction as its limits allow. If one fails, each half of the group
+/// gets a transaction of its own, so that a call that fails or is given up costs the others few flushes.
 fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDeque<Box<dyn Write>>) {
     while let Some(until) = calls.iter().map(|call| call.caller().until).min() {
         if let Err(error) = session.begin(until) {
-            // Who has time left goes on waiting for the file.
+            // Calls that have time left go on waiting for the file.
             let is_locked = error.kind() == ErrorKind::Timeout;
             let (refused, left) =
                 std::mem::take(calls).into_iter().partition(|call| !is_locked || call.caller().has_gone());
@@ -500,10 +502,10 @@ fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDequ
         let mut group: VecDeque<Box<dyn Write>> = VecDeque::new();
         let begun = Instant::now();
         let written = session.in_transaction(|session| {
-            // The first call begins whatever the beginning of the transaction took.
+            // The first call runs even if beginning the transaction took long.
             while group.is_empty() || session.bytes < GROUP_BYTES && begun.elapsed() < GROUP_TIME {
                 match calls.pop_front() {
-                    // What nobody waits for never begins, also when it was in time to be taken into the group.
+                    // A call that nobody waits for any more never begins, even if it is already in the group.
                     Some(call) if call.caller().has_gone() => call.answer(Err(late())),
                     Some(mut call) => {
                         let result = call.run(session);
@@ -519,7 +521,8 @@ fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDequ
             && written.is_ok()
             && let Some(log) = log
         {
-            // Before anybody is told that it is gone. Who has erased nothing need not wait for that.
+            // Erased data is cleaned up before any caller of an erasure is answered. The other callers need not wait
+            // for that.
             let (erasing, others): (VecDeque<_>, VecDeque<_>) = group.into_iter().partition(|call| call.has_erased());
             answer(others, &written);
             log.forget(&session.connection);
@@ -531,7 +534,7 @@ fn write_group(session: &mut Session, log: &mut Option<Log>, calls: &mut VecDequ
                 write_group(session, log, &mut group);
                 write_group(session, log, &mut rest);
             }
-            // Before any call has run, the failure is that of all.
+            // If no call has run, all calls have failed.
             Err(_) if group.is_empty() => answer(std::mem::take(calls), &written),
             _ => answer(group, &written),
         }
@@ -543,7 +546,7 @@ fn answer(calls: VecDeque<Box<dyn Write>>, committed: &Result<()>) {
     calls.into_iter().for_each(|call| call.answer(committed.clone()));
 }
 
-/// Starts a thread that opens a session and then serves it, and waits until it is open.
+/// Starts a thread that opens a session and serves it; returns once the session is open.
 async fn start(
     name: &str,
     open: impl FnOnce() -> Result<Session> + Send + 'static,
@@ -551,7 +554,7 @@ async fn start(
 ) -> Result<JoinHandle<()>> {
     let (ready, is_ready) = oneshot::channel();
     let work = move || match open() {
-        // When nobody waits any more, the queue is closed and there is nothing to serve.
+        // If nobody waits any more, the queue is closed and there is nothing to serve.
         Ok(session) => ready.send(Ok(())).map_or((), |()| serve(session)),
         Err(error) => drop(ready.send(Err(error))),
     };
@@ -562,7 +565,7 @@ async fn start(
     Ok(started)
 }
 
-/// Waits for the ends of threads.
+/// Waits until the threads have ended.
 async fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join)).await;
     if let Ok(Ok(())) = joined { Ok(()) } else { Err(gone()) }

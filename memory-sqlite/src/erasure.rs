@@ -1,4 +1,4 @@
-//! Erasure: what takes records out of all tables.
+//! Erasure: removes records from all tables.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::statements::{self, column, execute, first};
 use crate::tombstones;
 use crate::write::found_values;
 
-/// Erases records in the transaction of the session, all or none (E1).
+/// Erases records in the session's transaction, all or none (E1).
 pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
     let (mut memories, mut documents) = (Vec::new(), Vec::new());
     for erasing in erasings {
@@ -28,13 +28,14 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         }
     }
     if erasings.iter().any(|erasing| matches!(erasing.tombstone.record, RecordId::Memory(_))) {
-        // What the transaction itself has stored counts, too. From here on appends look for tombstones.
+        // Memories stored by this transaction count too. From here on appends search the tombstones.
         paths::insert(&session.connection, &mut session.paths)?;
         execute(&session.connection, statements::SET_NEXT_MEMORY, [])?;
         session.next_memory = None;
     }
-    // What has expired is overwritten where it is. What SQLite has moved, the log and the feed tell of it goes with time, since to clean the file
-    // and to look through the feed would cost each sweep as much as they have, and each put in the place of what has expired.
+    // An expired record is overwritten in place only. Copies that SQLite has moved, the log, and what the feed says of
+    // it go away over time, because cleaning the file and scanning the feed would add their whole cost to each sweep,
+    // and to each put over an expired document.
     let is_asked_for = erasings.iter().any(|erasing| !erasing.tombstone.is_of_expiry());
     if !memories.is_empty() && delete_memories(session, &memories)? && is_asked_for {
         marks::set(&session.connection, marks::UNCLEAN_PATHS)?;
@@ -56,7 +57,7 @@ pub(crate) fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Res
         if gone > 0 {
             marks::set(&session.connection, marks::UNCLEAN)?;
         }
-        // Also where nothing is left to erase, but what an earlier erasure has left behind.
+        // Also if nothing is left to erase, but an earlier erasure's clean-up is pending.
         session.has_erased |= marks::find(&session.connection, marks::UNCLEAN)?.is_some();
     }
     Ok(true)
@@ -87,8 +88,8 @@ fn is_unchanged(connection: &Connection, erasing: &Erasing<'_, i64>) -> Result<b
     Ok(is_there.is_some())
 }
 
-/// Deletes memories with their tokens, and with the time when they were stored. What the feed has of them is their numbers alone, which no
-/// other memory gets. Tells whether the path index has to be written anew.
+/// Deletes memories with their tokens and store times. The feed holds only their row numbers, which no other memory
+/// gets. Returns whether the path index must be rewritten.
 fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> Result<bool> {
     session.stored_at = None;
     let mut gone = Gone::new();
@@ -104,7 +105,7 @@ fn delete_memories(session: &mut Session, memories: &[&Found<Memory, i64>]) -> R
     paths::remove(&session.connection, gone)
 }
 
-/// Takes what the feed has of documents, which tells their spaces, and tells how many rows.
+/// Clears the feed rows of documents, because they tell the documents' spaces; returns the number of rows.
 fn forget(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<usize> {
     let mut names = Vec::new();
     for Erasing { tombstone, .. } in erasings {
@@ -116,7 +117,7 @@ fn forget(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<usize>
     if names.is_empty() {
         return Ok(0);
     }
-    // The last owner of a list must not be the statement.
+    // The statement must not be the last owner of the list.
     let names = Rc::new(names);
     execute(&session.connection, statements::FORGET_CHANGES, [&names])
 }

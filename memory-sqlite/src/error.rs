@@ -1,13 +1,12 @@
-//! SQLite's errors as those of the contract.
+//! Maps SQLite's errors to those of the contract.
 
 use memory_core::{Error, ErrorKind};
 use rusqlite::ErrorCode;
 
-/// The error that SQLite gave, as the contract has it. The message never holds SQLite's own, which can quote a path; the
-/// source does.
+/// Converts an error of SQLite. The message never holds SQLite's own text, which can quote a path; the source does.
 pub(crate) fn native(error: rusqlite::Error) -> Error {
     let (kind, message, retryable) = match error.sqlite_error_code() {
-        // SQLite has waited for the other program nearly as long as the call may take.
+        // SQLite has waited for the other program for nearly the whole deadline.
         Some(ErrorCode::DatabaseBusy) => (ErrorKind::Timeout, "another program holds the database locked", true),
         Some(ErrorCode::DatabaseLocked) => (ErrorKind::Unavailable, "a table of the database is locked", true),
         Some(ErrorCode::DiskFull) => (ErrorKind::Unavailable, "the disk is full, or the database may not grow", true),

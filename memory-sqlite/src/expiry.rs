@@ -1,4 +1,4 @@
-//! The list of the records that say when they expire. Triggers keep it, but for new memories.
+//! The list of the records with an expiry time of their own. Triggers maintain it, except for new memories.
 
 use memory_core::{Memory, RecordId, Result, Timestamp};
 use rusqlite::{Connection, params};
@@ -13,7 +13,7 @@ pub(crate) fn insert(connection: &Connection, memory: &Memory) -> Result<()> {
     execute(connection, statements::INSERT_EXPIRY, entry).map(drop)
 }
 
-/// The next records that have expired by then, in the order of their times.
+/// Returns the next records that expired by a time, in the order of their times.
 pub(crate) fn behind(
     connection: &Connection,
     by: Timestamp,
@@ -27,7 +27,7 @@ pub(crate) fn behind(
     while found.len() < most
         && let Some(row) = rows.next().map_err(native)?
     {
-        // An impossible time or id is of a damaged record, which hides no other.
+        // An invalid time or id belongs to a damaged record, which hides no other.
         let (time, record) = (Timestamp::from_millis(column(row, 0)?), RecordId::from_key(bytes(row, 1)?));
         found.extend(time.ok().zip(record));
     }

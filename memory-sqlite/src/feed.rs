@@ -1,7 +1,7 @@
 //! The feed: a table to which each transaction appends what it has written.
 //!
-//! The ledger stands in the order of its commits already. So the memories that a transaction appends are one row of the feed, with the
-//! first and the last of them, and a group of stores costs one row.
+//! Ledger rows are already in the order of their commits. So the memories that a transaction appends are one feed row,
+//! with the first and the last of them; a group of stores costs one row.
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite, KeptChanges};
 use memory_core::{Collection, Document, DocumentId, Error, MemoryId, RecordId, Result, Tombstone};
@@ -14,18 +14,18 @@ use crate::error::native;
 use crate::statements::{self, bytes, column, execute, first, optional_text, prepare, text};
 use crate::tombstones::{hashes_of_bytes, hashes_to_bytes};
 
-/// How many rows are dropped at once, and after how many new ones it is looked whether there are too many.
+/// Number of rows that one trim deletes, and of new rows between two checks.
 const DROPPED: i64 = 1_000;
 
-/// What a transaction has to append, and who is told.
+/// The feed rows of a transaction, and the channel that announces commits.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     noted: Vec<Noted>,
-    /// What rows are marked with, once one was written.
+    /// Marks the rows of this connection; 0 until the first one is written.
     epoch: i64,
     /// The last row that was written.
     last: i64,
-    /// How many rows there are when the writer has time to drop others. Until then there may be twice as many.
+    /// Number of rows that the idle writer keeps. Between two trims there may be twice as many.
     kept: KeptChanges,
     commits: watch::Sender<()>,
 }
@@ -46,7 +46,7 @@ struct Named {
     space: String,
 }
 
-/// A place in the feed: a row, and of its memories the one with this number.
+/// A position in the feed: a row, and the number of the memory within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     seq: i64,
@@ -55,17 +55,17 @@ struct Place {
 }
 
 impl Feed {
-    /// A feed that tells of each commit.
+    /// Makes a feed that announces each commit.
     pub(crate) fn telling(commits: watch::Sender<()>, kept: KeptChanges) -> Self {
         Self { kept, commits, ..Self::default() }
     }
 
-    /// How many rows are kept.
+    /// Returns the number of rows to keep.
     pub(crate) fn kept(&self) -> i64 {
         self.kept.get().into()
     }
 
-    /// Forgets what an earlier transaction has left.
+    /// Drops what an earlier transaction has noted.
     pub(crate) fn clear(&mut self) {
         self.noted.clear();
     }
@@ -78,7 +78,7 @@ impl Feed {
         }
     }
 
-    /// Notes that a document was put in the place of another version, or where there was none.
+    /// Notes that a document was put, over another version or as a new one.
     pub(crate) fn note_put(&mut self, before: Option<&Document>, after: &Document) {
         let before = before.map(|before| &before.space_id).filter(|space| **space != after.space_id);
         let (before, revision) = (before.map(ToString::to_string), after.revision.into());
@@ -96,7 +96,7 @@ impl Feed {
         self.noted.push(Noted::Erasure { record, places });
     }
 
-    /// Forgets what was noted of a document, which tells its spaces.
+    /// Drops what was noted of a document, because it tells the document's spaces.
     pub(crate) fn forget(&mut self, collection: &Collection, id: &DocumentId) {
         let is_of = |named: &Named| (&named.collection, &named.id) == (collection, id);
         self.noted.retain(|noted| match noted {
@@ -138,19 +138,19 @@ impl Feed {
         }
         let last = connection.last_insert_rowid();
         if last <= self.last {
-            // Somebody has put an earlier state of the file in its place, below this connection.
+            // An earlier state of the file was put in its place while this connection was open.
             self.epoch = new_epoch();
             execute(connection, statements::MARK_CHANGES, [self.epoch, last - self.noted.len() as i64])?;
         }
         if last / DROPPED != self.last / DROPPED {
-            // Also where the writer never has time.
+            // Trims also if the writer is never idle.
             execute(connection, statements::DROP_CHANGES, [2 * self.kept(), 2 * DROPPED])?;
         }
         self.last = last;
         Ok(())
     }
 
-    /// Tells who waits that the transaction has ended, if it has appended anything.
+    /// Announces the end of the transaction, if it has appended anything.
     pub(crate) fn tell(&mut self) {
         if !self.noted.is_empty() {
             self.commits.send_replace(());
@@ -158,14 +158,14 @@ impl Feed {
     }
 }
 
-/// The end of the feed.
+/// Returns the end of the feed.
 pub(crate) fn newest(connection: &Connection) -> Result<FeedPosition> {
     let read = |row: &Row<'_>| Ok(Place { seq: column(row, 0)?, epoch: column(row, 1)?, number: column(row, 2)? });
     let newest = first(connection, statements::NEWEST_CHANGE, [], read)?;
     newest.unwrap_or(Place { seq: 0, number: 0, epoch: 0 }).to_position()
 }
 
-/// The next entries behind a place.
+/// Returns the next entries after a position.
 pub(crate) fn changes(connection: &Connection, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
     if !place.is_in(connection)? {
@@ -196,13 +196,13 @@ pub(crate) fn changes(connection: &Connection, after: &FeedPosition, most: usize
         while let Some(memory) = memories.next().map_err(native)? {
             found += 1;
             reached = Place { seq, number: column::<i64>(memory, 0)? - first, epoch };
-            // What has an impossible id can't be named, and what has an impossible space is in no scope.
+            // A row with an invalid id can't be named, and one with an invalid space is in no scope.
             let (Ok(id), Ok(space)) = (column::<[u8; 16]>(memory, 1), text(memory, 2)) else { continue };
             let write = FeedWrite::Memory { id: MemoryId::from_bytes(id), space: space.to_owned() };
             entries.push(FeedEntry { position: reached.to_position()?, write });
         }
         if found == wanted {
-            // Some of them may have been passed over, and others of the row be left.
+            // Damaged rows may have been skipped, and more of this row may follow.
             break;
         }
         reached = Place { seq, number: last - first, epoch };
@@ -212,7 +212,7 @@ pub(crate) fn changes(connection: &Connection, after: &FeedPosition, most: usize
     Ok(FeedPage { entries, reached, is_end })
 }
 
-/// Drops a slice of the oldest rows if there are more than so many; `true` when there are no more.
+/// Deletes a slice of the oldest rows if there are more than `kept`; returns `true` if no more are surplus.
 pub(crate) fn trim(session: &mut Session, kept: i64) -> Result<bool> {
     let number = |sql| first(&session.connection, sql, [], |row| column::<i64>(row, 0));
     let (oldest, newest) = (number(statements::OLDEST_CHANGE)?, number(statements::NEWEST_CHANGE)?);
@@ -247,7 +247,7 @@ impl Place {
         Some(Self { seq: number(0)?, number: number(1)?, epoch: number(2)? })
     }
 
-    /// Whether the feed has this place, and has everything behind it.
+    /// Returns whether the feed has this position and everything after it.
     fn is_in(self, connection: &Connection) -> Result<bool> {
         if self.seq == 0 {
             let oldest: Option<i64> = first(connection, statements::OLDEST_CHANGE, [], |row| column(row, 0))?;
@@ -258,7 +258,7 @@ impl Place {
     }
 }
 
-/// What was done to the document of a row, or which record was erased; `None` where that can't be named, or was erased since.
+/// Returns the write of a row; `None` if its record can't be named, or was erased since.
 fn write_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
     if let ValueRef::Blob(_) = row.get_ref(9).map_err(native)? {
         let (Ok(record), Ok(places)) = (record_of(row), bytes(row, 9).and_then(hashes_of_bytes)) else {
@@ -278,7 +278,7 @@ fn write_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
     }))
 }
 
-/// The record that was erased.
+/// Returns the erased record.
 fn record_of(row: &Row<'_>) -> Result<RecordId> {
     let id = text(row, 5)?;
     match optional_text(row, 4)? {
@@ -287,10 +287,10 @@ fn record_of(row: &Row<'_>) -> Result<RecordId> {
     }
 }
 
-/// A number that no other program has drawn, and not 0.
+/// Draws a random number that is not 0.
 fn new_epoch() -> i64 {
     let [.., a, b, c, d, e, f, g] = *MemoryId::generate().as_bytes();
-    // Positive, and not 0.
+    // Positive, because the first byte is 0; not 0, because the last bit is set.
     i64::from_be_bytes([0, a, b, c, d, e, f, g]) | 1
 }
 
@@ -331,7 +331,7 @@ mod tests {
     fn the_oldest_rows_go_in_slices_and_the_newest_stay() {
         let (mut session, mut feed) = (opened(), Feed::default());
         for seq in 0..3_500 {
-            // None follows the one before.
+            // No number follows the one before.
             feed.note_memory(-2 * seq);
         }
         write(&mut session, &mut feed);
@@ -345,7 +345,7 @@ mod tests {
         assert!(changes(&session.connection, &newest, 1).is_ok());
     }
 
-    /// Somebody restores a backup into the file, below a program that goes on.
+    /// A backup is restored into the file while a program goes on.
     #[test]
     fn rows_in_the_place_of_lost_ones_are_known() {
         let (mut session, mut feed) = (opened(), Feed::default());
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(is_there.collect::<Vec<_>>(), [true, true, false, false]);
     }
 
-    /// It hides no other, whichever page it is on.
+    /// A damaged row hides no other, whichever page it is on.
     #[test]
     fn a_damaged_row_is_passed_over() {
         let (mut session, mut feed) = (opened(), Feed::default());

@@ -1,4 +1,4 @@
-//! The history: a row for each write that replaced or removed something, or put a document where there was none.
+//! The history: a row for each write that replaced or removed a record, or put a document where there was none.
 
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, RecordId, Result};
@@ -7,10 +7,10 @@ use rusqlite::{Connection, params};
 use crate::error::native;
 use crate::statements::{self, bytes, column, execute, optional_text, prepare};
 
-/// After how many bytes no further row is read at once.
+/// Once the rows have this many bytes, no further one is read.
 const BYTES: usize = 4 << 20;
 
-/// Appends an entry, in the transaction of the write that it is of.
+/// Appends an entry, in the transaction of its write.
 pub(crate) fn insert(connection: &Connection, of: &RecordId, entry: &VersionEntry) -> Result<()> {
     let VersionEntry { revision, at, actor, is_removal, before } = entry;
     let actor = actor.as_ref().map(Actor::as_str);
@@ -18,7 +18,7 @@ pub(crate) fn insert(connection: &Connection, of: &RecordId, entry: &VersionEntr
     execute(connection, statements::INSERT_HISTORY, row).map(drop)
 }
 
-/// The next entries of a record below a place, newest first.
+/// Returns the next entries of a record below a place, newest first.
 pub(crate) fn rows(connection: &Connection, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
     let below = i64::try_from(below).unwrap_or(i64::MAX);
     let mut statement = prepare(connection, statements::HISTORY)?;

@@ -1,27 +1,27 @@
-//! The marks of what erasures have left to do, in the table of what programs have agreed on. They stay until it is done, also when a program
-//! ends before.
+//! Marks of pending clean-up after erasures, in the table of agreements. They stay until the work is done, also if the
+//! program ends before.
 
 use memory_core::Result;
 use rusqlite::Connection;
 
 use crate::statements::{self, column, execute, first};
 
-/// That the file or its log may have what was erased.
+/// The file or its log may still hold erased data.
 pub(crate) const UNCLEAN: &str = "unclean";
-/// That pages of the path index may be found by what was erased.
+/// Page keys of the path index may still hold erased data.
 pub(crate) const UNCLEAN_PATHS: &str = "unclean_paths";
 
-/// Sets a mark, or makes another one of it.
+/// Sets a mark, with a new value.
 pub(crate) fn set(connection: &Connection, name: &str) -> Result<()> {
     execute(connection, statements::SET_MARK, [name]).map(drop)
 }
 
-/// What tells the mark from earlier and later ones, if it is set.
+/// Returns the mark's current value, if it is set.
 pub(crate) fn find(connection: &Connection, name: &str) -> Result<Option<String>> {
     first(connection, statements::AGREEMENT, [name], |row| column(row, 0))
 }
 
-/// Takes a mark away unless it is another one by now; whether it was there.
+/// Clears a mark if it still has this value; returns whether it was cleared.
 pub(crate) fn clear(connection: &Connection, name: &str, mark: &str) -> Result<bool> {
     Ok(execute(connection, statements::CLEAR_MARK, [name, mark])? > 0)
 }

@@ -1,11 +1,11 @@
-//! The path index: which tokens a row stands under, and which tokens a selector looks up.
+//! The path index: the tokens of each row, and the tokens that a selector looks up.
 //!
-//! Each row has one token for its whole id and one for each ancestor, in an FTS5 table without content whose rowids are in
-//! the order of time. A token is readable: its kind, the number of boundaries in its path, and the path itself. So the
-//! siblings that share a prefix stand side by side in the vocabulary.
+//! Each row has one token for its whole id and one for each ancestor, in a contentless FTS5 table whose rowids are in
+//! the order of time. A token is readable: its kind, the number of boundaries in its path, and the path itself. So
+//! siblings that share a prefix are adjacent in the vocabulary.
 //!
-//! From one token FTS5 finds the next by reading through the list of the first, which may be that of half of the ledger. So some
-//! rows have a marker behind each of their tokens, with a short list of its own, at which the search can begin.
+//! To get from one token to the next, FTS5 reads the whole list of the first one, which may cover half of the ledger.
+//! So some rows have a marker after each of their tokens, with a short list of its own, where the search can begin.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
@@ -18,35 +18,35 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::error::native;
 use crate::statements::{self, bytes, column, execute, first, prepare, text};
 
-/// Of so many rows one has markers: a list without one has few pages then, and so has that of a marker.
+/// One row in this many has markers: a list without a marker is then short, and so is the list of a marker.
 const MARKED: u16 = 1_024;
-/// What a marker has behind its token. A boundary, which no token has beyond those that it counts; and what goes on with any other
-/// character comes later in the vocabulary.
+/// The suffix of a marker. It is a boundary, which no token has beyond those that it counts, and it sorts before every
+/// other character that can continue a token.
 const MARKER: char = '-';
-/// What the token of a whole id begins with, and what that of an ancestor.
+/// The first character of the token of a whole id, and of an ancestor's.
 const SPACE: char = 'e';
 const BELOW: char = 'u';
 /// One letter for each possible number of boundaries.
 const DEPTHS: &[u8; 33] = b"0123456789abcdefghijklmnopqrstuvw";
-/// How many pages of the index are merged before the writer looks for calls again: some milliseconds.
+/// Number of index pages merged before the writer checks for calls again: some milliseconds.
 const MERGED_PAGES: i64 = 64;
 /// A token that no row has, and a rowid for it.
 const STRANGER: (i64, &str) = (i64::MIN, "z");
-/// The part of the ledger that has to be new before all of the index is merged into one: an eighth.
+/// The index is merged into one part once this fraction of the ledger is new: an eighth.
 const GROWTH: i64 = 8;
 
-/// What a new row adds to the index.
+/// The index entry of a new row.
 #[derive(Debug)]
 pub(crate) struct PathEntry {
     /// The slot of the row.
     pub(crate) slot: i64,
     /// The tokens, separated by spaces.
     pub(crate) tokens: String,
-    /// Whether the slot has other rows, whose tokens are in the index already.
+    /// Whether the slot has other rows, whose tokens are already in the index.
     pub(crate) is_shared: bool,
 }
 
-/// Writes the entries, in the order in which FTS5 takes them without flushing in between.
+/// Writes the entries in rowid order, in which FTS5 needs no flush in between.
 pub(crate) fn insert(connection: &Connection, entries: &mut Vec<PathEntry>) -> Result<()> {
     entries.sort_by_key(|entry| entry.slot);
     let mut insert = prepare(connection, statements::INSERT_PATHS)?;
@@ -59,11 +59,11 @@ pub(crate) fn insert(connection: &Connection, entries: &mut Vec<PathEntry>) -> R
     Ok(())
 }
 
-/// The tokens of rows that are gone, by their slots.
+/// The tokens of deleted rows, by slot.
 pub(crate) type Gone = BTreeMap<i64, BTreeSet<String>>;
 
-/// Takes tokens out of the index, and out of its pages. Those that another row of the slot has stay. Tells whether FTS5 finds pages by what
-/// is gone, so that the index has to be written anew.
+/// Removes tokens from the index and from its pages, except those that another row of the slot has. Returns whether a
+/// page key of FTS5 still holds a removed token, so that the index must be rewritten.
 pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<bool> {
     let mut shared = HashSet::new();
     for (slot, tokens) in &mut gone {
@@ -73,12 +73,12 @@ pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<bool> {
     }
     gone.retain(|_, tokens| !tokens.is_empty());
     overwrite(connection, true)?;
-    // In the order in which FTS5 takes them without flushing in between.
+    // In rowid order, in which FTS5 needs no flush in between.
     for (slot, tokens) in &gone {
         let tokens: Vec<_> = tokens.iter().map(String::as_str).collect();
         execute(connection, statements::DELETE_PATHS, params![slot, tokens.join(" ")])?;
         if shared.contains(slot) {
-            // FTS5 counts each time as a row, and has to find as many as it has counted.
+            // FTS5 counts each insert as a row, and expects to find as many rows as it has counted.
             execute(connection, statements::INSERT_PATHS, params![slot, ""])?;
         }
     }
@@ -86,22 +86,23 @@ pub(crate) fn remove(connection: &Connection, mut gone: Gone) -> Result<bool> {
     has_separator_of(connection, &gone)
 }
 
-/// Writes the whole index anew. In a transaction.
+/// Rewrites the whole index. Must run in a transaction.
 pub(crate) fn rewrite(connection: &Connection) -> Result<()> {
     merge_with_stranger(connection, |connection| execute(connection, statements::MERGE_ALL_PATHS, []).map(drop))
 }
 
-/// Begins to write the index anew: merges go on with it, and it is done once there is nothing left to merge. In a transaction.
+/// Begins to rewrite the index; merges continue it, and it is done once nothing is left to merge. Must run in a
+/// transaction.
 pub(crate) fn begin_rewrite(connection: &Connection) -> Result<()> {
     merge_with_stranger(connection, |connection| merge_pages(connection, -MERGED_PAGES).map(drop))
 }
 
-/// Goes on to merge; whether there was anything to merge.
+/// Continues to merge; returns whether there was anything to merge.
 pub(crate) fn merge_some(connection: &Connection) -> Result<bool> {
     merge_pages(connection, MERGED_PAGES)
 }
 
-/// Merges all parts while there is one more: FTS5 leaves alone what is one part, so there have to be two.
+/// Merges with an extra part: FTS5 does not rewrite an index of a single part, so there must be two.
 fn merge_with_stranger(connection: &Connection, merge: fn(&Connection) -> Result<()>) -> Result<()> {
     let (slot, token) = STRANGER;
     execute(connection, statements::INSERT_PATHS, params![slot, token])?;
@@ -111,25 +112,25 @@ fn merge_with_stranger(connection: &Connection, merge: fn(&Connection) -> Result
     overwrite(connection, false)
 }
 
-/// Lets FTS5 take what is deleted out of its pages at once, or no longer.
+/// Sets whether FTS5 removes deleted tokens from its pages at once.
 fn overwrite(connection: &Connection, is_wanted: bool) -> Result<()> {
     execute(connection, statements::OVERWRITE_PATHS, [is_wanted]).map(drop)
 }
 
-/// Leaves out of the tokens what other rows of the slot have; whether there are any.
+/// Drops the tokens that other rows of the slot have; returns whether there are other rows.
 fn keep_shared(connection: &Connection, slot: i64, gone: &mut BTreeSet<String>) -> Result<bool> {
     let mut others = prepare(connection, statements::MEMORIES_OF_SLOT)?;
     let mut others = others.query([slot]).map_err(native)?;
     let mut has_others = false;
     while let Some(row) = others.next().map_err(native)? {
         has_others = true;
-        // Of a damaged row nobody knows them.
+        // The tokens of a damaged row are unknown.
         let (Ok(id), Ok(space)) = (column(row, 0), text(row, 1).and_then(SpaceId::parse)) else { continue };
         for token in tokens(MemoryId::from_bytes(id), &space) {
             gone.remove(&token);
         }
     }
-    // Rows of the first programs have no markers, and FTS5 takes an index for damaged from which more is deleted than was there.
+    // Rows of the first programs have no markers, and FTS5 treats an index as damaged if more is deleted than it holds.
     let markers: Vec<_> = gone.iter().filter(|token| token.ends_with(MARKER)).cloned().collect();
     for marker in markers {
         if !has_token(connection, slot, &marker)? {
@@ -139,7 +140,7 @@ fn keep_shared(connection: &Connection, slot: i64, gone: &mut BTreeSet<String>) 
     Ok(has_others)
 }
 
-/// Whether FTS5 finds a page by the beginning of tokens that no row has any more.
+/// Returns whether a page key of FTS5 is a prefix of removed tokens only.
 fn has_separator_of(connection: &Connection, gone: &Gone) -> Result<bool> {
     let gone: BTreeSet<_> = gone.values().flatten().map(String::as_bytes).collect();
     let mut separators = prepare(connection, statements::PATH_SEPARATORS)?;
@@ -159,12 +160,12 @@ fn has_separator_of(connection: &Connection, gone: &Gone) -> Result<bool> {
     Ok(false)
 }
 
-/// The tokens of a row, separated by spaces.
+/// Returns the tokens of a row, separated by spaces.
 pub(crate) fn tokens_of(memory: &Memory) -> String {
     tokens(memory.id, &memory.space_id).join(" ")
 }
 
-/// The tokens of a row that has this id and this space.
+/// Returns the tokens of a row with this id and space.
 pub(crate) fn tokens(id: MemoryId, space: &SpaceId) -> Vec<String> {
     let above = space.ancestors().map(|ancestor| token(BELOW, ancestor));
     let mut tokens: Vec<_> = std::iter::once(token(SPACE, space.as_str())).chain(above).collect();
@@ -177,7 +178,7 @@ pub(crate) fn tokens(id: MemoryId, space: &SpaceId) -> Vec<String> {
     tokens
 }
 
-/// The query of FTS5 that finds what is in any of these places.
+/// Returns the FTS5 query for rows in any of these places.
 pub(crate) fn match_places(places: &[Place]) -> String {
     match_any(places.iter().map(|place| match place {
         Place::Space(path) => token(SPACE, path),
@@ -185,14 +186,14 @@ pub(crate) fn match_places(places: &[Place]) -> String {
     }))
 }
 
-/// The query of FTS5 that finds any of these tokens.
+/// Returns the FTS5 query for rows with any of these tokens.
 pub(crate) fn match_any(tokens: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let quoted: Vec<_> = tokens.into_iter().map(|token| format!("\"{}\"", token.as_ref())).collect();
     quoted.join(" OR ")
 }
 
-/// The places of the paths that start with `prefix`, have no further boundary and come behind `after`: the first ones by their bytes, at
-/// least so many unless there are no more.
+/// Returns the places of the paths that start with `prefix`, have no further boundary and come after `after`: the first
+/// ones in byte order, at least `most` if there are as many.
 pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most: usize) -> Result<Vec<Place>> {
     let mut siblings = Siblings::new(most);
     for (kind, place) in [(SPACE, Place::Space as fn(String) -> Place), (BELOW, Place::Below)] {
@@ -205,7 +206,7 @@ pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most:
     Ok(siblings.into_places())
 }
 
-/// The same of the paths of a collection of documents.
+/// Like [`siblings`], for the paths of a collection of documents.
 pub(crate) fn document_siblings(
     connection: &Connection,
     collection: &Collection,
@@ -226,11 +227,11 @@ pub(crate) fn document_siblings(
     Ok(siblings.into_places())
 }
 
-/// The first paths of both kinds together.
+/// The first paths of both kinds, merged.
 struct Siblings {
     most: usize,
     places: Vec<Place>,
-    /// The last path of a kind that goes on.
+    /// The last path of a kind that has more; beyond it the result is incomplete.
     end: Option<String>,
 }
 
@@ -239,7 +240,7 @@ impl Siblings {
         Self { most, places: Vec::new(), end: None }
     }
 
-    /// Adds the paths of one kind, one behind the other.
+    /// Adds the paths of one kind in their order.
     fn add(
         &mut self,
         place: fn(String) -> Place,
@@ -262,8 +263,8 @@ impl Siblings {
     }
 }
 
-/// The paths of one kind that start with a prefix and have no further boundary, in the order of their bytes. Their tokens have another
-/// order, in which what is written in hexadecimal comes behind all other ASCII.
+/// The paths of one kind that start with a prefix and have no further boundary, in byte order. Their tokens have
+/// another order: characters that are escaped in hexadecimal sort after all other ASCII.
 struct OrderedPaths<'p, 'c> {
     kind: char,
     prefix: &'p str,
@@ -271,16 +272,16 @@ struct OrderedPaths<'p, 'c> {
 }
 
 impl OrderedPaths<'_, '_> {
-    /// The first one behind another.
+    /// Returns the first path after another one.
     fn behind(&mut self, after: &str) -> Result<Option<String>> {
-        // The least text that is greater than the token and its marker, and than no other: no token holds a `!`.
+        // The lowest text above the token and its marker: no token holds a `!`.
         let from = format!("{}{MARKER}!", token(self.kind, after));
         let next = self.seek(&from, &token(self.kind, self.prefix))?;
         let shared = next.map_or(0, |next| shared_length(&next, after)).max(self.prefix.len());
         let ends = after.char_indices().map(|(at, _)| at).chain([after.len()]).filter(|at| *at >= self.prefix.len());
         for end in ends.collect::<Vec<_>>().into_iter().rev() {
             let (start, passed) = (&after[..end], after[end..].chars().next());
-            // Where the next token differs before, only what comes before in hexadecimal can come behind in bytes.
+            // If the next token differs earlier, only an escaped character can still come later in byte order.
             if end > shared && !passed.is_some_and(is_escaped) {
                 continue;
             }
@@ -291,7 +292,7 @@ impl OrderedPaths<'_, '_> {
         Ok(None)
     }
 
-    /// The first path that starts with this.
+    /// Returns the first path that starts with a text.
     fn first(&mut self, start: &str) -> Result<Option<String>> {
         let all = token(self.kind, start);
         let Some(mut path) = self.seek(&all, &all)? else { return Ok(None) };
@@ -310,7 +311,7 @@ impl OrderedPaths<'_, '_> {
         Ok(Some(path))
     }
 
-    /// The lowest character above `passed` with which a path goes on that starts with this.
+    /// Returns the lowest character above `passed` that continues `start` in a path.
     fn next_char(&mut self, start: &str, passed: Option<char>) -> Result<Option<char>> {
         let Some(least) = passed.map_or(Some(' '), following) else { return Ok(None) };
         let all = token(self.kind, start);
@@ -330,7 +331,7 @@ impl OrderedPaths<'_, '_> {
         char_from(format!("{all}{}", least.max('\u{80}')), &all)
     }
 
-    /// The path of the first token from a text on, if that starts with another text.
+    /// Returns the path of the first token at or after a text, if the token starts with another text.
     fn seek(&mut self, from: &str, start: &str) -> Result<Option<String>> {
         let token = self.next.query_row([from], |row| row.get::<_, String>(0)).optional().map_err(native)?;
         let Some(token) = token.filter(|token| token.starts_with(start)) else { return Ok(None) };
@@ -339,25 +340,25 @@ impl OrderedPaths<'_, '_> {
     }
 }
 
-/// How many bytes two texts begin with alike.
+/// Returns the length of the common prefix, in bytes.
 fn shared_length(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(one, other)| one == other).map(|(char, _)| char.len_utf8()).sum()
 }
 
-/// The next character; none behind the last.
+/// Returns the next character; `None` after the last.
 fn following(char: char) -> Option<char> {
     (char..=char::MAX).nth(1)
 }
 
-/// The level of a place of documents: twice the number of boundaries in its path, and one more of an ancestor.
+/// Returns the level of a place of documents: twice the number of boundaries in its path, plus 1 for an ancestor.
 pub(crate) fn level_of(place: &Place) -> i64 {
     2 * place.path().matches(BOUNDARIES).count() as i64 + i64::from(matches!(place, Place::Below(_)))
 }
 
-/// Merges some of the index, whose parts a recall has to look into one by one; `true` when there is nothing left to merge.
+/// Merges some parts of the index, because a recall searches each part; returns `true` if nothing is left to merge.
 ///
-/// Parts of about the same size become one. What that leaves becomes one once the ledger has grown enough, so that each row is merged
-/// with all others a few times only.
+/// Parts of about the same size are merged. The remaining parts are merged into one once the ledger has grown enough,
+/// so that each row is merged with all others only a few times.
 pub(crate) fn merge(connection: &Connection, rows_when_whole: &mut i64) -> Result<bool> {
     if merge_pages(connection, MERGED_PAGES)? {
         return Ok(false);
@@ -366,26 +367,26 @@ pub(crate) fn merge(connection: &Connection, rows_when_whole: &mut i64) -> Resul
     if rows - *rows_when_whole <= rows / GROWTH {
         return Ok(true);
     }
-    // A negative number puts all parts beside each other, and merges go on from there.
+    // A negative number puts all parts on one level; later merges continue from there.
     let has_begun = merge_pages(connection, -MERGED_PAGES)?;
     *rows_when_whole = rows;
     Ok(!has_begun)
 }
 
-/// The number of the memory that was stored last; 0 when there is none.
+/// Returns the number of the newest memory; 0 if there is none.
 pub(crate) fn last_row(connection: &Connection) -> Result<i64> {
     Ok(first(connection, statements::LAST_SEQ, [], |row| column(row, 0))?.unwrap_or_default())
 }
 
-/// Whether there was anything to merge.
+/// Merges pages; returns whether there was anything to merge.
 fn merge_pages(connection: &Connection, pages: i64) -> Result<bool> {
     let before = connection.total_changes();
     execute(connection, statements::MERGE_PATHS, [pages])?;
-    // The command itself counts as one.
+    // The command itself counts as one change.
     Ok(connection.total_changes() - before > 1)
 }
 
-/// Those of the tokens that the slot does not have yet.
+/// Returns those of the tokens that the slot does not have yet.
 fn missing_tokens(connection: &Connection, slot: i64, tokens: &str) -> Result<String> {
     let mut missing = Vec::new();
     for token in tokens.split(' ') {
@@ -396,17 +397,18 @@ fn missing_tokens(connection: &Connection, slot: i64, tokens: &str) -> Result<St
     Ok(missing.join(" "))
 }
 
-/// Whether the slot has a token.
+/// Returns whether the slot has a token.
 fn has_token(connection: &Connection, slot: i64, token: &str) -> Result<bool> {
     let found = first(connection, statements::SLOT_HAS_PATH, params![slot, match_any([token])], |_| Ok(()))?;
     Ok(found.is_some())
 }
 
-/// Lower-case letters, digits, `-_./:` and everything beyond ASCII mean themselves in FTS5's ascii tokenizer as the schema
-/// sets it up; the rest, which it would fold or split at, is written in hexadecimal.
+/// Returns the token of a path. Lower-case letters, digits, `-_./:` and everything beyond ASCII are kept as they are by
+/// FTS5's ascii tokenizer, as the schema configures it; other characters, which it would fold or split at, are written
+/// in hexadecimal.
 fn token(kind: char, path: &str) -> String {
     let mut token = String::with_capacity(path.len() + 2);
-    // A path that is looked for may have more boundaries than any id: such a token is found nowhere.
+    // A searched path may have more boundaries than any id; its token is never found.
     let depth = path.matches(BOUNDARIES).count().min(DEPTHS.len() - 1);
     token.extend([kind, char::from(DEPTHS[depth])]);
     for char in path.chars() {
@@ -419,12 +421,12 @@ fn token(kind: char, path: &str) -> String {
     token
 }
 
-/// Whether a token has the character in hexadecimal.
+/// Returns whether a character is written in hexadecimal.
 fn is_escaped(char: char) -> bool {
     !matches!(char, 'a'..='z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | '\u{80}'..)
 }
 
-/// The place that has this token.
+/// Returns the place of a token.
 fn place_of(token: &str) -> Option<Place> {
     let mut chars = token.chars();
     let (kind, _depth) = (chars.next()?, chars.next()?);

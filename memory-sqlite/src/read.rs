@@ -1,4 +1,4 @@
-//! What a session reads: records by their ids, and candidates in the order of a walk.
+//! The reading part of a session: records by id, and candidates in the order of a walk.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -27,13 +27,13 @@ use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare
 use crate::tombstones;
 use crate::vectors;
 
-/// The most slots whose rows are read in one go, and the most documents of a place.
+/// Maximum number of slots whose rows are read at once, and of documents of one place.
 pub(crate) const STRIDE: usize = 64;
-/// About the most documents that are read ahead, of all places together.
+/// Approximate maximum number of documents that are read ahead, for all places together.
 const MARKS: usize = 4_096;
 
 impl Reader for Session {
-    /// The seq, which tells a version together with the record as it was read.
+    /// The seq, which identifies a version together with the record as it was read.
     type Version = i64;
 
     const PLACES: usize = usize::MAX;
@@ -172,9 +172,9 @@ impl Reader for Session {
 struct Bounds<'w> {
     /// The slot where the walk begins.
     near: i64,
-    /// The id in that slot behind which it begins.
+    /// The walk begins after this id in that slot.
     id: &'w [u8],
-    /// The last slot.
+    /// The last slot of the walk.
     far: i64,
 }
 
@@ -183,7 +183,7 @@ impl<'w> Bounds<'w> {
         let start_of = |millis: i64| millis << SLOT_BITS;
         let after = walk.created_after.unwrap_or(Timestamp::MIN).as_millis();
         let before = walk.created_before.unwrap_or(Timestamp::MAX).as_millis();
-        // Bounds are exclusive; without one, the first and the last millisecond count.
+        // The bounds are exclusive; without one, the first or last millisecond is included.
         let low = start_of(after + i64::from(walk.created_after.is_some()));
         let high = start_of(before + i64::from(walk.created_before.is_none())) - 1;
         let (near, far) = walk.order.choose((high, low), (low, high));
@@ -192,7 +192,7 @@ impl<'w> Bounds<'w> {
         let slot = first(connection, statements::SLOT_OF_ID, [id.as_slice()], |row| column::<i64>(row, 0))?;
         let (begin, id) = match slot.filter(|slot| slot >> SLOT_BITS == *millis) {
             Some(slot) => (slot, id.as_slice()),
-            // The row of the mark is gone: its millisecond is looked through again.
+            // The row of the mark is gone: walk its whole millisecond again.
             None => (walk.order.choose(start_of(millis + 1) - 1, start_of(*millis)), bounds.id),
         };
         if walk.order.choose(begin <= near, begin >= near) {
@@ -202,7 +202,7 @@ impl<'w> Bounds<'w> {
     }
 }
 
-/// An id that comes before all others: one byte longer than the greatest, or the empty one.
+/// Returns an id that sorts before all others in the order: longer than the greatest one, or empty.
 fn before_all(walk: &Walk<'_>) -> &'static [u8] {
     walk.order.choose(&[u8::MAX; 17], &[])
 }
@@ -255,7 +255,7 @@ fn walk_places(
             && let Some(slot) = slots.next()?
         {
             some.push(Value::Integer(slot));
-            // Alone, as only here ids have a bound.
+            // Read alone, because only this slot has a bound on ids.
             if slot == bounds.near {
                 behind = bounds.id;
                 break;
@@ -267,8 +267,7 @@ fn walk_places(
         let some = Rc::new(some);
         let rows = memories.query(params![some, behind]).map_err(native);
         let offered = rows.and_then(|mut rows| offer(&mut rows, &mut left, visit));
-        // The last owner of a list must not be the statement: rusqlite 0.39 gives back what holds a list, and not what
-        // is in it.
+        // The statement must not be the last owner of a list: rusqlite 0.39 then leaks its contents.
         memories.clear_bindings();
         if let ControlFlow::Break(mark) = offered? {
             return Ok(mark);
@@ -276,7 +275,7 @@ fn walk_places(
     }
 }
 
-/// Offers the documents of places, whose lists are merged.
+/// Offers the documents of places, by merging their lists.
 fn walk_documents_in(
     session: &Session,
     collection: &Collection,
@@ -319,20 +318,21 @@ fn walk_documents_in(
     Ok(None)
 }
 
-/// Behind which time and id a list of documents goes on.
+/// Returns the time and id after which a list of documents continues.
 fn behind(order: Order, mark: Option<&Mark>) -> (i64, ToSqlOutput<'_>) {
     let (millis, id) = mark.map_or((order.choose(i64::MAX, i64::MIN), &[][..]), |mark| (mark.millis, &mark.id));
     (millis, ToSqlOutput::Borrowed(ValueRef::Text(id)))
 }
 
-/// How many candidates a walk may still offer.
+/// The number of candidates that a walk may still offer.
 struct Left<'s> {
     count: usize,
     log_waits: Option<&'s AtomicBool>,
 }
 
 impl<'s> Left<'s> {
-    /// SQLite reads ahead at no cost. But while the writer waits for the view, the walk pauses.
+    /// SQLite reads ahead for free, so the count matters only for a shared walk. The walk also pauses if the writer
+    /// waits for its snapshot to end.
     fn of(session: &'s Session, walk: &Walk<'_>) -> Self {
         let count = if walk.is_shared { walk.count } else { usize::MAX };
         Self { count, log_waits: session.log_waits.as_deref() }
@@ -343,7 +343,7 @@ impl<'s> Left<'s> {
     }
 }
 
-/// Offers rows while some are `left` to offer. Breaks with the mark of the last one when none is left, and with `None` when the
+/// Offers rows as long as some are `left`. Breaks with the mark of the last row if none is left, and with `None` if the
 /// visitor has stopped.
 fn offer<K: Selects>(
     rows: &mut Rows<'_>,

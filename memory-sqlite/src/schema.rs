@@ -1,4 +1,4 @@
-//! The schema: SQLite as a target of the migrations crate, and what is there for operators to see.
+//! The schema: SQLite as a target of the migrations crate, and the inspection for operators.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::connection::{connect, open_file};
 use crate::error::native;
 use crate::statements::{self, column, execute, first};
 
-/// How long files are waited for that are still open, on Windows, and how long between two attempts.
+/// On Windows, how long to wait for files that are still open, and the pause between two attempts.
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many documents a slice of the backfill places at most.
+/// Maximum number of documents that a slice of the places backfill covers.
 const SLICE_ROWS: i64 = 500;
-/// The tables that are left of the indexes of words: the key of each, and how many of its rows a slice of the removal deletes. A row of
-/// `data` has 4 KiB; one of `docsize` has some ten bytes, and each indexed record has one.
+/// The tables that remain of the word indexes: name, key, and number of rows that a slice of the removal deletes. A row
+/// of `data` has 4 KiB, one of `docsize` about ten bytes, and each indexed record has one.
 const REMOVED: [(&str, &str, usize); 6] = [
     ("removed_memory_words_data", "id", 500),
     ("removed_memory_words_idx", "segid, term", 500),
@@ -35,12 +35,12 @@ const REMOVED: [(&str, &str, usize); 6] = [
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
 
-/// Creates or migrates the schema, as `init` does, and tells which steps that took.
+/// Creates or migrates the schema, as `init` does, and returns the applied steps.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
     on_a_thread(config, |config| open(config).map(|(_, report)| report)).await
 }
 
-/// Tells which steps [`migrate`] would take, and changes nothing; a missing file stays missing.
+/// Returns the steps that [`migrate`] would apply. Changes nothing; a missing file stays missing.
 pub async fn plan(config: &SqliteConfig) -> Result<Report> {
     on_a_thread(config, |config| {
         let mut connection = match &config.location {
@@ -52,7 +52,7 @@ pub async fn plan(config: &SqliteConfig) -> Result<Report> {
     .await
 }
 
-/// Removes the database with everything in it, for ever. No provider may be open on it; nothing happens when there is none.
+/// Deletes the database with all its data. No provider may be open on it. Does nothing if there is none.
 pub async fn remove(config: &SqliteConfig) -> Result<()> {
     on_a_thread(config, |config| {
         let Location::File(path) = &config.location else { return Ok(()) };
@@ -67,8 +67,8 @@ pub async fn remove(config: &SqliteConfig) -> Result<()> {
     .await
 }
 
-/// Tells which tables and indexes of the schema are missing, and changes nothing. A database in memory is its provider's alone, and
-/// misses none.
+/// Returns the missing tables and indexes of the schema, and the size of the file. Changes nothing. A database in
+/// memory is private to its provider, and misses none.
 pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
     on_a_thread(config, |config| {
         let Location::File(path) = &config.location else { return Ok(Inspection::default()) };
@@ -81,7 +81,8 @@ pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
     .await
 }
 
-/// Removes a file if it is there. A provider that was dropped closes its files a little later, and Windows removes none that is open.
+/// Removes a file if it exists. A dropped provider closes its files a little later, and Windows does not remove an open
+/// file.
 fn remove_file(file: &Path) -> io::Result<()> {
     let start = Instant::now();
     loop {
@@ -93,8 +94,8 @@ fn remove_file(file: &Path) -> io::Result<()> {
     }
 }
 
-/// A connection that can write, with the schema in place, and which steps that took. Where nothing is to be done it only reads, and
-/// waits for no other program.
+/// Opens a connection that can write, and migrates the schema; also returns the applied steps. If no step is due, it
+/// only reads and waits for no other program.
 pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
     let mut connection = connect(config)?;
     let mut target = SqliteTarget(&mut connection);
@@ -105,7 +106,7 @@ pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
     Ok((connection, report))
 }
 
-/// How far the backfills are that are not complete: that of the documents' places, and then the removal of the index of words.
+/// Returns the progress of the incomplete backfills: first the documents' places, then the removal of the word index.
 pub(crate) fn pending(connection: &Connection) -> Result<Vec<Backfill>> {
     let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
     let places = unplaced(connection)?.map(|(from, last)| Backfill::of_places(count(last - from + 1), count(last)));
@@ -113,7 +114,7 @@ pub(crate) fn pending(connection: &Connection) -> Result<Vec<Backfill>> {
     Ok(places.into_iter().chain(words).collect())
 }
 
-/// Takes the next slice of the first of them. Documents get their places from the newest row to the oldest.
+/// Runs the next slice of the first backfill. Documents get their places from the newest row to the oldest.
 pub(crate) fn backfill(connection: &Connection) -> Result<()> {
     let is_complete = match unplaced(connection)? {
         Some((from, _)) => {
@@ -129,12 +130,12 @@ pub(crate) fn backfill(connection: &Connection) -> Result<()> {
     is_complete.map_or(Ok(()), |step| execute(connection, statements::COMPLETE, [step]).map(drop))
 }
 
-/// From which row on the documents have their places, and the last row; `None` when they all have them.
+/// Returns the row from which on documents have places, and the last row; `None` if all have.
 fn unplaced(connection: &Connection) -> Result<Option<(i64, i64)>> {
     first(connection, statements::UNPLACED, [], |row| Ok((column(row, 0)?, column(row, 1)?)))
 }
 
-/// About how many records the index of words still has, and how many records there are; `None` when nothing is left of the index.
+/// Returns the approximate number of records left in the word index, and of all records; `None` if the index is gone.
 fn words_left(connection: &Connection) -> Result<Option<(i64, i64)>> {
     let tables = removed(connection)?;
     if tables.is_empty() {
@@ -143,16 +144,16 @@ fn words_left(connection: &Connection) -> Result<Option<(i64, i64)>> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(native);
     let mut left = 0;
     for (table, ..) in tables.into_iter().filter(|(table, ..)| table.ends_with("_docsize")) {
-        // SQLite looks for either end alone, and would read all rows for both at once.
+        // SQLite finds one end by the index, but scans all rows if asked for both at once.
         let ends = format!("(SELECT max(id) FROM {table}) - (SELECT min(id) FROM {table})");
         left += number(&format!("SELECT coalesce({ends} + 1, 0)"))?;
     }
-    // Where texts are long, the other tables last longer.
+    // If texts are long, the other tables take longer.
     let left = left.max(1);
     Ok(Some((left, number(statements::LAST_ROWS)?.max(left))))
 }
 
-/// Removes a slice of the index of words, and tells whether nothing is left of it.
+/// Removes a slice of the word index; returns whether the index is gone.
 fn remove_words(connection: &Connection) -> Result<bool> {
     let mut is_gone = true;
     for (table, key, rows) in removed(connection)? {
@@ -166,7 +167,7 @@ fn remove_words(connection: &Connection) -> Result<bool> {
     Ok(is_gone)
 }
 
-/// Those of the removed tables that are there.
+/// Returns those of the removed tables that still exist.
 fn removed(connection: &Connection) -> Result<Vec<(&'static str, &'static str, usize)>> {
     let names = names(connection)?;
     Ok(REMOVED.into_iter().filter(|(table, ..)| names.contains(*table)).collect())
@@ -184,7 +185,7 @@ async fn on_a_thread<T: Send + 'static>(config: &SqliteConfig, work: fn(&SqliteC
     tokio::task::spawn_blocking(move || work(&config)).await.map_err(ended)?
 }
 
-/// The lock is the right to write: all steps go in one transaction, and a connection that ends takes it back.
+/// Locks by a write transaction: all steps share one, and a connection that ends rolls it back.
 struct SqliteTarget<'c>(&'c mut Connection);
 
 const HAS_BOOKKEEPING: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations'";
@@ -202,7 +203,7 @@ const INSERT_APPLIED: &str =
 impl SqliteTarget<'_> {
     fn execute(&self, step: &Step) -> Result<()> {
         self.0.execute_batch(step.text).map_err(native)?;
-        // Where there is little, nothing is left to a backfill.
+        // A backfill that is small enough is done at once.
         let is_complete = match step.name {
             PATHS => unplaced(self.0)?.is_none(),
             NO_WORDS => remove_words(self.0)?,

@@ -1,4 +1,4 @@
-//! The slots that a query of the path index finds, in the order of a recall.
+//! The slots that a query of the path index finds, in the order of a walk.
 
 use memory_core::Result;
 use rusqlite::{CachedStatement, Rows, params};
@@ -6,18 +6,18 @@ use rusqlite::{CachedStatement, Rows, params};
 use crate::error::native;
 use crate::statements::column;
 
-/// By how much a window shrinks that has too many slots.
+/// Factor by which a window that has too many slots shrinks.
 const STEP: i64 = 8;
-/// How many slots a window is to have at least, however few are wanted: to find it costs more than to read them.
+/// Minimum number of slots that a window should have: finding a slot costs more than reading it.
 const FEWEST: usize = 32;
-/// How many times as many slots as are wanted a window may have.
+/// Maximum number of slots in a window, as a multiple of the wanted number.
 const SURPLUS: usize = 4;
 
-/// Slots in order.
+/// Slots in the order of a walk.
 pub(crate) enum Slots<'s, 'c> {
-    /// From an end of the list.
+    /// Read from one end of the list.
     Along(Rows<'s>),
-    /// Back in time from its middle.
+    /// Read backwards in time from the middle of the list.
     Back(Windows<'s, 'c>),
 }
 
@@ -30,11 +30,11 @@ impl Slots<'_, '_> {
     }
 }
 
-/// Slots back in time, window by window, each read forwards.
+/// Slots backwards in time: window by window, each read forwards.
 ///
-/// Backwards, FTS5 looks for a place from the newest slot on: it goes over all pages of the list in between, and for each of them
-/// over the index of these pages from its start. Forwards it goes over that index once, which takes up to 50 µs where the list is that
-/// of five million slots. So as few windows as possible are read.
+/// To search backwards, FTS5 starts at the newest slot: it passes all pages of the list in between, and for each of
+/// them the index of these pages from its start. Forwards it passes that index once, which takes up to 50 µs for a list
+/// of five million slots. So this reads as few windows as possible.
 pub(crate) struct Windows<'s, 'c> {
     forwards: &'s mut CachedStatement<'c>,
     expression: String,
@@ -42,13 +42,13 @@ pub(crate) struct Windows<'s, 'c> {
     high: i64,
     wanted: usize,
     span: i64,
-    /// The rest of a window; the next slot is the last.
+    /// The rest of the current window; the next slot is the last element.
     found: Vec<i64>,
 }
 
 impl<'s, 'c> Windows<'s, 'c> {
-    /// Between two slots, of which so many are wanted at least; the statement gives them forwards. `reach` is the slot that the first
-    /// window goes back to.
+    /// Covers the range between two slots, of which at least `wanted` are needed; the statement returns slots forwards.
+    /// `reach` is the slot at which the first window starts.
     pub(crate) fn new(
         forwards: &'s mut CachedStatement<'c>,
         expression: String,
@@ -60,7 +60,7 @@ impl<'s, 'c> Windows<'s, 'c> {
         Self { forwards, expression, low, high, wanted: wanted.max(FEWEST), span, found: Vec::new() }
     }
 
-    /// How many slots a window may have of which so many are wanted.
+    /// Returns the maximum number of slots in a window if `wanted` are needed.
     pub(crate) fn most(wanted: usize) -> usize {
         SURPLUS * wanted.max(FEWEST)
     }
@@ -75,7 +75,7 @@ impl<'s, 'c> Windows<'s, 'c> {
                 continue;
             }
             if found.len() < self.wanted {
-                // If the slots go on like this, the next one has half of the most.
+                // Sized so that, at the present density, the next window has half of the maximum.
                 let times = most / 2 / found.len().max(1);
                 self.span = self.span.saturating_mul(times as i64);
             }
@@ -84,7 +84,7 @@ impl<'s, 'c> Windows<'s, 'c> {
         Ok(self.found.pop())
     }
 
-    /// The first slots of a window.
+    /// Reads the first slots of a window.
     fn read(&mut self, start: i64, end: i64, count: usize) -> Result<Vec<i64>> {
         let mut rows = self.forwards.query(params![self.expression, start, end]).map_err(native)?;
         let mut found = Vec::with_capacity(count);

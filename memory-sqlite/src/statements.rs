@@ -1,4 +1,4 @@
-//! Every SQL statement, and how rows become records.
+//! All SQL statements, and the conversion of rows to records.
 
 use std::sync::LazyLock;
 
@@ -9,10 +9,10 @@ use rusqlite::{CachedStatement, Connection, Params, Row};
 
 use crate::error::native;
 
-/// By how many bits a slot's createdAt is shifted: what is left counts the rows of one millisecond.
+/// Number of bits that createdAt is shifted left in a slot; they count the rows of one millisecond.
 pub(crate) const SLOT_BITS: u32 = 20;
 
-// The first nine columns of both are the same, and the ninth is the vector, or `NULL`.
+// The first nine columns are the same for both kinds; the ninth is the vector, or `NULL`.
 macro_rules! memory_columns {
     ($vector:literal) => {
         concat!(
@@ -23,13 +23,13 @@ macro_rules! memory_columns {
     };
 }
 
-/// What the heads of memories are read from, with the columns at the same places.
+/// Columns for the head of a memory, at the same indexes.
 const MEMORY_HEAD: &str = "id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at, {vector}, status";
 const DOCUMENT_COLUMNS: &str =
     "id, created_at, seq, space_id, updated_at, revision, metadata, expires_at, {vector}, collection, content";
 const DOCUMENT_HEAD: &str = "id, created_at, seq, space_id, updated_at, NULL, NULL, expires_at, {vector}";
 
-/// Without a seq, SQLite gives the next one.
+/// If seq is `NULL`, SQLite assigns the next one.
 pub(crate) const INSERT_MEMORY: &str = "
     INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key,
         expires_at, seq)
@@ -38,9 +38,9 @@ pub(crate) const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VA
 pub(crate) const MERGE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('merge', ?1)";
 pub(crate) const MERGE_ALL_PATHS: &str = "INSERT INTO memory_paths (memory_paths) VALUES ('optimize')";
 pub(crate) const DELETE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rowid, path) VALUES ('delete', ?1, ?2)";
-/// Whether FTS5 takes what is deleted out of its pages at once, or notes that it is deleted.
+/// Whether FTS5 removes deleted tokens from its pages at once, or only marks them as deleted.
 pub(crate) const OVERWRITE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('secure-delete', ?1)";
-/// What FTS5 finds its pages by: the beginnings of tokens, each behind a `0`.
+/// The keys by which FTS5 finds its pages: prefixes of tokens, each after a `0`.
 pub(crate) const PATH_SEPARATORS: &str = "SELECT substr(term, 2) FROM memory_paths_idx WHERE length(term) > 1";
 pub(crate) const SLOT_HAS_PATH: &str = "SELECT 1 FROM memory_paths WHERE memory_paths MATCH ?2 AND rowid = ?1";
 pub(crate) const UPDATE_MEMORY: &str = "
@@ -63,7 +63,7 @@ pub(crate) const SLOT_OF_ID: &str = "SELECT slot FROM memories WHERE id = ?1";
 
 pub(crate) const NEXT_PATH_TOKEN: &str = "SELECT term FROM memory_path_tokens WHERE term >= ?1 LIMIT 1";
 
-/// A statement whose rows have whole records or their heads alone, each without vectors or with them.
+/// A statement in four forms: whole records or heads only, with or without vectors.
 pub(crate) struct Walked {
     whole: String,
     heads: String,
@@ -72,7 +72,7 @@ pub(crate) struct Walked {
 }
 
 impl Walked {
-    /// In the text `{memory}` and `{document}` stand for columns, and `{memories}` and `{documents}` for the tables that have them.
+    /// In the text, `{memory}` and `{document}` stand for columns, `{memories}` and `{documents}` for the tables.
     fn new(text: &str) -> Self {
         let whole = text.replace("{memory}", memory_columns!("{vector}")).replace("{document}", DOCUMENT_COLUMNS);
         let heads = text.replace("{memory}", MEMORY_HEAD).replace("{document}", DOCUMENT_HEAD);
@@ -93,12 +93,12 @@ impl Walked {
         }
     }
 
-    /// With whole records, and without vectors.
+    /// Returns the form with whole records and without vectors.
     pub(crate) fn whole(&self) -> &str {
         &self.whole
     }
 
-    /// With what a walk looks at.
+    /// Returns the form that a walk needs.
     pub(crate) fn of(&self, walk: &Walk<'_>) -> &str {
         match (walk.is_for_heads, walk.has_vectors) {
             (false, false) => &self.whole,
@@ -109,14 +109,14 @@ impl Walked {
     }
 }
 
-/// A statement in each order of time.
+/// A statement in both orders of time.
 pub(crate) struct InOrder {
     newest_first: Walked,
     oldest_first: Walked,
 }
 
 impl InOrder {
-    /// In the text `{behind}` compares with the place that rows come behind, and `{until}` with the last one.
+    /// In the text, `{behind}` compares with the position that rows come after, and `{until}` with the last one.
     fn new(text: &str) -> Self {
         let with = |behind, until, order| {
             Walked::new(&text.replace("{behind}", behind).replace("{until}", until).replace("{order}", order))
@@ -124,12 +124,12 @@ impl InOrder {
         Self { newest_first: with("<", ">=", "DESC"), oldest_first: with(">", "<=", "ASC") }
     }
 
-    /// With whole records, and without vectors.
+    /// Returns the form with whole records and without vectors.
     pub(crate) fn of(&self, order: Order) -> &str {
         self.in_order(order).whole()
     }
 
-    /// With what a walk looks at, in its order.
+    /// Returns the form that a walk needs, in its order.
     pub(crate) fn of_walk(&self, walk: &Walk<'_>) -> &str {
         self.in_order(walk.order).of(walk)
     }
@@ -148,14 +148,15 @@ macro_rules! in_both_orders {
 in_both_orders! {
     SLOTS: "
         SELECT rowid FROM memory_paths WHERE memory_paths MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid {order}";
-    /// From behind (?2, ?3), a slot and an id, to the slot ?1. The pair bounds the index itself, so that rows of the first slot that an
-    /// earlier page had are not read again.
+    /// From after (?2, ?3), a slot and an id, to the slot ?1. The row value bounds the index, so that rows of the first
+    /// slot that an earlier page had are not read again.
     MEMORIES: "
         SELECT {memory} FROM {memories} WHERE slot {until} ?1 AND (slot, id) {behind} (?2, ?3) ORDER BY slot {order}, id {order}";
-    /// The rows of many slots in one go, which costs half of asking for each slot alone.
+    /// The rows of many slots at once, at half the cost of a query for each slot.
     MEMORIES_IN_SLOTS: "
         SELECT {memory} FROM {memories} WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
-    /// As all memories. Each part has the condition of the index on open ones to the letter: SQLite takes a partial index only then.
+    /// Like `MEMORIES`. Each part repeats the condition of the partial index literally, because SQLite uses a partial
+    /// index only then.
     OPEN_MEMORIES: "
         SELECT {memory}, slot FROM {memories} WHERE ?4 AND status = 'pending' AND status IN ('pending', 'running')
             AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
@@ -163,7 +164,7 @@ in_both_orders! {
         SELECT {memory}, slot FROM {memories} WHERE ?5 AND status = 'running' AND status IN ('pending', 'running')
             AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
         ORDER BY slot {order}, id {order}";
-    /// The next of one place behind (?4, ?5), at most ?6.
+    /// The next documents of one place after (?4, ?5), at most ?6.
     DOCUMENTS_IN_PLACE: "
         SELECT created_at, id FROM document_paths
         WHERE collection = ?1 AND level = ?2 AND path = ?3 AND (created_at, id) {behind} (?4, ?5)
@@ -177,19 +178,19 @@ in_both_orders! {
 pub(crate) const LEAST_WRITER: &str = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
 pub(crate) const SET_LEAST_WRITER: &str = "UPDATE agreements SET value = ?1 WHERE name = 'writer'";
 pub(crate) const AGREEMENT: &str = "SELECT value FROM agreements WHERE name = ?1";
-/// The update changes nothing, so that the row is returned.
+/// The update changes nothing; it makes the statement return the row.
 pub(crate) const AGREE: &str = "
     INSERT INTO agreements (name, value) VALUES (?1, ?2)
     ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
-/// What may be replaced, unlike what is agreed on.
+/// For values that may be replaced, unlike the other agreements.
 pub(crate) const SET_AGREEMENT: &str = "INSERT OR REPLACE INTO agreements (name, value) VALUES (?1, ?2)";
 pub(crate) const SECRET: &str = "secret";
 pub(crate) const HASH_KEY: &str = "hash_key";
 pub(crate) const VECTOR_MODEL: &str = "vector_model";
 pub(crate) const HISTORY_SINCE: &str = "history_since";
-/// What stands there where the ledger keeps no history.
+/// The stored value if the ledger keeps no history.
 pub(crate) const NO_HISTORY: &str = "none";
-/// From which number on the next memory is appended, where any was erased: none gets the number of one that is gone.
+/// The number for the next memory, if any was ever erased: no memory gets the number of one that is gone.
 pub(crate) const NEXT_MEMORY: &str = "
     SELECT max(CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) + 1)
     FROM agreements WHERE name = 'next_memory'";
@@ -197,10 +198,10 @@ pub(crate) const SET_NEXT_MEMORY: &str = "
     INSERT INTO agreements (name, value)
     SELECT 'next_memory', coalesce(max(seq), 0) + 1 FROM memories WHERE TRUE
     ON CONFLICT (name) DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))";
-/// Each time with another value, so that what was done about an earlier one is not taken for this one.
+/// Each mark has a new random value, so that finished work for an earlier mark does not count for this one.
 pub(crate) const SET_MARK: &str = "INSERT OR REPLACE INTO agreements (name, value) VALUES (?1, hex(randomblob(8)))";
 pub(crate) const CLEAR_MARK: &str = "DELETE FROM agreements WHERE name = ?1 AND value = ?2";
-/// From which row on documents have their places, and the last row; none when they all have them.
+/// The row from which on documents have places, and the last row; none if all have.
 pub(crate) const UNPLACED: &str = "
     SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM documents), 0) FROM agreements
     WHERE name = 'unplaced_below' AND CAST(value AS INTEGER) > 1";
@@ -210,7 +211,7 @@ pub(crate) const DOCUMENT_FURTHER_DOWN: &str =
 pub(crate) const PLACE_DOCUMENTS: &str = "
     INSERT OR IGNORE INTO document_paths (collection, level, path, created_at, id)
     SELECT collection, level, path, created_at, id FROM document_entries WHERE seq >= ?1 AND seq < ?2";
-/// The last row of each of both, added up.
+/// The last row numbers of both tables, added up.
 pub(crate) const LAST_ROWS: &str = "
     SELECT coalesce((SELECT max(seq) FROM memories), 0) + coalesce((SELECT max(seq) FROM documents), 0)";
 pub(crate) const COMPLETE: &str = "UPDATE schema_migrations SET complete = TRUE WHERE name = ?1";
@@ -221,8 +222,8 @@ pub(crate) const INSERT_DOCUMENT: &str = "
     INSERT INTO documents (id, created_at, space_id, collection, content, updated_at, metadata, revision, expires_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (collection, id) DO NOTHING";
 
-/// That a document is what it was when it was read. Its seq alone does not tell, since that of a document that was removed is given
-/// again.
+/// The condition that a document is as it was read. Its seq does not suffice, because SQLite reuses the seq of a
+/// removed document.
 macro_rules! is_unchanged {
     () => {
         "seq = ?1 AND id = ?2 AND created_at = ?3 AND space_id = ?4 AND collection = ?5 AND content = ?6 AND updated_at IS ?7
@@ -239,7 +240,7 @@ pub(crate) const UPDATE_DOCUMENT: &str = concat!(
 pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
 pub(crate) const NEXT_DOCUMENT_PATH: &str = "
     SELECT path FROM document_paths WHERE collection = ?1 AND level = ?2 AND path >= ?3 ORDER BY path LIMIT 1";
-/// Behind ?1, one after the other, each from the index; at most ?2.
+/// The collections after ?1, at most ?2, each by one index lookup.
 pub(crate) const COLLECTIONS: &str = "
     WITH RECURSIVE step (collection, number) AS (
         SELECT min(collection), 1 FROM documents WHERE collection > ?1
@@ -253,7 +254,8 @@ pub(crate) const INSERT_CHANGED_MEMORIES: &str =
 pub(crate) const INSERT_CHANGED_DOCUMENT: &str = "
     INSERT INTO changes (epoch, collection, id, space_id, space_before, revision) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 pub(crate) const INSERT_ERASURE: &str = "INSERT INTO changes (epoch, collection, id, places) VALUES (?1, ?2, ?3, ?4)";
-/// Takes what the feed has of some documents, each by its collection, a slash and its id. The rows stay, since they are places.
+/// Clears the feed rows of some documents, each given as collection, slash and id. The rows stay, because they are
+/// positions.
 pub(crate) const FORGET_CHANGES: &str = "
     UPDATE changes SET collection = NULL, id = NULL, space_id = NULL, space_before = NULL, revision = NULL
     WHERE places IS NULL AND collection || '/' || id IN rarray(?1)";
@@ -267,18 +269,18 @@ pub(crate) const CHANGES: &str = "
     WHERE seq >= ?1 ORDER BY seq";
 pub(crate) const CHANGED_MEMORIES: &str =
     "SELECT seq, id, space_id FROM memories WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT ?3";
-/// The oldest of those that are too many, at most ?2.
+/// Deletes the oldest of the surplus rows, at most ?2.
 pub(crate) const DROP_CHANGES: &str = "
     DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?1 AND seq < (SELECT min(seq) FROM changes) + ?2";
 
-/// Unless the memory before was appended at that time, too.
+/// Does nothing if the memory before has the same time.
 pub(crate) const INSERT_STORES: &str = "
     INSERT OR REPLACE INTO stores (first_memory, at) SELECT ?1, ?2
     WHERE ?2 IS NOT (SELECT at FROM stores WHERE first_memory <= ?1 ORDER BY first_memory DESC LIMIT 1)";
 pub(crate) const STORED_AT: &str = "
     SELECT at FROM stores WHERE first_memory <= (SELECT seq FROM memories WHERE id = ?1)
     ORDER BY first_memory DESC LIMIT 1";
-/// Of the memory that was there, unless it is that of another one, too.
+/// Deletes the time of an erased memory, unless other memories share it.
 pub(crate) const DELETE_STORES: &str = "
     DELETE FROM stores
     WHERE first_memory = (SELECT max(first_memory) FROM stores WHERE first_memory <= ?1) AND NOT EXISTS (
@@ -299,21 +301,21 @@ pub(crate) const TOMBSTONES: &str = "
     SELECT at, reason, actor, key_hash, places, record FROM tombstones WHERE record > ?1 ORDER BY record LIMIT ?2";
 pub(crate) const HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1";
 pub(crate) const KEY_HAS_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE key_hash = ?1";
-/// Unless it is another one by now.
+/// Deletes a tombstone if it is still the same.
 pub(crate) const DELETE_TOMBSTONE: &str = "DELETE FROM tombstones WHERE record = ?1 AND at = ?2 AND reason = ?3";
-/// Of a document that was erased at ?2 or later.
+/// Whether a document was erased at ?2 or later.
 pub(crate) const HAS_LATER_TOMBSTONE: &str = "SELECT 1 FROM tombstones WHERE record = ?1 AND at >= ?2";
 
-/// Of a new memory; triggers keep all others.
+/// For a new memory; triggers maintain all other entries.
 pub(crate) const INSERT_EXPIRY: &str = "INSERT OR IGNORE INTO expiries (expires_at, record) VALUES (?1, ?2)";
-/// Up to ?1, behind (?2, ?3).
+/// Entries up to ?1, after (?2, ?3).
 pub(crate) const EXPIRED: &str = "
     SELECT expires_at, record FROM expiries WHERE expires_at <= ?1 AND (expires_at, record) > (?2, ?3)
     ORDER BY expires_at, record";
 pub(crate) const RETENTION: &str = "SELECT rules FROM retention";
 pub(crate) const SET_RETENTION: &str = "INSERT OR REPLACE INTO retention (id, rules) VALUES (1, ?1)";
 
-/// Keep the vector of a record that is what it was when it was read.
+/// Stores the vector of a record if the record is as it was read.
 pub(crate) const KEEP_MEMORY_VECTOR: &str = "
     INSERT OR REPLACE INTO memory_vectors (seq, vector)
     SELECT seq, ?4 FROM memories WHERE seq = ?1 AND id = ?2 AND revision = ?3";
@@ -330,20 +332,20 @@ pub(crate) const DOCUMENT_VECTOR: &str = "
 
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 
-/// How many bytes the file has.
+/// The size of the file in bytes.
 pub(crate) const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
 
-/// A statement from the connection's cache.
+/// Returns a statement from the connection's cache.
 pub(crate) fn prepare<'c>(connection: &'c Connection, sql: &str) -> Result<CachedStatement<'c>> {
     connection.prepare_cached(sql).map_err(native)
 }
 
-/// Runs a statement that returns no rows, and tells how many it has changed.
+/// Executes a statement that returns no rows; returns the number of changed rows.
 pub(crate) fn execute(connection: &Connection, sql: &str, parameters: impl Params) -> Result<usize> {
     prepare(connection, sql)?.execute(parameters).map_err(native)
 }
 
-/// The first row of a statement, if there is one.
+/// Returns the first row of a statement, if there is one.
 pub(crate) fn first<T>(
     connection: &Connection,
     sql: &str,
@@ -355,7 +357,7 @@ pub(crate) fn first<T>(
     rows.next().map_err(native)?.map(read).transpose()
 }
 
-/// A value of a row.
+/// Reads a column; `Corrupt` if it has another type.
 pub(crate) fn column<T: FromSql>(row: &Row<'_>, index: usize) -> Result<T> {
     row.get(index).map_err(|error| Error::corrupt("a stored value has an impossible type").with_source(error))
 }
@@ -365,7 +367,7 @@ pub(crate) struct Stored<'r>(pub(crate) &'r Row<'r>);
 
 impl engine::Row<Ledger> for Stored<'_> {
     fn head(&self) -> Result<Head<'_>> {
-        // A status that can't be read must not keep the rest from being judged.
+        // A row with an unreadable status is still judged by its other columns.
         self.head_with(Status::parse(text(self.0, 9)?).ok())
     }
 
@@ -375,7 +377,7 @@ impl engine::Row<Ledger> for Stored<'_> {
             created_at: head.created_at.as_millis(),
             updated_at: column(self.0, 4)?,
             revision: column(self.0, 5)?,
-            // Without one, what is stored is none either.
+            // An unreadable status becomes an empty one, which is invalid too.
             status: head.status.map_or("", Status::as_str),
             space_id: head.space,
             idempotency_key: optional_text(self.0, 12)?,
@@ -433,7 +435,7 @@ impl Stored<'_> {
         Ok(Head { id, space, created_at, updated_at, status, expires_at, is_over: false })
     }
 
-    /// A time that a record may have. `None` also where it is impossible, which reading the record tells.
+    /// Reads an optional time. `None` also for an impossible value, which reading the whole record reports.
     fn time(&self, index: usize) -> Result<Option<Timestamp>> {
         let millis = column::<Option<i64>>(self.0, index)?;
         Ok(millis.and_then(|millis| Timestamp::from_millis(millis).ok()))
@@ -451,12 +453,12 @@ impl Stored<'_> {
         bytes(self.0, 0).map_or_else(|_| "unknown".to_owned(), K::shown_id)
     }
 
-    /// The position of the row, damaged or not.
+    /// Returns the position of the row, even of a damaged one.
     pub(crate) fn mark(&self) -> Result<Mark> {
         Ok(Mark { millis: column(self.0, 1)?, id: bytes(self.0, 0)?.to_vec() })
     }
 
-    /// The record with its seq.
+    /// Reads the record, with its seq as the version.
     pub(crate) fn found<K: Selects>(&self) -> Result<Found<K::Record, i64>>
     where
         Self: engine::Row<K>,
@@ -466,12 +468,12 @@ impl Stored<'_> {
     }
 }
 
-/// The text of a column, without a copy.
+/// Borrows the text of a column.
 pub(crate) fn text<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str> {
     optional_text(row, index)?.ok_or_else(|| Error::corrupt("a stored value is missing"))
 }
 
-/// The bytes of a text or a blob, such as an id, whatever they are.
+/// Borrows the bytes of a text or blob, such as an id.
 pub(crate) fn bytes<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r [u8]> {
     match row.get_ref(index).map_err(native)? {
         ValueRef::Blob(bytes) | ValueRef::Text(bytes) => Ok(bytes),

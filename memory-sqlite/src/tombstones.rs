@@ -1,4 +1,4 @@
-//! The tombstones: a row for each record that was erased.
+//! The tombstones: one row for each erased record.
 
 use memory_core::engine::corrupt;
 use memory_core::{Actor, Error, KeyedHash, Reason, RecordId, Result, Timestamp, Tombstone};
@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use crate::error::native;
 use crate::statements::{self, bytes, column, execute, first, optional_text, prepare, text};
 
-/// Keeps a tombstone, in the place of an earlier one of the same record.
+/// Stores a tombstone, replacing an earlier one of the same record.
 pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<()> {
     let Tombstone { record, at, reason, actor, key, places } = tombstone;
     let (actor, key) = (actor.as_ref().map(Actor::as_str), key.as_ref().map(|key| key.0.as_slice()));
@@ -15,7 +15,7 @@ pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<(
     execute(connection, statements::INSERT_TOMBSTONE, row).map(drop)
 }
 
-/// Takes these tombstones away, each if it is the one that its record has now.
+/// Deletes these tombstones, each if it is unchanged.
 pub(crate) fn remove(connection: &Connection, tombstones: &[Tombstone]) -> Result<()> {
     for Tombstone { record, at, reason, .. } in tombstones {
         let parameters = params![record.to_key(), at.as_millis(), reason.as_str()];
@@ -24,7 +24,7 @@ pub(crate) fn remove(connection: &Connection, tombstones: &[Tombstone]) -> Resul
     Ok(())
 }
 
-/// The tombstones of these records.
+/// Returns the tombstones of these records.
 pub(crate) fn find(connection: &Connection, of: &[RecordId]) -> Result<Vec<Tombstone>> {
     let mut found = Vec::new();
     for record in of {
@@ -33,7 +33,7 @@ pub(crate) fn find(connection: &Connection, of: &[RecordId]) -> Result<Vec<Tombs
     Ok(found)
 }
 
-/// The next ones in the order of what names their records.
+/// Returns the next tombstones in the order of their records' keys.
 pub(crate) fn behind(connection: &Connection, record: &[u8], most: usize) -> Result<Vec<Tombstone>> {
     let mut rows = prepare(connection, statements::TOMBSTONES)?;
     let mut rows = rows.query(params![record, most as i64]).map_err(native)?;
@@ -56,7 +56,7 @@ fn read(row: &Row<'_>) -> Result<Tombstone> {
     })
 }
 
-/// Hashes as the bytes of a column, one behind the other.
+/// Encodes hashes as the bytes of a column, concatenated.
 pub(crate) fn hashes_to_bytes(hashes: &[KeyedHash]) -> Vec<u8> {
     hashes.iter().flat_map(|hash| hash.0).collect()
 }

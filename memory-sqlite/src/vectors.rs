@@ -1,11 +1,11 @@
-//! The vectors of records: a table beside each of theirs, by the numbers of their rows.
+//! The vectors of records: a table beside each table of records, by row number.
 
 use memory_core::{RecordId, Result};
 use rusqlite::{Connection, Row};
 
 use crate::statements::{self, bytes, first};
 
-/// The vectors of these records, as far as they have one.
+/// Returns the vectors of these records; those without one are left out.
 pub(crate) fn find(connection: &Connection, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
     let read = |row: &Row<'_>| Ok(bytes(row, 0)?.to_vec());
     let mut found = Vec::new();

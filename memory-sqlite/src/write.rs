@@ -1,4 +1,5 @@
-//! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
+//! The writing part of a session. All steps of a call run in one transaction, which the writer's thread begins and
+//! commits.
 
 use memory_core::engine::{
     Append, Appended, Atomicity, Embed, EmbedRecord, Erasing, Found, Put, Removal, VersionEntry, Writer,
@@ -20,7 +21,7 @@ use crate::tombstones;
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let mut appended = Vec::with_capacity(append.memories.len());
-        // Where no memory was ever erased, no tombstone is looked for.
+        // If no memory was ever erased, tombstones are not searched.
         let has_tombstones = self.next_memory()?.is_some();
         for memory in append.memories {
             appended.push(match has_tombstones && self.is_erased(memory, &append)? {
@@ -35,7 +36,7 @@ impl Writer for Session {
         }
         let fresh = append.memories.iter().zip(&appended).filter(|(_, one)| **one == Appended::Written);
         let mut fresh: Vec<_> = fresh.map(|(memory, _)| *memory).collect();
-        // In the order of time, in which rows of one millisecond get slots of their own.
+        // In the order of time, so that rows of one millisecond get separate slots.
         fresh.sort_unstable_by_key(|memory| (memory.created_at, memory.id));
         fresh.into_iter().try_for_each(|memory| self.insert(memory, append.at))?;
         Ok(appended)
@@ -71,7 +72,7 @@ impl Writer for Session {
     }
 
     async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
-        // All are looked at before any is written: to take some back, SQLite would have to keep each page that they change.
+        // All are checked before any is written: to undo a part, SQLite would have to journal each changed page.
         for put in puts {
             if !self.may_put(put)? {
                 return Ok(false);
@@ -111,7 +112,7 @@ impl Writer for Session {
 }
 
 impl Session {
-    /// Whether what a put goes by is still so: no tombstone keeps it out, and what it replaces is there as it was read.
+    /// Returns whether a put may proceed: no tombstone blocks it, and the document that it replaces is as it was read.
     fn may_put(&self, Put { before, after, is_guarded, .. }: &Put<'_, i64>) -> Result<bool> {
         let of = (after.collection.clone(), after.id.clone()).into();
         if *is_guarded && self.keeps_out(&of, after.created_at)? {
@@ -140,7 +141,7 @@ impl Session {
                 execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))?
             }
         };
-        // Nobody else writes meanwhile.
+        // There is no other writer within the transaction.
         if put != 1 {
             return Err(Error::corrupt("a document was there once, and then not, within a transaction"));
         }
@@ -166,14 +167,14 @@ impl Session {
         Ok(kept == 1)
     }
 
-    /// Keeps an entry of a record's history.
+    /// Stores an entry of a record's history.
     fn keep(&mut self, of: &RecordId, entry: Option<&VersionEntry>) -> Result<()> {
         let Some(entry) = entry else { return Ok(()) };
         self.bytes += entry.before.len();
         history::insert(&self.connection, of, entry)
     }
 
-    /// Whether a tombstone has the id of a new memory, or its key.
+    /// Returns whether a tombstone has the id or the key of a new memory.
     fn is_erased(&self, memory: &Memory, append: &Append<'_>) -> Result<bool> {
         let record = append.is_repeated.then(|| RecordId::from(memory.id).to_key());
         if let Some(record) = record
@@ -185,13 +186,13 @@ impl Session {
         Ok(first(&self.connection, statements::KEY_HAS_TOMBSTONE, [hash.0], |_| Ok(()))?.is_some())
     }
 
-    /// Whether a tombstone keeps a document out (E3).
+    /// Returns whether a tombstone blocks a document (E3).
     fn keeps_out(&self, record: &RecordId, created_at: Timestamp) -> Result<bool> {
         let parameters = params![record.to_key(), created_at.as_millis()];
         Ok(first(&self.connection, statements::HAS_LATER_TOMBSTONE, parameters, |_| Ok(()))?.is_some())
     }
 
-    /// From which number on the next memory is appended, where any was erased.
+    /// Returns the number for the next memory, if any was ever erased.
     fn next_memory(&mut self) -> Result<Option<i64>> {
         if self.next_memory.is_none() {
             self.next_memory = Some(first(&self.connection, statements::NEXT_MEMORY, [], |row| column(row, 0))?);
@@ -199,14 +200,14 @@ impl Session {
         Ok(self.next_memory.flatten())
     }
 
-    /// The memory that has the id of a new one, or else its key.
+    /// Returns the memory that already has the id of a new one, or its key.
     fn owner(&self, memory: &Memory, is_repeated: bool) -> Result<Option<MemoryId>> {
         let id = memory.id.as_bytes().as_slice();
         if is_repeated && first(&self.connection, statements::SLOT_OF_ID, [id], |_| Ok(()))?.is_some() {
             return Ok(Some(memory.id));
         }
         let Some(key) = &memory.idempotency_key else { return Ok(None) };
-        // A row with an impossible id has the key all the same.
+        // A row with an invalid id still owns its key.
         let read = |row: &Row<'_>| Ok(MemoryId::from_bytes(column(row, 0).unwrap_or_default()));
         first(&self.connection, statements::MEMORY_BY_KEY, [key.as_str()], read)
     }
@@ -242,23 +243,23 @@ impl Session {
         Ok(())
     }
 
-    /// The slot for a new row, and whether other rows are in it.
+    /// Returns the slot for a new row, and whether other rows are in it.
     ///
-    /// Slots are in the order of (createdAt, id). A row that is the last of its millisecond, as rows that are stored one
-    /// after the other are, gets the next slot. Only a row that comes between others of its millisecond, or after more than
-    /// a million of them, shares the slot of the one before it.
+    /// Slots are in the order of (createdAt, id). A row that is the last of its millisecond, as in a sequence of
+    /// stores, gets the next slot. Only a row that comes between others of its millisecond, or after more than a
+    /// million of them, shares the slot of the one before it.
     fn slot_for(&self, memory: &Memory) -> Result<(i64, bool)> {
         let start = memory.created_at.as_millis() << SLOT_BITS;
         let end = start | ((1 << SLOT_BITS) - 1);
         let id = memory.id.as_bytes().as_slice();
-        // A row with an impossible id has its place all the same.
+        // A row with an invalid id still has its place in the order.
         let read = |row: &Row<'_>| Ok((column::<i64>(row, 0)?, statements::bytes(row, 1)? < id));
         let last = first(&self.connection, statements::LAST_OF_MILLISECOND, [start, end], read)?;
         let Some((last, is_before)) = last else { return Ok((start, false)) };
         if is_before {
             return Ok((last + i64::from(last < end), last == end));
         }
-        // The last slot whose first row comes before the new one, or else the first of all.
+        // Finds the last slot whose first row comes before the new one, or else the first slot.
         let (mut low, mut high) = (start, last);
         while low < high {
             let middle = low + (high - low + 1) / 2;
@@ -271,7 +272,7 @@ impl Session {
     }
 }
 
-/// A document as the columns of an insert have it.
+/// Returns the column values of a document for an insert.
 fn values_of(document: &Document) -> [ToSqlOutput<'_>; 9] {
     [
         document.id.as_str().into(),
@@ -286,7 +287,7 @@ fn values_of(document: &Document) -> [ToSqlOutput<'_>; 9] {
     ]
 }
 
-/// What tells a document that was read from every other one.
+/// Returns the values that identify a document as it was read.
 pub(crate) fn found_values(found: &Found<Document, i64>) -> impl Iterator<Item = ToSqlOutput<'_>> {
     std::iter::once(found.version.into()).chain(values_of(&found.record))
 }

@@ -1,19 +1,20 @@
-//! Comparing what a database has with what the program knows.
+//! Compares the steps that a database has applied with those that the program knows.
 
 use memory_core::{Error, ErrorKind, Result};
 
 use crate::{Applied, Kind, Step};
 
-/// The steps that are still to be applied. `steps` is in ascending order of the version; `applied` in any.
+/// Returns the steps that are still to be applied. `steps` must be in ascending order of the version; `applied` may be
+/// in any order.
 ///
 /// # Errors
-/// `SchemaMismatch` for every difference that applying more steps would not mend.
+/// `SchemaMismatch` for every difference that applying more steps would not resolve.
 pub(crate) fn pending(applied: &[Applied], steps: &[Step]) -> Result<Vec<Step>> {
     let Some(newest) = applied.iter().max_by_key(|applied| applied.version) else {
         return Ok(steps.iter().filter(|step| step.is_taken()).copied().collect());
     };
     let known = steps.last().map_or(0, |step| step.version);
-    // First, because a newer program may also explain whatever else looks odd.
+    // Checked first, because a newer program may explain every other difference.
     if newest.version > known {
         return refuse(format!(
             "the database has {newest}, this program knows up to version {known}: upgrade the program"
@@ -24,7 +25,7 @@ pub(crate) fn pending(applied: &[Applied], steps: &[Step]) -> Result<Vec<Step>> 
     }
     let is_applied = |step: &Step| applied.iter().any(|applied| is_of(applied, step));
     let missing = steps.iter().filter(|step| !is_applied(step) && step.is_taken());
-    // A version may get further steps, until there is a newer one.
+    // The newest version may still get further steps; an earlier one may not.
     if let Some(missing) = missing.clone().find(|step| step.version < newest.version) {
         return refuse(format!(
             "{missing} is missing from the database, which has the later {newest}: restore the database from a backup"

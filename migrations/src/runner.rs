@@ -1,19 +1,19 @@
-//! Bringing a database up to the schema of the program.
+//! Brings a database up to the schema of the program.
 
 use memory_core::{Error, Result};
 
 use crate::pending::pending;
 use crate::{Applied, Step, Target};
 
-/// What a run did, or what a dry run would do.
+/// The result of a run, or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The version of the schema before the run; 0 when there was none.
+    /// The version of the schema before the run; 0 if there was none.
     pub before: u32,
-    /// Version and name of each step that was applied, in order; one that a backfill completes, when it was begun. Of a dry run, of each
-    /// step that would be.
+    /// Version and name of each step that was applied, in order. A step with a backfill is listed once it has begun. In
+    /// a dry run: the steps that would be applied.
     pub applied: Vec<(u32, &'static str)>,
-    /// The version of the schema after the run. Of a dry run, the one that the steps would lead to.
+    /// The version of the schema after the run; in a dry run, the version that the steps would lead to.
     pub now: u32,
 }
 
@@ -28,24 +28,24 @@ impl Report {
     }
 }
 
-/// Applies what is missing of `steps`, which are in ascending order of the version, under the lock of the engine (L1). What a
-/// backfill completes is begun only.
+/// Applies the missing ones of `steps`, which must be in ascending order of the version, under the engine's lock (L1).
+/// A step with a backfill is only begun.
 ///
 /// # Errors
-/// `SchemaMismatch` when the database does not fit the program, newer ones included (L4): nothing was written then. An
-/// engine's failure in a step keeps its kind and names the step; the steps before it stay.
+/// `SchemaMismatch` if the database does not fit the program, for example because it is newer (L4); then nothing was
+/// written. The error of a failed step keeps its kind and names the step; the steps before it stay applied.
 pub async fn migrate(target: &mut dyn Target, steps: &[Step]) -> Result<Report> {
     target.lock().await?;
     let report = apply_pending(target, steps).await;
     let unlocked = target.unlock().await;
-    // Of two failures, the one of a step tells more.
+    // If both fail, the error of the step is the more informative one.
     report.and_then(|report| unlocked.map(|()| report))
 }
 
-/// The dry run of [`migrate`]: takes no lock and changes nothing.
+/// Dry run of [`migrate`]: takes no lock and changes nothing.
 ///
 /// # Errors
-/// As [`migrate`], except that no step can fail.
+/// Like [`migrate`], except that no step can fail.
 pub async fn plan(target: &mut dyn Target, steps: &[Step]) -> Result<Report> {
     let applied = target.applied().await?;
     Ok(Report::new(&applied, &pending(&applied, steps)?))

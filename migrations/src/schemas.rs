@@ -1,26 +1,26 @@
-//! The schema of each engine.
+//! The schemas of the engines.
 
 use crate::Step;
 
-/// The version of a program that writes: what a step compares with the lowest that may.
+/// The writer version of this program. A step can set the lowest writer version that may write.
 pub const WRITER: u32 = 9;
-/// What is added to the lowest version that may write while nobody may, on engines that keep it as a number: more than any version. A
-/// program that does not know of this is refused as one that is too old.
+/// Added to the lowest writer version while a namespace is read-only, on engines that store it as a number: greater
+/// than any version. A program that does not know of this fails as one that is too old.
 pub const READ_ONLY: u32 = 1_000_000_000;
-/// The name of the step that indexes the places of documents, on every engine.
+/// The name of the step that indexes documents by place, on every engine.
 pub const PATHS: &str = "paths";
-/// The name of the step that removes the index of words, on every engine.
+/// The name of the step that removes the word index, on every engine.
 pub const NO_WORDS: &str = "no_words";
 
-/// The name of the step that brings the feed, on every engine.
+/// The name of the step that adds the feed of changes, on every engine.
 pub const FEED: &str = "feed";
-/// The name of the step that brings the history.
+/// The name of the step that adds the history, on every engine.
 pub const HISTORY: &str = "history";
-/// The name of the step that brings erasure, on every engine.
+/// The name of the step that adds erasure, on every engine.
 pub const ERASURE: &str = "erasure";
-/// The name of the step that brings expiry, on every engine.
+/// The name of the step that adds expiry, on every engine.
 pub const EXPIRY: &str = "expiry";
-/// The name of the step that brings vectors, on every engine.
+/// The name of the step that adds vectors, on every engine.
 pub const VECTORS: &str = "vectors";
 
 /// The steps of the SQLite schema, in ascending order.
@@ -42,7 +42,7 @@ pub fn sqlite() -> &'static [Step] {
 }
 
 /// The steps of the PostgreSQL schema, in ascending order. In their texts `{schema}` stands for the quoted name of the
-/// schema that they go to.
+/// target schema.
 pub fn postgres() -> &'static [Step] {
     const {
         &[
@@ -61,8 +61,8 @@ pub fn postgres() -> &'static [Step] {
     }
 }
 
-/// The steps of the MongoDB schema, in ascending order. Their texts are lists of commands, each of which can be repeated. The validator
-/// of a `collMod` is a rule that is added to those that the collection has.
+/// The steps of the MongoDB schema, in ascending order. Each text is a list of commands, each of which can be repeated.
+/// The validator of a `collMod` is added to the rules that the collection already has.
 pub fn mongo() -> &'static [Step] {
     const {
         &[
@@ -80,7 +80,7 @@ pub fn mongo() -> &'static [Step] {
     }
 }
 
-/// The steps of the Redis schema, in ascending order. Each is a part of a script.
+/// The steps of the Redis schema, in ascending order. Each text is part of a script.
 pub fn redis() -> &'static [Step] {
     const {
         &[
@@ -125,7 +125,7 @@ mod tests {
         check("redis", "lua", redis());
     }
 
-    /// The versions are 1, 2, 3 and so on, and the folder holds exactly the listed files with the listed texts.
+    /// The versions are consecutive from 1, and the folder holds exactly the listed files with the listed texts.
     fn check(engine: &str, extension: &str, steps: &[Step]) {
         let mut versions: Vec<_> = steps.iter().map(|step| step.version).collect();
         versions.dedup();

@@ -1,56 +1,56 @@
-//! One step of a schema.
+//! A step of a schema.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// One step of an engine's schema: a file that is part of the program. A version has one step or several, told apart by their names.
-/// `Display` names version and name.
+/// A step of an engine's schema: a file that is part of the program. A version consists of one or more steps with
+/// different names. `Display` shows version and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// The version of the schema that it belongs to. The first is 1.
+    /// The version of the schema that the step belongs to, from 1.
     pub version: u32,
-    /// What it brings, in a word or two.
+    /// What the step adds, in a word or two.
     pub name: &'static str,
-    /// What the engine executes at once.
+    /// The text that the engine executes at once.
     pub text: &'static str,
-    /// When it is taken, and when it is complete.
+    /// Whether the step is applied, and when it is complete.
     pub kind: Kind,
 }
 
-/// When a step is taken, and when it is complete.
+/// Whether a step is applied, and when it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Taken always, and complete when its text was executed.
+    /// Always applied; complete once its text was executed.
     Quick,
-    /// Taken always. Its text begins it, and a backfill completes it, which the engine does in slices.
+    /// Always applied. Its text begins the step; the engine completes it by a backfill, in slices.
     Backfill,
-    /// Taken no more. Databases that older programs have taken it in are known by it, whether it came to its end or not.
+    /// No longer applied. It identifies databases in which older programs applied it, completely or not.
     Retired,
 }
 
 impl Step {
-    /// A step that is complete when its text was executed.
+    /// Makes a step that is complete once its text was executed.
     pub const fn quick(version: u32, name: &'static str, text: &'static str) -> Self {
         Self { version, name, text, kind: Kind::Quick }
     }
 
-    /// A step that a backfill completes.
+    /// Makes a step that a backfill completes.
     pub const fn backfill(version: u32, name: &'static str, text: &'static str) -> Self {
         Self { version, name, text, kind: Kind::Backfill }
     }
 
-    /// A step that no database gets any more.
+    /// Makes a step that is no longer applied.
     pub const fn retired(version: u32, name: &'static str, text: &'static str) -> Self {
         Self { version, name, text, kind: Kind::Retired }
     }
 
-    /// Whether a database that lacks it gets it.
+    /// Returns whether the step is applied to a database that lacks it.
     pub fn is_taken(&self) -> bool {
         self.kind != Kind::Retired
     }
 
-    /// The SHA-256 of the text, in 64 lowercase hexadecimal digits.
+    /// Returns the SHA-256 of the text, as 64 lowercase hexadecimal digits.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.text).iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,4 +1,4 @@
-//! The side of the engine.
+//! The trait that an engine implements to be migrated.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use memory_core::Result;
 
 use crate::Step;
 
-/// A step that a database has applied: one entry of its bookkeeping. `Display` names version and name.
+/// A step that a database has applied: one entry of its bookkeeping. `Display` shows version and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The version of the [`Step`].
     pub version: u32,
-    /// The name that it had.
+    /// The name of the step.
     pub name: String,
-    /// The checksum of the text that was executed.
+    /// The checksum of the executed text.
     pub checksum: String,
-    /// Whether the step came to its end. One that a backfill completes is not when it was applied; another always is, on an engine that
-    /// applies it in one transaction or can repeat it.
+    /// Whether the step is complete. A step with a backfill becomes complete later; any other step is complete when it
+    /// was applied, because the engine applies it in one transaction or can repeat it.
     pub complete: bool,
 }
 
@@ -27,24 +27,24 @@ impl fmt::Display for Applied {
     }
 }
 
-/// A database that can be migrated: what an engine implements, over one connection.
+/// A database that can be migrated, over one connection.
 #[async_trait]
 pub trait Target: Send {
-    /// Waits for the right to migrate, which one process holds at a time, and then makes the bookkeeping if it is missing.
+    /// Waits for the migration lock, which one process holds at a time, then creates the bookkeeping if it is missing.
     ///
-    /// A call that fails leaves nothing locked. The engine has to release the lock also when the connection ends, since
+    /// A failed call must leave nothing locked. The engine must also release the lock when the connection ends, because
     /// a caller may give up between two calls.
     async fn lock(&mut self) -> Result<()>;
 
-    /// What the database has applied, in any order. Writes nothing, and may be called without the lock: where the
-    /// bookkeeping is missing, nothing was applied.
+    /// Returns the applied steps in any order. Writes nothing, and may be called without the lock; without bookkeeping
+    /// nothing was applied.
     async fn applied(&mut self) -> Result<Vec<Applied>>;
 
-    /// Executes the text of one step and keeps its bookkeeping, in one transaction where the engine has them for schemas. Where it
-    /// does not, the entry is written last, and all that a step does can be repeated. The entry is complete if the step is
-    /// [`Kind::Quick`](crate::Kind::Quick).
+    /// Executes the text of a step and stores its bookkeeping entry, in one transaction if the engine has transactions
+    /// for schemas. If not, the entry is written last, and everything that the step does must be repeatable. The entry
+    /// is complete if the step is [`Kind::Quick`](crate::Kind::Quick).
     async fn apply(&mut self, step: &Step) -> Result<()>;
 
-    /// Gives the right back. Called once after each [`Target::lock`] that succeeded, also when a step failed.
+    /// Releases the lock. Called once after each successful [`Target::lock`], even if a step failed.
     async fn unlock(&mut self) -> Result<()>;
 }

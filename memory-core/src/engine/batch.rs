@@ -1,4 +1,4 @@
-//! Concurrent stores share one append, and so one statement and one flush.
+//! Concurrent stores share one append, so one statement and one flush.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -10,33 +10,33 @@ use tokio::time::timeout;
 
 use crate::{Memory, MemoryId, Outcome, Result};
 
-/// How many writes are under way at the same time: the next batch gathers while these are flushed.
+/// Number of concurrent writes: the next batch gathers while these are flushed.
 const LANES: usize = 2;
-/// How long a write may keep its lane; after that it is stuck.
+/// A write gives up its lane after this time, because it is probably stuck.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What can store several memories at once.
+/// A provider that can store several memories at once.
 pub(super) trait BatchStore: Send + Sync + 'static {
-    /// Where its stores wait.
+    /// Returns the queue of waiting stores.
     fn batch(&self) -> &Batch;
 
-    /// Stores a memory, and tries again after temporary failures. Under its own id it is stored once, however often that is tried
-    /// (W11): unless `earlier` attempts are known to have done nothing, it may be there, and may have been changed since.
+    /// Stores a memory and retries temporary failures. Its id makes repeated attempts store it once (W11): unless
+    /// `earlier` attempts certainly did nothing, it may already be stored, and may have been changed since.
     fn store_alone(&self, memory: Arc<Memory>, earlier: Outcome) -> impl Future<Output = Result<MemoryId>> + Send;
 
-    /// Tries once to store each memory by itself: its id, or what its failure has left behind. An error is the failure of all of them,
-    /// perhaps because of one.
+    /// Tries once to store each memory by itself; returns for each its id, or the outcome of its failure. An error
+    /// means that all failed, perhaps because of one.
     fn store_each(
         &self,
         memories: Vec<Arc<Memory>>,
     ) -> impl Future<Output = Result<Vec<Result<MemoryId, Outcome>>>> + Send;
 }
 
-/// The stores of one provider that wait for their turn.
+/// The waiting stores of one provider.
 ///
-/// A store that comes alone goes at once. While two writes are under way, stores wait, and the waiting ones share the next write, as
-/// soon as one of the two ends or is stuck; no timer delays anybody. A store that fails in a batch is tried again alone, so that none
-/// fails because of another. A store that is dropped before its batch goes is left out.
+/// A store that comes alone goes at once. While two writes are under way, stores wait, and share the next write as soon
+/// as one of the two ends or is stuck; no timer delays them. A store that fails in a batch is retried alone, so that
+/// none fails because of another. A store that is dropped while it waits is left out.
 #[derive(Debug)]
 pub(super) struct Batch {
     lanes: Semaphore,
@@ -57,7 +57,7 @@ impl Batch {
         Self { lanes: Semaphore::new(LANES), waiting: Mutex::default(), most, most_bytes }
     }
 
-    /// Stores a memory: at once while a lane is free, else in a batch with the others that wait for one.
+    /// Stores a memory: at once if a lane is free, else in a batch with other waiting stores.
     pub(super) async fn store(on: &Arc<impl BatchStore>, memory: Memory) -> Result<MemoryId> {
         let (batch, memory) = (on.batch(), Arc::new(memory));
         if let Ok(lane) = batch.lanes.try_acquire() {
@@ -65,9 +65,10 @@ impl Batch {
         }
         let (reply, answer) = oneshot::channel();
         batch.waiting().push_back(Waiting { memory: Arc::clone(&memory), reply });
-        // A task, since others depend on it and this call may be dropped. There are as many tasks as waiting stores, so each is taken.
+        // A task of its own: other stores depend on it, and this call may be dropped. Each waiting store has a task, so
+        // each is taken.
         tokio::spawn(store_next(Arc::clone(on)));
-        // Without an answer, the task has ended early.
+        // If there is no answer, the task ended early.
         match answer.await.unwrap_or(Err(Outcome::Unknown)) {
             Ok(id) => Ok(id),
             Err(earlier) => on.store_alone(memory, earlier).await.map_err(|error| error.after(earlier)),
@@ -75,14 +76,14 @@ impl Batch {
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first of those that wait, as many as fit into a batch; none when earlier batches took them all.
+    /// Takes the first waiting stores that fit into a batch; none if earlier batches took them all.
     fn take(&self) -> Vec<Waiting> {
         let (mut waiting, mut bytes) = (self.waiting(), 0);
-        // Nobody waits for the answer of a store that was dropped.
+        // A closed reply means that the store was dropped.
         waiting.retain(|store| !store.reply.is_closed());
         let fits = |store: &&Waiting| {
             bytes += store.memory.size();
@@ -93,14 +94,14 @@ impl Batch {
     }
 }
 
-/// Stores the next batch when a lane is free. The batch is given up when nobody waits for it any more.
+/// Stores the next batch once a lane is free. Gives up when no caller waits for the batch any more.
 async fn store_next(on: Arc<impl BatchStore>) {
     let batch = on.batch();
-    // Nobody closes the semaphore.
+    // The semaphore is never closed.
     let Ok(lane) = batch.lanes.acquire().await else { return };
     let stores = batch.take().into_iter().map(|store| (store.memory, store.reply));
     let (memories, mut replies): (Vec<_>, Vec<_>) = stores.unzip();
-    // Ready at once for an empty batch.
+    // Completes at once for an empty batch.
     let nobody_waits = async {
         for reply in &mut replies {
             reply.closed().await;
@@ -113,12 +114,12 @@ async fn store_next(on: Arc<impl BatchStore>) {
     };
     let stored = stored.unwrap_or_else(|error| vec![Err(error.outcome()); replies.len()]);
     for (reply, stored) in replies.into_iter().zip(stored) {
-        // Its caller may be gone.
+        // The caller may be gone.
         let _ = reply.send(stored);
     }
 }
 
-/// Runs the work, and gives the lane to others before its end when it is stuck.
+/// Runs the work; releases the lane early if the work is stuck.
 async fn in_lane<T>(lane: SemaphorePermit<'_>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     match timeout(PATIENCE, &mut work).await {

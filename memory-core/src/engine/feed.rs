@@ -1,67 +1,70 @@
-//! The feed: what an engine notes of each write, in the order in which the writes became visible.
+//! The feed: an entry for each write, in the order in which the writes became visible.
 
 use std::fmt;
 
 use crate::{Collection, DocumentId, Error, KeyedHash, MemoryId, RecordId, Result};
 
-/// A place in the feed of a namespace, in the engine's own bytes. Of two places of one feed the later one has the greater bytes.
+/// A position in the feed of a namespace, in the engine's own bytes. Within one feed, later positions have greater
+/// bytes.
 ///
-/// It tells an engine as well whether the feed is still the one that gave it: see [`Reader::changes`](super::Reader::changes).
+/// From a position the engine can also tell whether its feed is still the one that gave it: see
+/// [`Reader::changes`](super::Reader::changes).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedPosition(Vec<u8>);
 
-/// A record that was written. It names the record alone, since a watch tells how that is when it is told.
+/// An entry of the feed. It names the record only; a watch delivers the record as it is at that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedEntry {
-    /// Where the entry stands.
+    /// The position of the entry.
     pub position: FeedPosition,
-    /// What was written.
+    /// The write that it describes.
     pub write: FeedWrite,
 }
 
-/// What was written.
+/// The write that a feed entry describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedWrite {
     /// A memory was appended or replaced.
     Memory {
-        /// Its id.
+        /// The id of the memory.
         id: MemoryId,
-        /// Its space, which it keeps.
+        /// The memory's space, which never changes.
         space: String,
     },
     /// A document was put.
     Document {
-        /// The collection.
+        /// The document's collection.
         collection: Collection,
-        /// The id in the collection.
+        /// The document's id in the collection.
         id: DocumentId,
-        /// The space since then.
+        /// The space after the put.
         space: String,
-        /// The space of the version that was replaced, if that was another one.
+        /// The space before the put, if it was another one.
         before: Option<String>,
-        /// The revision since then.
+        /// The revision after the put.
         revision: u64,
     },
     /// A document was removed.
     Removal {
-        /// The collection.
+        /// The document's collection.
         collection: Collection,
-        /// The id in the collection.
+        /// The document's id in the collection.
         id: DocumentId,
-        /// The space that it had.
+        /// The space of the removed document.
         space: String,
     },
     /// A record was erased.
     Erasure {
-        /// What it was called.
+        /// The id of the erased record.
         record: RecordId,
-        /// By which it is told where it lay: those of its [`Tombstone`](crate::Tombstone).
+        /// The place hashes of its [`Tombstone`](crate::Tombstone), by which a watch decides whether the record lay in
+        /// its spaces.
         places: Vec<KeyedHash>,
     },
 }
 
 impl FeedWrite {
-    /// Of which record it is.
+    /// Returns the record that was written.
     pub fn record(&self) -> RecordId {
         match self {
             Self::Memory { id, .. } => RecordId::Memory(*id),
@@ -77,41 +80,41 @@ impl FeedWrite {
     }
 }
 
-/// The end of a feed.
+/// The end of the feed at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedEnd {
-    /// The last place up to which entries are given.
+    /// The last position whose entries can be delivered.
     pub position: FeedPosition,
-    /// A later place, where some of what is visible waits for an earlier write that has not ended: when the feed has come up to it, all
-    /// that was visible at this call was given.
+    /// A later position, if some visible writes wait for an earlier write that has not ended. Once the feed reaches it,
+    /// everything visible at this call was delivered.
     pub held_back_to: Option<FeedPosition>,
 }
 
-/// The next entries of a feed.
+/// A page of the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedPage {
-    /// In their order. An entry whose record has no id that can be read may be left out.
+    /// The entries in order. An entry whose record id can't be read may be left out.
     pub entries: Vec<FeedEntry>,
-    /// Up to where they go: the place of the last entry, or a later one up to which there is none; the place that was asked for when there
-    /// is nothing new.
+    /// The position that the page reaches: that of the last entry, or a later one with no entry in between; the
+    /// requested position if there is nothing new.
     pub reached: FeedPosition,
-    /// Whether nothing is behind it that was committed before this call: neither more than was wanted, nor what waits for an earlier write
-    /// that has not ended.
+    /// Whether nothing committed before this call follows: neither entries beyond the limit, nor entries that wait for
+    /// an earlier write that has not ended.
     pub is_end: bool,
 }
 
 impl From<FeedPosition> for FeedEnd {
-    /// The end of a feed that holds nothing back.
+    /// Makes the end of a feed that holds nothing back.
     fn from(position: FeedPosition) -> Self {
         Self { position, held_back_to: None }
     }
 }
 
 impl FeedPosition {
-    /// The longest one, in bytes.
+    /// Maximum length, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// A place with these bytes. `Corrupt` for more than [`FeedPosition::MAX_BYTES`].
+    /// Makes a position from bytes. `Corrupt` for more than [`FeedPosition::MAX_BYTES`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         let bytes = bytes.into();
         if bytes.len() > Self::MAX_BYTES {
@@ -120,12 +123,12 @@ impl FeedPosition {
         Ok(Self(bytes))
     }
 
-    /// A place that is known to be short enough.
+    /// Makes a position from bytes that are known to be short enough.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the engine's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

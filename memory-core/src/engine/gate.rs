@@ -1,4 +1,4 @@
-//! The door that every call of a provider goes through.
+//! The gate that every call of a provider passes through.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,20 +12,21 @@ use super::heavy::{HeavyWork, Permit};
 use super::load::COUNTERS;
 use crate::{Error, ErrorKind, Outcome, Result};
 
-/// How long a call may take unless the configuration says otherwise (L6).
+/// The deadline of a call unless one is configured (L6).
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a health check may take (L3).
+/// The deadline of a health check (L3).
 pub(super) const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Keeps the life cycle (L2) and the deadline (L6) of a provider, and how many of its heavy calls go at once (L8), names operation and
-/// backend in its errors, and makes each call a `tracing` span without payloads. One gate is shared by a provider and its documents.
+/// Enforces a provider's life cycle (L2), deadline (L6) and number of concurrent heavy calls (L8), names operation and
+/// backend in its errors, and makes each call a `tracing` span without payloads. A provider and its documents share one
+/// gate.
 #[derive(Debug)]
 pub struct Gate {
     backend: &'static str,
     deadline: Duration,
-    // Calls hold it for reading while they run, so that shutdown waits for them.
+    // Each call holds a read lock while it runs, so that shutdown waits for it.
     state: RwLock<State>,
-    // Held by init and shutdown, one at a time. Calls don't need it, so that none waits for an init.
+    // Serializes init and shutdown. Other calls don't take it, so none waits for an init.
     turn: Mutex<()>,
     heavy: HeavyWork,
 }
@@ -38,16 +39,16 @@ enum State {
 }
 
 impl Gate {
-    /// A gate that [`Gate::init`] opens.
+    /// Makes a closed gate, which [`Gate::init`] opens.
     pub fn new(backend: &'static str, deadline: Duration) -> Self {
         Self { backend, deadline, state: RwLock::new(State::New), turn: Mutex::new(()), heavy: HeavyWork::default() }
     }
 
-    /// Runs `work` unless the gate is open already, and opens it (L1).
+    /// Opens the gate after running `work`; does nothing if it is already open (L1).
     pub async fn init(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
         self.run("init", self.deadline, Outcome::Unknown, async {
             let _turn = self.turn.lock().await;
-            // An open gate is not locked for writing, which would wait for the slowest call.
+            // An open gate is not write-locked, because that would wait for the slowest call.
             let state = *self.state.read().await;
             if state == State::New {
                 work.await?;
@@ -67,7 +68,7 @@ impl Gate {
         self.run(operation, self.deadline, Outcome::NotDone, self.pass(Box::pin(work)))
     }
 
-    /// Runs a call that writes: past the deadline its outcome is unknown.
+    /// Runs a call that writes; past the deadline its outcome is unknown.
     pub fn write<T>(
         &self,
         operation: &'static str,
@@ -76,10 +77,11 @@ impl Gate {
         self.run(operation, self.deadline, Outcome::Unknown, self.pass(Box::pin(work)))
     }
 
-    /// Waits until a heavy call may begin, after those that came before it (L8). A call takes one permit: two that wait for a second one would
-    /// wait for each other.
+    /// Waits for a permit for a heavy call, first come, first served (L8). A call takes one permit only: two calls that
+    /// each wait for a second one would deadlock.
     ///
-    /// `Unavailable`, which can be retried, when none comes free within half of the deadline: what is left is for the work.
+    /// Fails with `Unavailable` (retryable) if none is free within half of the deadline; the other half is for the
+    /// work.
     pub async fn permit(&self) -> Result<Permit> {
         let (begun, waiting) = (Instant::now(), COUNTERS.heavy_waiting.count());
         let permit = self.heavy.permit(self.deadline / 2).await;
@@ -96,7 +98,7 @@ impl Gate {
         Ok(permit.of_call())
     }
 
-    /// Bounds what takes several calls, and waits in between, and is one call that reads to whoever asks.
+    /// Applies the deadline of a reading call to work that consists of several calls with waits in between.
     pub(super) async fn bound<T>(&self, operation: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let done = tokio::time::timeout(self.deadline, work).await;
         done.unwrap_or_else(|_| {
@@ -104,7 +106,7 @@ impl Gate {
         })
     }
 
-    /// Runs a health check, which has less time; not to answer is to be down (L3).
+    /// Runs a health check, which has a shorter deadline; no answer counts as `Unavailable` (L3).
     pub async fn health<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let deadline = self.deadline.min(HEALTH_DEADLINE);
         let result = self.run("check_health", deadline, Outcome::NotDone, self.pass(Box::pin(work))).await;
@@ -120,7 +122,7 @@ impl Gate {
 
     /// Closes the gate, waits for the calls in flight, and runs `work` if the gate was open (L2).
     pub async fn shutdown(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
-        // It waits for heavy calls, too.
+        // This also waits for heavy calls, so it must not count as a light call.
         let _background = COUNTERS.background.count();
         self.run("shutdown", self.deadline, Outcome::Unknown, async {
             let _turn = self.turn.lock().await;
@@ -131,7 +133,7 @@ impl Gate {
         .await
     }
 
-    /// The work is boxed: each layer around it has two places for it, and moves it from one to the other.
+    /// The work is boxed, because each async layer around it would otherwise hold it twice and move it.
     async fn pass<T>(&self, work: Pin<Box<impl Future<Output = Result<T>>>>) -> Result<T> {
         let state = self.state.read().await;
         match *state {
@@ -178,7 +180,7 @@ pub fn record_rows(rows: usize) {
     Span::current().record("rows", rows);
 }
 
-/// The end of a call that is past its deadline.
+/// Makes the error of a call that is past its deadline.
 fn late(deadline: Duration, outcome: Outcome) -> Error {
     COUNTERS.late.add(1);
     let message = format!("no answer within {} ms", deadline.as_millis());

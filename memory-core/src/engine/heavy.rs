@@ -1,4 +1,4 @@
-//! How many heavy calls go at once, and how much of the machine they take.
+//! Limits how many heavy calls run at once, and how much of the machine they use.
 
 use std::sync::{Arc, LazyLock};
 use std::thread;
@@ -9,29 +9,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::load::{COUNTERS, Counted};
 
-/// While other calls go on, heavy work takes one of so many parts of the cores.
+/// While other calls run, heavy work uses at most one part in this many of the cores.
 const SHARE: u32 = 3;
-/// How long a permit rests at most.
+/// Maximum time that a permit rests.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
-/// How many heavy calls of a provider go at once (L8): as many as there are cores, and at least two. An engine that has as many
-/// connections, and some more, has one for every call that does not wait.
+/// Returns how many heavy calls of a provider run at once (L8): the number of cores, at least two. An engine with more
+/// connections than that always has one left for a light call.
 pub fn heavy_calls() -> usize {
     (*CORES).max(2) as usize
 }
 
-/// The permits of heavy work (L8), [`heavy_calls`] in all.
+/// The permits for heavy work (L8), [`heavy_calls`] in all.
 #[derive(Debug)]
 pub struct HeavyWork(Arc<Semaphore>);
 
-/// What heavy work holds. Where other calls go on when it is dropped, it rests before it is given back, so long that all heavy work of the
-/// process together takes about a third of the cores.
+/// A permit for heavy work. If other calls run when it is dropped, it rests before it is returned, so long that all
+/// heavy work of the process together uses about a third of the cores.
 #[derive(Debug)]
 pub struct Permit {
     place: Option<OwnedSemaphorePermit>,
-    /// Until the work has ended.
+    /// Set until the work has ended.
     working: Option<Counted>,
-    /// Until the call has.
+    /// Set until the call has ended.
     running: Option<Counted>,
     executor: Handle,
     begun: Instant,
@@ -46,35 +46,35 @@ impl Default for HeavyWork {
 }
 
 impl HeavyWork {
-    /// A permit, after those who came before; `None` when none comes free in that time.
+    /// Waits for a permit, first come, first served; `None` if none is free within `patience`.
     pub async fn permit(&self, patience: Duration) -> Option<Permit> {
         let place = tokio::time::timeout(patience, Arc::clone(&self.0).acquire_owned()).await;
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let place = Some(place.ok()?.ok()?);
         let (working, running) = (Some(COUNTERS.heavy_work.count()), None);
         let (executor, begun) = (Handle::current(), Instant::now());
-        // Who waits gets one in time also when all of them rest.
+        // Short enough that a waiting call gets one in time even if all permits rest.
         let longest_rest = LONGEST_REST.min(patience / 4);
         Some(Permit { place, working, running, executor, begun, worked: None, longest_rest })
     }
 }
 
 impl Permit {
-    /// From here on it is kept for what the work has made, and no longer for the work.
+    /// Marks the end of the work. From here on the permit is held only for its result.
     pub fn end_work(&mut self) {
         self.worked.get_or_insert_with(|| self.begun.elapsed());
         self.working = None;
     }
 
-    /// Counts as a heavy call until it is dropped.
+    /// Counts the permit as a heavy call until it is dropped.
     pub(super) fn of_call(mut self) -> Self {
         self.running = Some(COUNTERS.heavy.count());
         self
     }
 
-    /// How long it rests: of those who work in turn with such rests, all together keep to the share.
+    /// Returns how long to rest, so that heavy calls that all rest like this keep to their share.
     fn rest(&self) -> Duration {
-        // Its own call is counted both as a call and as a heavy one.
+        // Its own call is counted as a call and as a heavy one.
         if !COUNTERS.has_light_calls() {
             return Duration::ZERO;
         }
@@ -87,7 +87,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.end_work();
-        // As long as it rests, it counts among those that share.
+        // A resting permit counts among those that share.
         let resting = COUNTERS.heavy_work.count();
         let (rest, place) = (self.rest(), self.place.take());
         if !rest.is_zero() {

@@ -1,4 +1,4 @@
-//! The history of a record, as an engine keeps it: an entry for each write that changes one.
+//! History entries as an engine stores them: one for each write that changes a record.
 
 use std::fmt;
 
@@ -9,60 +9,60 @@ use crate::{
     Actor, Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, RecordId, Result, Revision, Timestamp,
 };
 
-/// What a write leaves in the history of its record, in the same step.
+/// The entry that a write adds to its record's history, in the same step.
 #[derive(Clone, PartialEq)]
 pub struct VersionEntry {
-    /// The revision that the write made; of a removal that which it took away.
+    /// The revision that the write made; for a removal, the one that it removed.
     pub revision: Revision,
-    /// When it was, by the provider's clock.
+    /// The time of the write, by the provider's clock.
     pub at: Timestamp,
-    /// Who did it, if the write says so.
+    /// The actor, if the write names one.
     pub actor: Option<Actor>,
-    /// Whether it removed the document.
+    /// Whether the write removed the document.
     pub is_removal: bool,
-    /// What makes the version before of the one that the write made, in the core's own format; of a removal, the whole version. Empty where
-    /// there was none before.
+    /// The difference to the version before, in the core's own format; for a removal, the whole version. Empty if there
+    /// was none before.
     pub before: Vec<u8>,
 }
 
-/// An entry where it stands in the history of its record.
+/// An entry with its place in the record's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryRow {
-    /// Greater than the places of all earlier entries of the same record, also of those from before it was removed; below `u64::MAX`.
+    /// Ascending with time, also across a removal of the record; below `u64::MAX`.
     pub place: u64,
-    /// The entry.
+    /// The stored entry.
     pub entry: VersionEntry,
 }
 
 /// A document to remove.
 #[derive(Debug)]
 pub struct Removal<'a, V> {
-    /// What was read under its id.
+    /// The document as it was read.
     pub found: &'a Found<Document, V>,
-    /// The end of its history, if the engine keeps one.
+    /// The last entry of its history, if the engine keeps one.
     pub end: Option<VersionEntry>,
 }
 
 impl VersionEntry {
-    /// The entry of an update, or of a restore over an older version.
+    /// Makes the entry of an update, or of a restore over an older version.
     pub(crate) fn of_update(before: &Memory, after: &Memory, at: Timestamp, actor: Option<Actor>) -> Self {
         let before = changes(&before.into(), &after.into());
         Self { revision: after.revision, at, actor, is_removal: false, before }
     }
 
-    /// The entry of a put.
+    /// Makes the entry of a put.
     pub(crate) fn of_put(before: Option<&Document>, after: &Document, at: Timestamp, actor: Option<Actor>) -> Self {
         let before = before.map_or_else(Vec::new, |before| changes(&before.into(), &after.into()));
         Self { revision: after.revision, at, actor, is_removal: false, before }
     }
 
-    /// The entry of a removal.
+    /// Makes the entry of a removal.
     pub(crate) fn of_removal(document: &Document, at: Timestamp, actor: Option<Actor>) -> Self {
         let before = changes(&document.into(), &Image::default());
         Self { revision: document.revision, at, actor, is_removal: true, before }
     }
 
-    /// An entry as an engine has stored it. `Corrupt` when a value breaks a rule of the contract.
+    /// Makes an entry from stored values. `Corrupt` if a value breaks a rule of the contract.
     pub fn from_stored(
         revision: i64,
         at: i64,
@@ -81,7 +81,7 @@ impl VersionEntry {
 }
 
 impl fmt::Debug for VersionEntry {
-    /// Payloads stay out of logs: of what was before only the size shows.
+    /// Shows only the size of the previous version, because payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { revision, at, actor, is_removal, before } = self;
         let what = if *is_removal { "removal of" } else { "write of" };
@@ -89,24 +89,24 @@ impl fmt::Debug for VersionEntry {
     }
 }
 
-/// The error of an engine that keeps no history.
+/// Makes the error of an engine that keeps no history.
 pub(super) fn no_history() -> Error {
     Error::new(ErrorKind::Unsupported, "no history is kept here")
 }
 
 impl RecordId {
-    /// Bytes that no other record has: what an engine keeps the history of a record under.
+    /// Returns a unique key, under which an engine stores the record's history.
     pub fn to_key(&self) -> Vec<u8> {
         match self {
             Self::Memory(id) => [b"m", id.as_bytes().as_slice()].concat(),
-            // No name of a collection holds the boundary.
+            // A collection name never holds a `/`.
             Self::Document { collection, id } => {
                 [b"d", collection.as_str().as_bytes(), b"/", id.as_str().as_bytes()].concat()
             }
         }
     }
 
-    /// The record with these bytes; `None` where they are of none.
+    /// Parses such a key; `None` for any other bytes.
     pub fn from_key(key: &[u8]) -> Option<Self> {
         match key.split_first()? {
             (b'm', id) => Some(MemoryId::from_bytes(id.try_into().ok()?).into()),

@@ -1,35 +1,36 @@
-//! What the providers of this process do and have done, for an operator to watch.
+//! Counters of all providers in this process, for operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How much all providers of this process do, and what they have done since it began.
+/// Current activity of all providers in this process, and totals since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Load {
-    /// How many calls have begun and not ended.
+    /// Calls in progress.
     pub calls: u64,
-    /// How many sessions are at work: connections of a pool, or threads of an embedded engine. Calls beyond these wait for one.
+    /// Sessions in use: connections of a pool, or threads of an embedded engine. Further calls wait for one.
     pub sessions: u64,
-    /// How many heavy calls have a permit (L8).
+    /// Heavy calls that hold a permit (L8).
     pub heavy: u64,
-    /// How many wait for one.
+    /// Heavy calls that wait for a permit.
     pub heavy_waiting: u64,
-    /// How many have got one so far.
+    /// Total number of permits granted.
     pub heavy_admitted: u64,
-    /// How many were refused, since none came free in time.
+    /// Total number of heavy calls refused because no permit was free in time.
     pub heavy_refused: u64,
-    /// How long all of them have waited together.
+    /// Total time that heavy calls have waited for permits.
     pub heavy_waited: Duration,
-    /// How many calls ended by their deadline (L6).
+    /// Total number of calls that ended at their deadline (L6).
     pub late: u64,
-    /// How many records queries and removals have examined.
+    /// Total number of records that queries and removals have examined.
     pub examined: u64,
-    /// How many pages ended because they had examined as many records as a page may (Q5).
+    /// Total number of results cut short by a limit, such as a page that has examined as many candidates as it may
+    /// (Q5).
     pub cut: u64,
 }
 
-/// How much the providers of this process do now.
+/// Reads the counters.
 pub fn load() -> Load {
     let Counters {
         calls,
@@ -60,13 +61,13 @@ pub fn load() -> Load {
 
 pub(super) static COUNTERS: Counters = Counters::new();
 
-/// The numbers of [`Load`].
+/// The counters behind [`Load`].
 pub(super) struct Counters {
     pub(super) calls: Counter,
-    /// Of those, the ones for which nobody else has to give way.
+    /// Calls among `calls` that heavy work need not make way for.
     pub(super) background: Counter,
     pub(super) sessions: Counter,
-    /// Heavy work that goes on or rests, also where it is no call.
+    /// Heavy work that runs or rests, also outside a call.
     pub(super) heavy_work: Counter,
     pub(super) heavy: Counter,
     pub(super) heavy_waiting: Counter,
@@ -102,7 +103,7 @@ impl Counters {
         }
     }
 
-    /// Whether callers wait for calls that are not heavy.
+    /// Returns whether light calls are in progress.
     pub(super) fn has_light_calls(&self) -> bool {
         self.calls.get() > self.background.get() + self.heavy.get() + self.heavy_waiting.get()
     }

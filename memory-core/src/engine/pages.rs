@@ -1,4 +1,4 @@
-//! From a query to its page: which walks can answer it, and the race among them.
+//! Executes a query: chooses the walks that can answer it, and races them.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -15,25 +15,27 @@ use crate::{
     Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Result, Status, Timestamp, compare_heads,
 };
 
-/// How many candidates the first slice of a walk has at least, and a later one at most. Each has twice as many as the one before.
+/// Number of candidates of a walk's first slice, at least, and of a later one, at most. Each slice is twice the one
+/// before.
 const SLICE: (usize, usize) = (32, 2_048);
-/// How many candidates each of several walks that are merged may ask for at least.
+/// Minimum slice of each of several walks that are merged.
 const LANE: usize = 64;
-/// Walks that are merged keep the heads alone of what they have read once their records have so many bytes together.
+/// Once the kept records of merged walks have this many bytes, further candidates keep only their heads.
 const KEPT_BYTES: usize = 16 << 20;
-/// When the turn of such a head comes, so many records of its walk are read at once, while all that is kept has at most twice those bytes.
+/// When such a head's turn comes, this many records of its walk are read at once, as long as all kept records have at
+/// most twice those bytes.
 const READ_AGAIN: usize = 16;
 
-/// A query, and the key of the namespace that it is put to.
+/// A query, with the key of its namespace.
 pub(super) struct Asked<Q> {
     pub(super) query: Q,
     pub(super) key: CursorKey,
     pub(super) watch: Arc<Watch>,
-    /// Whether documents can be looked for by place.
+    /// Whether documents are indexed by place.
     pub(super) has_places: bool,
 }
 
-/// The page of a query of the ledger.
+/// Returns a page of memories.
 pub(super) async fn memories(
     reader: &mut impl Reader,
     Asked { query, key, watch, .. }: &Asked<MemoryQuery>,
@@ -58,7 +60,7 @@ pub(super) async fn memories(
     race(reader, &Memories, walks, watch).await
 }
 
-/// The page of a query of documents.
+/// Returns a page of documents.
 pub(super) async fn documents(
     reader: &mut impl Reader,
     Asked { query, key, watch, has_places }: &Asked<DocumentQuery>,
@@ -74,7 +76,7 @@ pub(super) async fn documents(
     race(reader, &DocumentsOf(query.collection()), vec![Racer::new(page, parts)], watch).await
 }
 
-/// What the walks go along that together go over the documents of a query; none where there can be no documents.
+/// Returns the walks that together cover the documents of a query; none if no document can match.
 pub(super) async fn document_parts<R: Reader>(
     reader: &mut R,
     query: &DocumentQuery,
@@ -87,7 +89,7 @@ pub(super) async fn document_parts<R: Reader>(
     Ok(places.parts(reader))
 }
 
-/// Whether the bounds leave no time between them.
+/// Returns whether no time lies between the bounds.
 fn is_never(query: &MemoryQuery) -> bool {
     match (query.of.created_after, query.of.created_before) {
         (Some(after), Some(before)) => after >= before,
@@ -95,7 +97,7 @@ fn is_never(query: &MemoryQuery) -> bool {
     }
 }
 
-/// Stops too when nobody waits for the page any more, which then is not finished.
+/// Offers a row to the page. Also stops, with the page unfinished, if no caller waits any more.
 fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, watch: &Watch, row: &dyn Row<K>) -> Result<Verdict> {
     if !watch.goes_on() {
         return Ok(Verdict::Stop);
@@ -103,12 +105,12 @@ fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, watch: &Watch, row: &dyn Row
     page.offer(row.head(), |head| row.read(head), || row.id())
 }
 
-/// One more than the page has, so that the walk learns whether it is the last.
+/// One more than the page holds, so that the walk finds out whether it is the last.
 fn first_slice<K>(query: &Query<K>) -> usize {
     (query.limit + 1).max(SLICE.0)
 }
 
-/// Where a walk goes along.
+/// A set of records that can be walked.
 pub(super) trait Walkable<K: Selects>: Sync {
     fn walk<R: Reader>(
         &self,
@@ -117,14 +119,14 @@ pub(super) trait Walkable<K: Selects>: Sync {
         visit: &mut Visit<'_, K>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
-    /// Reads the records with these ids, in any order. One that is gone is left out.
+    /// Reads the records with these ids, in any order; records that are gone are left out.
     fn read<R: Reader>(
         &self,
         reader: &mut R,
         ids: &[Vec<u8>],
     ) -> impl Future<Output = Result<Vec<Result<K::Record>>>> + Send;
 
-    /// Between which times the query wants records.
+    /// Returns the query's exclusive bounds of createdAt.
     fn bounds(query: &Query<K>) -> (Option<Timestamp>, Option<Timestamp>);
 }
 
@@ -174,10 +176,10 @@ impl Walkable<Documents> for DocumentsOf<'_> {
     }
 }
 
-/// Goes along all walks in turns until the first has the page.
+/// Advances all walks in turns until one has completed the page.
 ///
-/// Each walk alone gives the whole answer, so the cost is that of the shortest: a query for open memories of a space looks through
-/// the open ones and through the space, and costs what the smaller of the two does (Q9).
+/// Each walk alone yields the whole page, so the cost is that of the shortest one: a query for open memories of a space
+/// walks the open memories and the space, and costs as much as the smaller of the two (Q9).
 async fn race<K: Selects>(
     reader: &mut impl Reader,
     on: &impl Walkable<K>,
@@ -203,7 +205,7 @@ where
     }
 }
 
-/// One way to answer a query: parts whose candidates come together in order, and the page that they make.
+/// One way to answer a query: lanes whose candidates are merged in order, and the page that they fill.
 struct Racer<'q, K: Selects> {
     query: &'q Query<K>,
     page: PageBuilder<'q, K>,
@@ -211,7 +213,7 @@ struct Racer<'q, K: Selects> {
     slice: usize,
     /// The last candidate of a merge.
     last: Option<(Timestamp, Vec<u8>)>,
-    /// How many bytes the records have that the lanes keep.
+    /// Bytes of the records that the lanes keep.
     kept: usize,
 }
 
@@ -227,7 +229,7 @@ where
         Self { query, page, lanes, slice: first_slice(query), last: None, kept: 0 }
     }
 
-    /// Offers the next candidates to the page. `Stop` when it is complete or there are no more.
+    /// Offers the next candidates to the page. Returns `Stop` if the page is complete or there are no more.
     async fn advance(
         &mut self,
         reader: &mut impl Reader,
@@ -250,7 +252,7 @@ where
         self.merge(reader, on, slice, watch).await
     }
 
-    /// Merges the candidates of several lanes, until one of them has to be filled again.
+    /// Merges the candidates of several lanes until one of them must be refilled.
     async fn merge(
         &mut self,
         reader: &mut impl Reader,
@@ -258,7 +260,8 @@ where
         slice: usize,
         watch: &Watch,
     ) -> Result<Verdict> {
-        // All of them together keep about as many records as one walk offers, but none asks for so few that it has to ask often.
+        // Together they keep about as many records as one walk offers, but no slice is so small that a lane must be
+        // refilled often.
         let slice = slice.min((slice / self.lanes.len()).max(LANE));
         for lane in &mut self.lanes {
             while lane.found.is_empty() && !lane.is_over {
@@ -276,7 +279,7 @@ where
                 (Some(Kept::Candidate(left)), Some(Kept::Candidate(right))) => {
                     compare_heads(&left.head(), &right.head(), order)
                 }
-                // A damaged row has no place of its own, and comes right behind the one before it.
+                // A damaged row has no position of its own; it comes right after the row before it.
                 (Some(Kept::Damaged { .. }), _) => Ordering::Less,
                 _ => Ordering::Greater,
             });
@@ -293,7 +296,7 @@ where
                 None => return Ok(Verdict::Stop),
             };
             self.kept -= candidate.bytes;
-            // An engine may know places by their hashes, and find a record in two.
+            // An engine that indexes places by hash may offer a record twice.
             let position = (candidate.created_at, candidate.id.clone());
             if self.last.as_ref() == Some(&position) {
                 continue;
@@ -302,7 +305,7 @@ where
             if let Content::Left = candidate.content {
                 match self.read_left(reader, on, place, &candidate).await? {
                     Some(read) => candidate.content = Content::Read(read),
-                    // It is gone, or has moved.
+                    // The record is gone, or has moved.
                     None => continue,
                 }
             }
@@ -314,7 +317,7 @@ where
 }
 
 impl<K: Selects> Racer<'_, K> {
-    /// Reads the record of a candidate that was left, and with it those of the next ones of its lane that were left.
+    /// Reads the record of a candidate that kept only its head, together with the next such records of its lane.
     async fn read_left(
         &mut self,
         reader: &mut impl Reader,
@@ -327,7 +330,7 @@ impl<K: Selects> Racer<'_, K> {
             Kept::Candidate(next) if matches!(next.content, Content::Left) => Some(next),
             _ => None,
         });
-        // As much room again, which small records never fill.
+        // Read-ahead may double the bytes; small records never use that up.
         let ahead = if self.kept < 2 * KEPT_BYTES { READ_AGAIN - 1 } else { 0 };
         let mut next: Vec<_> = left.take(ahead).collect();
         let ids: Vec<_> = std::iter::once(&candidate.id).chain(next.iter().map(|next| &next.id)).cloned().collect();
@@ -347,7 +350,7 @@ impl<K: Selects> Racer<'_, K> {
         }
         match read {
             Some(record) => Ok(Some(Ok(record))),
-            // Only by itself it tells whether it is damaged.
+            // Reading the record alone shows whether it is damaged.
             None => match on.read(reader, std::slice::from_ref(&candidate.id)).await?.pop() {
                 Some(Err(error)) if error.kind() != ErrorKind::Corrupt => Err(error),
                 read => Ok(read.filter(|read| read.is_err())),
@@ -356,7 +359,7 @@ impl<K: Selects> Racer<'_, K> {
     }
 }
 
-/// One walk of the engine, and the candidates that it has given and that are not offered yet.
+/// A walk of the engine, with the candidates that it has found and not yet offered.
 struct Lane<K: Selects> {
     part: Part,
     behind: Option<Mark>,
@@ -367,7 +370,7 @@ struct Lane<K: Selects> {
 /// A row that was read before its turn.
 enum Kept<K: Selects> {
     Candidate(Candidate<K>),
-    /// Its head can't be read.
+    /// A row whose head can't be read.
     Damaged {
         error: Error,
         id: String,
@@ -397,7 +400,7 @@ where
         Ok(())
     }
 
-    /// Keeps the next candidates, and counts the bytes of their records.
+    /// Finds and keeps the next candidates, and counts the bytes of their records.
     async fn fill<W: Walkable<K>>(
         &mut self,
         reader: &mut impl Reader,
@@ -433,7 +436,7 @@ where
     }
 }
 
-/// A candidate with what its head tells.
+/// A candidate with the fields of its head.
 struct Candidate<K: Selects> {
     id: Vec<u8>,
     space: String,
@@ -441,17 +444,17 @@ struct Candidate<K: Selects> {
     status: Option<Status>,
     is_over: bool,
     content: Content<K::Record>,
-    /// How many the record has that it keeps.
+    /// Bytes of the record, if kept.
     bytes: usize,
     id_as_text: String,
 }
 
-/// What a candidate keeps of its record.
+/// The state of a candidate's record.
 enum Content<R> {
-    /// The query does not want what its head tells.
+    /// The head does not match the query.
     Unwanted,
     Read(Result<R>),
-    /// There was no room for it.
+    /// Not kept, for lack of room.
     Left,
 }
 
@@ -465,19 +468,19 @@ impl<K: Selects> Candidate<K> {
 
     fn head(&self) -> Head<'_> {
         let (id, space, created_at) = (self.id.as_slice(), self.space.as_str(), self.created_at);
-        // Whether it is over was decided with it.
+        // `is_over` was decided when the candidate was made.
         let (updated_at, expires_at) = (None, None);
         Head { id, space, created_at, updated_at, status: self.status, expires_at, is_over: self.is_over }
     }
 
-    /// Whether the record has the place in the order that the candidate has.
+    /// Returns whether the record has the candidate's createdAt.
     fn is_at(&self, record: &K::Record) -> bool {
         K::created_at(record) == self.created_at
     }
 
     fn offer(mut self, page: &mut PageBuilder<'_, K>) -> Result<Verdict> {
         let content = std::mem::replace(&mut self.content, Content::Left);
-        // The page reads only what it admits.
+        // The page reads only records that it admits.
         let read = |_: &Head<'_>| match content {
             Content::Read(record) => record,
             Content::Unwanted | Content::Left => Err(Error::corrupt("the record was not read")),

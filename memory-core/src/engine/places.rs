@@ -1,4 +1,4 @@
-//! From the spaces of a query to the places where its records can lie.
+//! Maps the spaces of a query to the places where its records can lie.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,21 @@ use super::walk::{Place, Source};
 use crate::query::Query;
 use crate::{BOUNDARIES, Collection, Result, SpaceId, SpaceRange, Spaces, Status};
 
-/// Up to this many paths that share a prefix are walked each; above it, what their parent holds is walked.
+/// Up to this many paths that share a prefix are walked separately; above it, their parent is walked.
 const MAX_SIBLINGS: usize = 100;
-/// The most paths that the prefixes of a query find together, in equal shares, unless there are more prefixes.
+/// Maximum number of paths that all prefixes of a query expand to, in equal shares (at least one path each).
 const MAX_OF_PREFIXES: usize = 4_000;
 
-/// Where the records of a query can lie.
+/// The places where the records of a query can lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Places {
     /// Anywhere.
     Everywhere,
-    /// In these places, of which none lies in another; nowhere when there are none.
+    /// These places; none lies inside another. Empty means nowhere.
     Only(BTreeSet<Place>),
 }
 
-/// What one walk goes along.
+/// The part of the records that one walk covers.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
     Everything,
@@ -40,7 +40,7 @@ impl Part {
 }
 
 impl Places {
-    /// Where a query of the ledger or of a collection looks, as far as its host confines it to.
+    /// Returns the places of a query of the ledger or of a collection, confined by `within`.
     pub(super) async fn of<K: Sync>(
         reader: &mut impl Reader,
         of: Option<&Collection>,
@@ -55,7 +55,7 @@ impl Places {
         }
     }
 
-    /// What the walks go along that together go over the places; none where there are none.
+    /// Splits the places into walks that together cover them.
     pub(super) fn parts<R: Reader>(self, _: &R) -> Vec<Part> {
         match self {
             Self::Everywhere => vec![Part::Everything],
@@ -66,7 +66,7 @@ impl Places {
         }
     }
 
-    /// Where spaces of a selection can lie.
+    /// Returns the places where a selection of spaces can lie.
     pub(super) async fn of_spaces(reader: &mut impl Reader, of: Option<&Collection>, spaces: &Spaces) -> Result<Self> {
         let Spaces::Any(selectors) = spaces else { return Ok(Self::Everywhere) };
         let mut places = BTreeSet::new();
@@ -81,7 +81,7 @@ impl Places {
                 SpaceRange::Under(path) => {
                     places.extend([Place::Space(path.to_owned()), Place::Below(path.to_owned())]);
                 }
-                // No space holds a control character.
+                // A space id holds no control character.
                 SpaceRange::Prefix(prefix) if prefix.contains(char::is_control) => {}
                 SpaceRange::Prefix(prefix) => {
                     let siblings = reader.siblings(of, prefix, "", share + 1).await?;
@@ -97,13 +97,13 @@ impl Places {
         Ok(Self::Only(outermost(places)))
     }
 
-    /// What is in both.
+    /// Intersects two sets of places.
     pub(super) fn and(self, other: Self) -> Self {
         let (left, right) = match (self, other) {
             (Self::Only(left), Self::Only(right)) => (left, right),
             (Self::Everywhere, places) | (places, Self::Everywhere) => return places,
         };
-        // Two places have nothing in common, or one lies in the other.
+        // Two places are disjoint, or one lies inside the other.
         let in_right = left.iter().filter(|place| right.contains(place) || is_inside(place, &right));
         let in_left = right.iter().filter(|place| is_inside(place, &left));
         Self::Only(in_right.chain(in_left).cloned().collect())
@@ -114,28 +114,28 @@ fn count_paths(places: &[Place]) -> usize {
     places.iter().map(Place::path).collect::<BTreeSet<_>>().len()
 }
 
-/// Up to how many paths that share a prefix are walked each, when a query has so many prefixes.
+/// Returns the maximum number of paths that each of a query's prefixes expands to.
 fn siblings_of_each(prefixes: usize) -> usize {
     (MAX_OF_PREFIXES / prefixes.max(1)).clamp(1, MAX_SIBLINGS)
 }
 
-/// Whether a space can lie there.
+/// Returns whether a valid space id can lie there.
 fn can_hold_spaces(place: &Place) -> bool {
     let boundaries = place.path().matches(BOUNDARIES).count();
     let is_deep = match place {
         Place::Space(_) => boundaries > SpaceId::MAX_BOUNDARIES,
-        // What lies below has a boundary more.
+        // Ids below it have one more boundary.
         Place::Below(_) => boundaries >= SpaceId::MAX_BOUNDARIES,
     };
     !is_deep && !place.path().contains(char::is_control)
 }
 
-/// Without the places that lie in another one.
+/// Removes the places that lie inside another one.
 fn outermost(places: BTreeSet<Place>) -> BTreeSet<Place> {
     places.iter().filter(|place| !is_inside(place, &places)).cloned().collect()
 }
 
-/// Whether the place lies below an ancestor that is among these, and is not that itself.
+/// Returns whether a place lies strictly below one of these.
 fn is_inside(place: &Place, places: &BTreeSet<Place>) -> bool {
     let path = place.path();
     path.match_indices(BOUNDARIES).any(|(at, _)| places.contains(&Place::Below(path[..at].to_owned())))

@@ -1,4 +1,4 @@
-//! From a question to its answer: the digests of its scope, the ranking, and the records of the hits.
+//! Executes a recall: gathers the digests of the scope, ranks them, and reads the hits.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -14,28 +14,28 @@ use crate::query::{Documents, Ledger, Query};
 use crate::recall::{Digest, Digester, Meaning, Ranking, rank};
 use crate::{DocumentQuery, ErrorKind, Hit, MemoryQuery, Order, Recall, RecallOptions, Recalled, Result, Vector};
 
-/// A recall looks at the newest records of its scope, up to so many (R5).
+/// Maximum number of records that a recall examines; the newest of the scope are taken (R5).
 pub const MAX_RECALLED: usize = 100_000;
-/// Their texts have so many bytes at most, but for the first (R5).
+/// Maximum bytes of their texts; the first record always fits (R5).
 pub const MAX_RECALLED_BYTES: usize = 64 << 20;
-/// They hold so many terms of the question together at most, but for the first (R5): what is kept of each takes 8 bytes.
+/// Maximum number of the question's terms that they hold in all (R5). A digest keeps 8 bytes for each.
 pub const MAX_RECALLED_TERMS: usize = 4_000_000;
-/// Their vectors have so many numbers together at most, but for the first (R5): what is kept of each takes a byte, or four.
+/// Maximum number of vector dimensions that they have in all (R5). A digest keeps 1 or 4 bytes for each.
 pub const MAX_RECALLED_NUMBERS: usize = 64 << 20;
-/// A recall that has read so many bytes takes a permit (L8).
+/// A recall that has read more bytes than this takes a permit (L8).
 const LIGHT_BYTES: usize = 1 << 20;
-/// How many candidates a walk is asked for at once.
+/// Number of candidates that a walk asks for at once.
 const SLICE: usize = 1_024;
-/// The same where heads and vectors alone are read, by a recall that has a permit.
+/// The same for a recall with a permit that reads only heads and vectors.
 const LARGE_SLICE: usize = 4_096;
-/// The same of each of several walks, at least.
+/// The minimum for each of several walks.
 const MIN_SLICE: usize = 64;
-/// How many records are read at once by their ids, at first and at most, and about how many bytes.
+/// Number of records that are read at once by id: at first and at most; and the approximate maximum of their bytes.
 const FIRST_READ: usize = 16;
 const READ: usize = 64;
 const READ_BYTES: usize = 4 << 20;
 
-/// Finds what answers a question, where the vector is at hand that it is asked by, if it is asked by one.
+/// Answers a question whose vector is given, or that has none.
 pub(super) async fn answer<K: Recallable, R: Reader>(
     reader: &mut R,
     Asked { query: recall, watch, .. }: &Asked<Recall<K>>,
@@ -53,7 +53,7 @@ where
     ranked.answer_in(reader, recall, watch).await
 }
 
-/// Looks at the scope of a question whose vector is not at hand yet.
+/// Gathers the scope of a question whose vector is not made yet.
 pub(super) async fn gather<K: Recallable, R: Reader>(
     reader: &mut R,
     Asked { query: recall, watch, .. }: &Asked<Recall<K>>,
@@ -61,7 +61,7 @@ pub(super) async fn gather<K: Recallable, R: Reader>(
     gather_in(reader, recall, watch).await
 }
 
-/// Reads the records that answer such a question.
+/// Reads the hits of a question that was ranked after [`gather`].
 pub(super) async fn answer_ranked<K: Recallable, R: Reader>(
     reader: &mut R,
     Asked { query: (recall, ranked), watch, .. }: &Asked<(Recall<K>, Arc<Ranked>)>,
@@ -72,14 +72,14 @@ where
     ranked.answer_in(reader, recall, watch).await
 }
 
-/// What can be asked about.
+/// A kind of record that a recall can search.
 pub(super) trait Recallable: Selects + Clone + Send + Sync + 'static {
-    /// What a walk goes along.
+    /// What the engine walks.
     type On<'q>: Walkable<Self> + Send;
 
     fn on(query: &Query<Self>) -> Self::On<'_>;
 
-    /// The parts of the scope of a query.
+    /// Returns the walks that cover the scope of a query.
     fn parts<R: Reader>(reader: &mut R, query: &Query<Self>) -> impl Future<Output = Result<Vec<Part>>> + Send;
 }
 
@@ -107,16 +107,16 @@ impl Recallable for Documents {
     }
 }
 
-/// What the ranking has to know of a scope.
+/// The digests of a scope.
 #[derive(Debug)]
 pub(super) struct Gathered {
     digests: Vec<Digest>,
-    /// The terms of the question that name speakers.
+    /// The question's terms that name speakers in the scope.
     pub(super) names: BTreeSet<u16>,
     is_whole: bool,
 }
 
-/// The best of a scope.
+/// The ranked hits of a scope.
 #[derive(Debug)]
 pub(super) struct Ranked {
     ranking: Ranking,
@@ -125,12 +125,12 @@ pub(super) struct Ranked {
 }
 
 impl Gathered {
-    /// Whether the scope has a record with a vector.
+    /// Returns whether a record of the scope has a vector.
     pub(super) fn has_vectors(&self) -> bool {
         self.digests.iter().any(|digest| digest.vector.is_some())
     }
 
-    /// Ranks them; by words alone without a vector.
+    /// Ranks the records; by words alone if `vector` is `None`.
     pub(super) fn ranked<K>(self, recall: &Recall<K>, vector: Option<&Vector>) -> Ranked {
         let without = self.digests.iter().filter(|digest| digest.vector.is_none()).count();
         let is_by_meaning = recall.meaning.is_some() && (vector.is_some() || !self.has_vectors());
@@ -170,9 +170,10 @@ async fn gather_in<K: Recallable, R: Reader>(reader: &mut R, recall: &Recall<K>,
     Ok(gathered)
 }
 
-/// The digests of the scope's newest records.
+/// Returns the digests of the scope's newest records.
 ///
-/// Several walks take turns, and the one that is at the newest record goes on, so that none goes further back than the answer does.
+/// Several walks take turns. The one whose next record is the newest always advances, so that none goes further back
+/// than needed.
 async fn newest<K: Recallable, R: Reader>(
     reader: &mut R,
     on: &impl Walkable<K>,
@@ -183,7 +184,7 @@ async fn newest<K: Recallable, R: Reader>(
     let goes_on = || watch.check().is_ok();
     let mut digester = Digester::new(recall, &goes_on);
     let (mut newest, mut in_vain, mut bytes) = (Newest::new(), 0, 0);
-    // One that has not begun is before all others.
+    // A walk that has not begun sorts before all others.
     let mut walks: Vec<(&Part, Option<Mark>)> = parts.iter().map(|part| (part, None)).collect();
     let is_shared = parts.len() > 1;
     let (has_vectors, is_for_heads) = (recall.model.is_some(), !recall.looks_into_records());
@@ -219,7 +220,7 @@ async fn newest<K: Recallable, R: Reader>(
                 let vector = row.vector()?;
                 let record = if is_for_heads { None } else { Some(row.read(&head)?) };
                 bytes += record.as_ref().map_or(0, K::size) + vector.map_or(0, <[u8]>::len);
-                // Not that of a record for which nobody waits.
+                // A record that no caller waits for is not digested.
                 let is_wanted = bytes <= LIGHT_BYTES || watch.is_heavy();
                 Ok(is_wanted.then(|| digester.digest(&head, record.as_ref(), vector)))
             });
@@ -229,7 +230,7 @@ async fn newest<K: Recallable, R: Reader>(
                     watch.spend();
                 }
                 Ok(Some(digest)) => newest.add(digest),
-                // What can't be read has no words.
+                // A record that can't be read has no words.
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 Err(_) => in_vain += 1,
                 Ok(None) => {}
@@ -249,7 +250,7 @@ async fn newest<K: Recallable, R: Reader>(
     Ok(Gathered { digests: newest.digests, names, is_whole: newest.is_whole })
 }
 
-/// The hits with their neighbours, and whether they are all that were ranked.
+/// Returns the hits with their neighbours, and whether these are all ranked records.
 async fn hits<K: Selects, R: Reader>(
     reader: &mut R,
     on: &impl Walkable<K>,
@@ -274,7 +275,7 @@ where
         let bytes: usize = records.values().map(K::size).sum();
         count = (records.len() * READ_BYTES / bytes.max(1)).clamp(1, READ);
         read += bytes;
-        // By heads alone nobody knew how much there is to read.
+        // If only heads were read before, the size of the records was unknown until now.
         if read > LIGHT_BYTES && !watch.is_heavy() {
             watch.spend();
             return Ok((hits, false));
@@ -304,7 +305,7 @@ where
     Ok((hits, are_all))
 }
 
-/// The records with these places among the digests that are still there, and in the scope.
+/// Returns the records at these places that still exist and are still in the scope.
 async fn records<K: Selects, R: Reader>(
     reader: &mut R,
     on: &impl Walkable<K>,
@@ -318,11 +319,11 @@ async fn records<K: Selects, R: Reader>(
         match record {
             Ok(record) => drop(found.insert(K::head(&record).id.to_vec(), record)),
             Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
-            // Damaged since.
+            // The record was damaged since.
             Err(_) => {}
         }
     }
-    // It may have changed since, have gone, or be another one under the same id.
+    // The record may have changed, be gone, or be another one under the same id.
     let in_scope = |place: usize| {
         let Mark { id, millis } = &digests[place].mark;
         let is_it = |head: Head<'_>| head.created_at.as_millis() == *millis && recall.query.covers(head.space);
@@ -332,11 +333,11 @@ async fn records<K: Selects, R: Reader>(
     Ok(places.into_iter().filter_map(in_scope).collect())
 }
 
-/// The digests of the newest records, as far as they count (R5).
+/// The digests of the newest records, within the limits (R5).
 struct Newest {
     digests: Vec<Digest>,
     size: Size,
-    /// The newest record that was left out: what is older is out too.
+    /// The newest record that was left out; all older ones are left out too.
     left_out: Option<Mark>,
     is_whole: bool,
 }
@@ -346,7 +347,7 @@ impl Newest {
         Self { digests: Vec::new(), size: Size::default(), left_out: None, is_whole: true }
     }
 
-    /// Whether so many were examined in vain that no more are.
+    /// Returns whether too many records were examined in vain, so that the search ends.
     fn gives_up(&mut self, in_vain: usize) -> bool {
         let gives_up = in_vain == MAX_EXAMINED;
         self.is_whole &= !gives_up;
@@ -361,14 +362,15 @@ impl Newest {
     fn add(&mut self, digest: Digest) {
         self.size.add(&digest);
         self.digests.push(digest);
-        // Not for each one again.
+        // Slack, so that not every further digest causes a trim.
         let slack = if self.left_out.is_none() { 0 } else { 8 };
         if self.size.is_over(slack) {
             self.trim();
         }
     }
 
-    /// Leaves out what is too old, so that what stays is the longest row of newest records that the limits allow. An engine may know places by their hashes, and find a record in two.
+    /// Keeps the longest run of newest records that the limits allow. An engine that indexes places by hash may offer a
+    /// record twice.
     fn trim(&mut self) {
         self.digests.sort_unstable_by(|left, right| right.mark.cmp(&left.mark));
         self.digests.dedup_by(|left, right| left.mark == right.mark);
@@ -390,14 +392,14 @@ impl Newest {
     }
 }
 
-/// How much records are together.
+/// The size of a set of records.
 #[derive(Default)]
 struct Size {
     records: usize,
     bytes: usize,
-    /// How many terms of the question they hold, each for itself.
+    /// Number of pairs of a record and a term of the question that it holds.
     terms: usize,
-    /// How many numbers their vectors have.
+    /// Number of vector dimensions in all.
     numbers: usize,
 }
 
@@ -409,7 +411,7 @@ impl Size {
         self.numbers += digest.vector.as_ref().map_or(0, Vector::width);
     }
 
-    /// Whether they are more than the limits allow, by more than one part in `slack`, where that is not 0.
+    /// Returns whether a limit is exceeded by more than 1/`slack` of it; 0 allows no excess.
     fn is_over(&self, slack: usize) -> bool {
         let limits = [
             (self.records, MAX_RECALLED),

@@ -1,13 +1,13 @@
-//! Trying again what temporary failures prevented.
+//! Retries after temporary failures.
 
 use std::time::{Duration, Instant};
 
 use crate::{Error, Outcome, Result};
 
-/// The pause before the second attempt, and the longest one; each is twice as long as the one before.
+/// The first and the longest pause between attempts; each pause is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
-/// Until when work is tried again, and whether it may be after an attempt that may have had its effect.
+/// When to stop retrying, and whether attempts with an unknown outcome are retried.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
     until: Instant,
@@ -15,20 +15,20 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Tries again only after attempts that had no effect (W11).
+    /// Retries until this time, but only after attempts that had no effect (W11).
     pub fn until(until: Instant) -> Self {
         Self { until, is_repeatable: false }
     }
 
-    /// Tries again after any attempt: the work can be done twice and has its effect once.
+    /// Also retries after an unknown outcome: the work is idempotent.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.is_repeatable = true;
         self
     }
 
-    /// Runs the work until it succeeds, fails for good, or has no time left. `attempt` counts from 0. An error tells what any attempt
-    /// may have done.
+    /// Runs the work until it succeeds, fails permanently, or has no time left. `attempt` counts from 0. The error's
+    /// outcome covers all attempts.
     pub async fn run<T, F: Future<Output = Result<T>>>(
         self,
         is_temporary: impl Fn(&Error) -> bool,
@@ -37,7 +37,7 @@ impl Retry {
         let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
         let mut attempt = 0;
         loop {
-            // Boxed, since the futures of drivers are large and nest deep.
+            // Boxed, because the futures of drivers are large and nest deeply.
             let error = match Box::pin(work(attempt)).await {
                 Ok(done) => return Ok(done),
                 Err(error) => error.after(earlier),

@@ -1,22 +1,22 @@
-//! For engines that look at every record and have them all at hand.
+//! Helpers for engines that scan records held in memory.
 
 use super::walk::{Mark, Row, Visit, Walk};
 use crate::page::{Head, Selects, Verdict};
 use crate::{Order, Result};
 
-/// A record that was read as a whole, or why it can't be.
+/// A record that was read as a whole, or the error of reading it.
 #[derive(Debug, Clone)]
 pub struct Scanned<K: Selects> {
-    /// Where it stands in the order (createdAt, id).
+    /// The position of the record in the order (createdAt, id).
     pub mark: Mark,
-    /// The record; a `Corrupt` error where it is damaged.
+    /// The record, or a `Corrupt` error if it is damaged.
     pub record: Result<K::Record>,
-    /// The vector of the record, if it has one.
+    /// The record's stored vector, if it has one.
     pub vector: Option<Vec<u8>>,
 }
 
 impl<K: Selects> Scanned<K> {
-    /// A record that could be read.
+    /// Wraps a readable record, without a vector.
     pub fn new(record: K::Record) -> Self {
         let mark = Mark { millis: K::created_at(&record).as_millis(), id: K::id_bytes(&record).to_vec() };
         Self { mark, record: Ok(record), vector: None }
@@ -44,8 +44,8 @@ where
     }
 }
 
-/// Offers what a walk wants of records that come in any order: the next ones behind its mark. Which records the walk's source has is
-/// up to the caller.
+/// Sorts records that come in any order, and offers those after the walk's mark and within its times. The caller
+/// decides which records belong to the walk's source.
 pub fn offer_in_order<K: Selects>(
     records: impl IntoIterator<Item = Scanned<K>>,
     walk: &Walk<'_>,

@@ -1,4 +1,4 @@
-//! Sessions: what an engine can do for a call, one step at a time.
+//! Sessions: the single steps that an engine executes for a call.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,37 +13,40 @@ use crate::{
     Result, Timestamp, Tombstone,
 };
 
-/// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
+/// The work of a call in a session: a function of the session and the call's argument. It may run several times.
 pub type Work<S, A, T> = for<'s> fn(&'s mut S, &'s A) -> Steps<'s, T>;
 
-/// The steps of a piece of work.
+/// The future of a piece of work.
 pub type Steps<'s, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 's>>;
 
 /// A session that reads.
 ///
 /// An embedded engine runs a session on a thread of its own, with futures that are always ready.
 pub trait Reader: Send {
-    /// How the engine tells one version of a record from all others under the same id, also after it was removed and put again.
+    /// Identifies one version of a record among all under the same id, also across removals.
     type Version: Clone + Send + Sync + 'static;
 
-    /// The most places of one walk. More are divided among several walks, whose candidates [`Provider`](super::Provider) merges.
+    /// Maximum number of places in one walk. [`Provider`](super::Provider) splits more into several walks and merges
+    /// their candidates.
     const PLACES: usize;
 
-    /// The memories with these ids that are there, by their id. One that can't be read is a `Corrupt` error in its place.
+    /// Returns the memories with these ids that exist, by id. One that can't be read is a `Corrupt` error in its place.
     fn memories(&mut self, ids: &[MemoryId]) -> impl Future<Output = Result<MemoriesFound<Self::Version>>> + Send;
 
-    /// Offers the next memories of a walk. Returns where to go on, or `None` when there are no more.
+    /// Offers the next memories of a walk. Returns where to continue, or `None` at the end.
     fn walk_memories(
         &mut self,
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Ledger>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
-    /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`), of the ledger or of a collection: as a space where
-    /// a record has the path as its space, as an ancestor where a record has it above. `None` when the engine has no index by place, as here.
+    /// Lists the paths that start with `prefix` and have no further boundary (`-`, `/`, `:`), of the ledger or of a
+    /// collection: as a space if a record lies at the path, as an ancestor if one lies below it. `None` if the engine
+    /// has no index by place, as in the default.
     ///
-    /// `after` is empty, or one of these paths: then it and those with lower bytes may be left out. At least `most` others are given, or all
-    /// that there are. What comes before the last of them by its bytes is among them, but for ancestors with which that begins.
+    /// `after` is empty or one of these paths; it and those with lower bytes may be left out. Returns at least `most`
+    /// others, or all. Every path before the last one in byte order is included, except ancestors that are a prefix of
+    /// the last one.
     fn siblings(
         &mut self,
         of: Option<&Collection>,
@@ -55,14 +58,15 @@ pub trait Reader: Send {
         async { Ok(None) }
     }
 
-    /// The documents of a collection with these ids that are there. One that can't be read is a `Corrupt` error in its place.
+    /// Returns the documents of a collection with these ids that exist. One that can't be read is a `Corrupt` error in
+    /// its place.
     fn documents(
         &mut self,
         collection: &Collection,
         ids: &[DocumentId],
     ) -> impl Future<Output = Result<DocumentsFound<Self::Version>>> + Send;
 
-    /// Offers the next documents of a walk along a collection. Returns where to go on, or `None` when there are no more.
+    /// Offers the next documents of a walk along a collection. Returns where to continue, or `None` at the end.
     fn walk_documents(
         &mut self,
         collection: &Collection,
@@ -70,30 +74,32 @@ pub trait Reader: Send {
         visit: &mut Visit<'_, Documents>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
-    /// The collections that hold a document, behind one of that name, in ascending order: so many at most, and fewer only where that is all.
+    /// Lists the collections after `behind` that hold a document, in ascending order: at most `most`; fewer only at the
+    /// end.
     fn collections(
         &mut self,
         behind: Option<&Collection>,
         most: usize,
     ) -> impl Future<Output = Result<Vec<Collection>>> + Send;
 
-    /// The end of the feed. Whatever was written at or before it is seen by everybody who begins to read behind this call. Does not wait.
+    /// Returns the end of the feed. A read that begins after this call sees every write up to that end. Does not wait.
     fn newest_change(&mut self) -> impl Future<Output = Result<FeedEnd>> + Send {
         async { Err(no_feed()) }
     }
 
-    /// The next entries of the feed behind a place, about as many as are wanted. An entry is given only when no other can come before it any
-    /// more; then it is given to everybody who asks behind the same place.
+    /// Returns the next entries of the feed after a position, about `most`. An entry is returned only once no other
+    /// entry can still come before it; from then on every caller with the same position gets it.
     ///
-    /// [`Error::feed_reset`] unless the feed still has everything that was committed behind that place: not when entries were dropped
-    /// since, and not when the storage went back to an earlier state, such as a backup, whatever was written since then.
+    /// Fails with [`Error::feed_reset`] unless the feed still has everything that was committed after the position. It
+    /// does not if entries were dropped, or if the storage went back to an earlier state, such as a backup, whatever
+    /// was written since.
     fn changes(&mut self, after: &FeedPosition, most: usize) -> impl Future<Output = Result<FeedPage>> + Send {
         let _ = (after, most);
         async { Err(no_feed()) }
     }
 
-    /// The newest entries of a record's history below a place, newest first: at most `most`, fewer where they have more than some 4 MiB, but
-    /// one where there is one.
+    /// Returns the newest entries of a record's history below a place, newest first: at most `most`, fewer once they
+    /// have more than about 4 MiB, but at least one if there is one.
     fn history(
         &mut self,
         of: &RecordId,
@@ -104,15 +110,15 @@ pub trait Reader: Send {
         async { Err(no_history()) }
     }
 
-    /// The tombstones of these records, in any order. None, where the engine can't erase.
+    /// Returns the tombstones of these records, in any order; none on an engine that can't erase.
     fn tombstones(&mut self, of: &[RecordId]) -> impl Future<Output = Result<Vec<Tombstone>>> + Send {
         let _ = of;
         async { Ok(Vec::new()) }
     }
 
-    /// The next tombstones behind a page, in an order of the engine's own, and where the page behind them begins, in its own bytes, if there
-    /// is one: about as many as are wanted. One that is there all the time while pages are read is in one at least. `InvalidInput` for bytes
-    /// that it never gave.
+    /// Returns about `most` tombstones of the next page, in an order of the engine's own, and the engine's bytes for
+    /// the page after it, if there is one. A tombstone that exists throughout the walk is on at least one page.
+    /// `InvalidInput` for bytes that the engine never gave.
     fn tombstones_behind(
         &mut self,
         behind: Option<&[u8]>,
@@ -122,9 +128,9 @@ pub trait Reader: Send {
         async { Ok((Vec::new(), None)) }
     }
 
-    /// Records that have expired by then, as they say themselves, with when that was: those with the earliest times, and of one time in the
-    /// order of [`RecordId::to_key`]; behind the one that is given, if one is; at most `most`, fewer only where that is all. None, where the
-    /// engine can't erase.
+    /// Returns records whose own expiry time is at or before `by`, with that time: ordered by time, then by
+    /// [`RecordId::to_key`]; only those after `behind`, if given; at most `most`, fewer only at the end. None on an
+    /// engine that can't erase.
     fn expired(
         &mut self,
         by: Timestamp,
@@ -135,13 +141,13 @@ pub trait Reader: Send {
         async { Ok(Vec::new()) }
     }
 
-    /// The vectors that these records have, in any order, as [`Writer::embed`] has kept them (M2).
+    /// Returns the vectors of these records, in any order, as [`Writer::embed`] stored them (M2).
     fn vectors(&mut self, of: &[RecordId]) -> impl Future<Output = Result<Vec<(RecordId, Vec<u8>)>>> + Send {
         let _ = of;
         async { Err(no_vectors()) }
     }
 
-    /// When a memory was appended, if that was recorded.
+    /// Returns when a memory was appended, if that was recorded.
     fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = id;
         async { Err(no_history()) }
@@ -152,19 +158,19 @@ fn no_feed() -> Error {
     Error::new(ErrorKind::Unsupported, "this engine has no feed of changes")
 }
 
-/// A session that writes. Each method is one atomic step: it is done as a whole and durable, or not at all.
+/// A session that writes. Each method is one atomic step: it is done completely and durably, or not at all.
 ///
-/// What a step writes it notes in the feed, too, in the same step: each memory that it appends or replaces, and each document that it puts
-/// or removes, with its space and the one before. What it does not write it does not note.
+/// Each step also adds its writes to the feed: every memory that it appends or replaces, and every document that it
+/// puts or removes, with its space and the space before. It adds nothing for what it does not write.
 ///
-/// In the same step it keeps the entry of the history that comes with a write, and the time that comes with an append, where the engine
-/// keeps a history ([`Engine::HISTORY`](super::Engine::HISTORY)); elsewhere none comes.
+/// If the engine keeps a history ([`Engine::HISTORY`](super::Engine::HISTORY)), the step also stores the history entry
+/// that comes with a write, and the time that comes with an append; on other engines none comes.
 pub trait Writer: Reader {
-    /// Appends memories, and tells for each what became of it, in their order. A memory whose id or idempotency key is taken is not
-    /// written, nor is one whose id or idempotency key a tombstone has.
+    /// Appends memories, and returns the result of each, in their order. A memory is not written if its id or
+    /// idempotency key is taken, or if a tombstone has either.
     fn append(&mut self, append: Append<'_>) -> impl Future<Output = Result<Vec<Appended>>> + Send;
 
-    /// Replaces a memory by its next version, unless it has changed since it was read. `false` when it has.
+    /// Replaces a memory with its next version. Returns `false` if it has changed since it was read.
     fn replace(
         &mut self,
         before: &Found<Memory, Self::Version>,
@@ -172,13 +178,13 @@ pub trait Writer: Reader {
         entry: Option<&VersionEntry>,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Puts documents, all or none: each in the place of the version that was read, or where there was none. `false`, and none is put, when
-    /// one of these places has changed, or a tombstone keeps one out. No two of them have the same id in the same collection.
+    /// Puts documents, all or none: each replaces the version that was read, or is new. Returns `false`, and puts none,
+    /// if one of these has changed or a tombstone blocks one. No two have the same collection and id.
     fn put(&mut self, puts: &[Put<'_, Self::Version>]) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Puts documents where there are none, each by itself. `false` for each whose id is taken, and for each that a tombstone keeps out.
+    /// Puts new documents, each by itself. Returns `false` for each whose id is taken and each that a tombstone blocks.
     ///
-    /// Here one after the other; an engine that can send many at once overrides it.
+    /// The default puts one after the other; an engine that can send many at once overrides it.
     fn put_new(&mut self, puts: &[Put<'_, Self::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
         async move {
             let mut done = Vec::with_capacity(puts.len());
@@ -193,54 +199,56 @@ pub trait Writer: Reader {
         }
     }
 
-    /// Removes documents of one collection, all or none. `false`, and none is removed, when one has changed since it was read.
+    /// Removes documents of one collection, all or none. Returns `false`, and removes none, if one has changed since it
+    /// was read.
     fn remove(
         &mut self,
         collection: &Collection,
         removals: &[Removal<'_, Self::Version>],
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Erases records, all or none: each with all that an index, the history and the feed have of it, also of its earlier versions. Leaves
-    /// their tombstones, in the place of earlier ones of the same records, and notes each in the feed. `false`, and none is erased, when one
-    /// has changed since it was read.
+    /// Erases records, all or none, with everything that indexes, history and feed hold of them and of earlier
+    /// versions. Stores their tombstones, replacing earlier ones of the same records, and adds each to the feed.
+    /// Returns `false`, and erases none, if one has changed since it was read.
     fn erase(&mut self, erasings: &[Erasing<'_, Self::Version>]) -> impl Future<Output = Result<bool>> + Send {
         let _ = erasings;
         async { Err(no_erasure()) }
     }
 
-    /// Takes tombstones away that are still as they were read, each by itself. Leaves nothing in the feed, and the others alone.
+    /// Removes tombstones that are unchanged since they were read, each by itself. Leaves changed ones, and adds
+    /// nothing to the feed.
     fn forget(&mut self, tombstones: &[Tombstone]) -> impl Future<Output = Result<()>> + Send {
         let _ = tombstones;
         async { Err(no_erasure()) }
     }
 
-    /// Keeps vectors beside records, each by itself, in the place of earlier ones. `false` for each whose record has changed since it was
-    /// read. Leaves nothing in the feed and in the history, and the version of the record as it is (M2).
+    /// Stores vectors beside records, each by itself, replacing earlier ones. Returns `false` for each whose record has
+    /// changed since it was read. Adds nothing to feed and history, and leaves the record's version as it is (M2).
     ///
-    /// In the steps of the others a vector stays where a record is replaced by one with the same texts
-    /// ([`Memory::has_texts_of`], [`Document::has_texts_of`]), and goes with every other change of it.
+    /// In the other steps a vector stays if its record is replaced by one with the same texts
+    /// ([`Memory::has_texts_of`], [`Document::has_texts_of`]), and is removed by any other change of it.
     fn embed(&mut self, embeds: &[Embed<'_, Self::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
         let _ = embeds;
         async { Err(no_vectors()) }
     }
 }
 
-/// A vector to keep.
+/// A vector to store.
 pub struct Embed<'a, V> {
-    /// What was read.
+    /// The record as it was read.
     pub found: EmbedRecord<'a, V>,
-    /// Some 10 bytes more than its numbers have, which mean nothing to the engine.
+    /// The encoded vector: about 10 bytes more than its numbers. The engine does not interpret it.
     pub vector: Vec<u8>,
 }
 
 impl<V: fmt::Debug> fmt::Debug for Embed<'_, V> {
-    /// A vector tells much of its text.
+    /// Hides the vector, because it reveals much of its text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embed").field("found", &self.found).finish_non_exhaustive()
     }
 }
 
-/// What was read of a record that gets a vector.
+/// The record of a vector, as it was read.
 #[derive(Debug, Clone, Copy)]
 pub enum EmbedRecord<'a, V> {
     /// A memory.
@@ -252,20 +260,20 @@ pub enum EmbedRecord<'a, V> {
 /// A record to erase.
 #[derive(Debug)]
 pub struct Erasing<'a, V> {
-    /// What was read.
+    /// The record as it was read.
     pub found: ErasingRecord<'a, V>,
-    /// What stays.
+    /// The tombstone to store.
     pub tombstone: Tombstone,
 }
 
-/// What was read of a record to erase.
+/// The record to erase, as it was read.
 #[derive(Debug, Clone, Copy)]
 pub enum ErasingRecord<'a, V> {
     /// A memory.
     Memory(&'a Found<Memory, V>),
     /// A document.
     Document(&'a Found<Document, V>),
-    /// That nothing was there under its name. A document that was removed may have a history.
+    /// No record exists under this id. A removed document may still have a history.
     Absent,
 }
 
@@ -280,55 +288,56 @@ pub(super) fn no_vectors() -> Error {
 /// A document to put.
 #[derive(Debug)]
 pub struct Put<'a, V> {
-    /// What was read under its id; `None` where nothing was there.
+    /// The stored document as it was read; `None` if there was none.
     pub before: Option<&'a Found<Document, V>>,
-    /// What is to be there.
+    /// The document to store.
     pub after: &'a Document,
-    /// What it leaves in the history, if the engine keeps one.
+    /// The history entry, if the engine keeps a history.
     pub entry: Option<VersionEntry>,
-    /// Whether it is not put where a tombstone has its id that is not older than the document's createdAt (E3): as where none was before, and
-    /// by a restore.
+    /// Whether a tombstone of the id blocks the put unless it is older than the document's createdAt (E3): `true` if
+    /// there was no document before, and for a restore.
     pub is_guarded: bool,
 }
 
 /// A record as it was read.
 #[derive(Debug, Clone)]
 pub struct Found<T, V> {
-    /// The record.
+    /// The memory or document.
     pub record: T,
-    /// Its version, as the engine tells it.
+    /// The version, as the engine identifies it.
     pub version: V,
 }
 
-/// Memories by their id.
+/// Memories by id.
 pub type MemoriesFound<V> = HashMap<MemoryId, Result<Found<Memory, V>>>;
 
-/// Documents in any order.
+/// Documents, in any order.
 pub type DocumentsFound<V> = Vec<Result<Found<Document, V>>>;
 
 /// Memories to append.
 #[derive(Debug, Clone, Copy)]
 pub struct Append<'a> {
-    /// No two of them have the same id or the same idempotency key.
+    /// The memories. No two have the same id or idempotency key.
     pub memories: &'a [&'a Memory],
-    /// Whether they are one step, or a step each.
+    /// Whether all are one step, or each is a step of its own.
     pub atomicity: Atomicity,
-    /// Whether an earlier attempt may have appended some of them. Otherwise their ids are new, unless a restore gives them.
+    /// Whether an earlier attempt may have appended some of them. If not, their ids are new, unless a restore gives
+    /// them.
     pub is_repeated: bool,
-    /// When they are appended, by the provider's clock, if the engine keeps a history.
+    /// The time of the append by the provider's clock, if the engine keeps a history.
     pub at: Option<Timestamp>,
     /// Makes the hashes of their idempotency keys, if the engine can erase.
     pub hash_key: Option<&'a HashKey>,
 }
 
 impl Append<'_> {
-    /// By which a tombstone knows the idempotency key of one of them.
+    /// Returns the hash by which a tombstone identifies a memory's idempotency key.
     pub fn hash(&self, memory: &Memory) -> Option<KeyedHash> {
         Some(self.hash_key?.of_key(memory.idempotency_key.as_ref()?))
     }
 
-    /// What becomes of each memory, in their order, where some are taken: `owners` has, by their ids, which memory is in their way, and
-    /// `erased` has the ids of those that a tombstone keeps out.
+    /// Returns the result of each memory, in their order. `owners` maps ids to the memory that has the id or key
+    /// already; `erased` holds the ids that a tombstone blocks.
     pub fn outcomes(&self, owners: &HashMap<MemoryId, MemoryId>, erased: &HashSet<MemoryId>) -> Vec<Appended> {
         let is_refused = self.atomicity == Atomicity::All && !(owners.is_empty() && erased.is_empty());
         let outcome = |memory: &&Memory| match owners.get(&memory.id) {
@@ -341,24 +350,24 @@ impl Append<'_> {
     }
 }
 
-/// What is done as a whole or not at all.
+/// What one step covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomicity {
-    /// All of it: where one memory is not written, none is.
+    /// All memories: if one is not written, none is.
     All,
     /// Each memory by itself.
     Each,
 }
 
-/// What became of a memory that was to be appended.
+/// The result of appending a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
-    /// It was written.
+    /// The memory was written.
     Written,
-    /// It was not written, since this memory has its id or its idempotency key.
+    /// Not written: this memory already has its id or idempotency key.
     Taken(MemoryId),
-    /// It was not written, since a tombstone has its id or its idempotency key.
+    /// Not written: a tombstone has its id or idempotency key.
     Erased,
-    /// It was not written because of another memory of the same step.
+    /// Not written: another memory of the same step was refused.
     NotWritten,
 }

@@ -1,4 +1,4 @@
-//! What every engine can be configured with.
+//! The settings that all engines share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use crate::{Clock, Error, HistorySettings, Language, Result, SystemClock};
 
 /// The configuration of an engine.
 pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
-    /// What [`Provider`](super::Provider) needs to know of it.
+    /// Returns the settings that [`Provider`](super::Provider) uses.
     fn settings(&self) -> EngineSettings;
 
-    /// Refuses what could never be opened, before anything is (`InvalidInput`).
+    /// Refuses a configuration that can never work, before anything is opened (`InvalidInput`).
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -22,30 +22,30 @@ pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
 /// The settings that mean the same on every engine.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
-    /// How long a call may take (L6).
+    /// The deadline of a call (L6).
     pub deadline: Duration,
-    /// How long a call tries again after temporary failures.
+    /// How long a call retries after temporary failures.
     pub patience: Duration,
-    /// The language of the questions and of the records, unless a question has its own (R2).
+    /// The language of questions and records, unless a question names its own (R2).
     pub language: Language,
-    /// What is asked of the history (H6, H8).
+    /// The history settings (H6, H8).
     pub history: HistorySettings,
-    /// Where `updatedAt` comes from.
+    /// The source of `updatedAt` and of commit times.
     pub clock: Arc<dyn Clock>,
 }
 
-/// How many changes the feed of a namespace keeps, about (C6), where the engine decides that. Programs that write to one namespace drop what
-/// is more by their own number each, so they should have the same.
+/// How many changes the feed of a namespace keeps, approximately, on an engine that decides that itself (C6). Each
+/// program trims the feed to its own number, so programs that write to one namespace should agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeptChanges(u32);
 
 impl KeptChanges {
-    /// The fewest, which everybody may count on, and the default.
+    /// The smallest number, which every client may rely on, and the default.
     pub const MIN: Self = Self(100_000);
-    /// The most that a URL may ask for.
+    /// The largest number that a URL may set.
     pub const MAX: Self = Self(1_000_000_000);
 
-    /// So many; `InvalidInput` for fewer than [`KeptChanges::MIN`] or more than [`KeptChanges::MAX`].
+    /// Makes a number of changes; `InvalidInput` below [`KeptChanges::MIN`] or above [`KeptChanges::MAX`].
     pub fn new(count: u32) -> Result<Self> {
         if (Self::MIN.0..=Self::MAX.0).contains(&count) {
             return Ok(Self(count));
@@ -53,7 +53,7 @@ impl KeptChanges {
         Err(Error::invalid(format!("a feed keeps {} to {} changes", Self::MIN.0, Self::MAX.0)))
     }
 
-    /// How many changes these are.
+    /// Returns the number of changes.
     pub fn get(self) -> u32 {
         self.0
     }
@@ -74,7 +74,8 @@ impl FromStr for KeptChanges {
 }
 
 impl Default for EngineSettings {
-    /// 30 seconds for a call and its attempts, English, what the namespace keeps of a history, and the clock of the machine.
+    /// 30 seconds for a call including its retries, English, the namespace's own decision on history, and the clock of
+    /// the machine.
     fn default() -> Self {
         let (deadline, clock) = (DEFAULT_DEADLINE, Arc::new(SystemClock));
         let (language, history) = (Language::default(), HistorySettings::default());
@@ -82,7 +83,7 @@ impl Default for EngineSettings {
     }
 }
 
-/// The value of a parameter of a database URL. `InvalidInput` names the parameter and quotes nothing.
+/// Parses the value of a URL parameter. `InvalidInput` names the parameter and does not quote the value.
 pub fn parameter<T: FromStr>(name: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| Error::invalid(format!("the value of the URL parameter {name} is not valid")))
 }

@@ -1,9 +1,9 @@
-//! The spaces below a path, with how much each holds (S8 to S10).
+//! Lists the spaces below a path, with how many records each holds (S8 to S10).
 //!
-//! A level is answered in two steps. First the names of the spaces that come next: from the path index, or from the places that the caller
-//! is confined to where these lie deeper. Then each is counted by a walk over the heads of its newest records, which also tells whether it
-//! holds any that the caller may see: a space that holds none is not in the answer. Where that can't be told in one call, the level ends
-//! with a cursor within the walk.
+//! A level takes two steps. First, the names of the next spaces: from the path index, or from the places in `within` if
+//! these lie deeper. Then each space is counted by a walk over the heads of its newest records, which also tells
+//! whether it holds any record in `within`; if not, the space is left out. If one call can't find that out, the level
+//! ends with a cursor inside the walk.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::query::MAX_LIMIT;
 use crate::spaces::{Count, MAX_SPACE_COUNT, SpaceLevel, SpaceQuery, SpaceSummary, space_below};
 use crate::{BOUNDARIES, Collection, Error, ErrorKind, Position, Result, SpaceId, Timestamp};
 
-/// The most places that one walk looks in for paths that may have been passed over.
+/// Maximum number of places that one walk searches for paths that may have been skipped.
 const PROBED: usize = 64;
-/// How many records are looked at between two looks at the time.
+/// Number of records between two checks of the time.
 const PAUSE: usize = 64;
 
-/// A query of spaces, put to a namespace with this key.
+/// A query of spaces, with the key of its namespace.
 pub(super) struct AskedSpaces {
     pub(super) query: SpaceQuery,
     pub(super) key: CursorKey,
     pub(super) watch: Arc<Watch>,
-    /// The collection whose documents are counted; the ledger's memories when `None`.
+    /// The collection whose documents are counted; `None` for the ledger's memories.
     pub(super) of: Option<Collection>,
 }
 
-/// The levels of the answer, that of the query first.
+/// Returns the levels of the result, that of the query first.
 pub(super) async fn levels<K: Selects, R: Reader>(
     reader: &mut R,
     on: &impl Walkable<K>,
@@ -61,7 +61,7 @@ pub(super) async fn levels<K: Selects, R: Reader>(
     while let Some((under, after, depth)) = waiting.pop_front() {
         let limit = query.limit.min(left);
         let found = if limit == 0 || depth > 1 && tree.is_spent() {
-            // A deeper level that has no room begins elsewhere.
+            // A deeper level without room starts in a later call.
             Level { spaces: Vec::new(), last: (depth > 1 && query.limit > 0).then_some(after) }
         } else {
             tree.level(under.as_deref(), after, limit).await?
@@ -80,41 +80,41 @@ pub(super) async fn levels<K: Selects, R: Reader>(
     Ok(levels)
 }
 
-/// The tree of spaces, as a caller may see it.
+/// The tree of spaces that a caller may see.
 struct Tree<'t, R, W> {
     reader: &'t mut R,
     on: &'t W,
     of: Option<&'t Collection>,
     query: &'t SpaceQuery,
-    /// Where the records of the answer can lie.
+    /// The places where the counted records can lie.
     scope: Places,
     watch: &'t Watch,
-    /// How many records were examined.
+    /// Number of examined records.
     examined: usize,
 }
 
 /// A page of the spaces below a path.
 struct Level {
     spaces: Vec<Found>,
-    /// Where it goes on, if it does.
+    /// Where the next page begins; `None` on the last page.
     last: Option<Reached>,
 }
 
-/// Up to where a level was answered.
+/// The position that a listing has reached.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Reached {
-    /// The last space that was looked at; empty before the first.
+    /// The last space that was examined; empty before the first.
     name: String,
-    /// Where to look on in it, while none of its records was found to be in the scope.
+    /// The position inside that space, as long as none of its records was found in the scope.
     within: Option<Within>,
 }
 
-/// A place in the walks over the records of a space.
+/// A position in the walks over a space's records.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Within {
-    /// Which of the walks.
+    /// The index of the walk.
     walk: u32,
-    /// Behind which record it goes on, if it has begun.
+    /// The last examined record of this walk; `None` at its beginning.
     behind: Option<Mark>,
 }
 
@@ -123,7 +123,8 @@ impl Reached {
         Self { name, within: None }
     }
 
-    /// The name, which holds no control character, and behind a zero byte where to go on.
+    /// Encodes the name, which holds no control character; a zero byte and the position inside the space follow, if
+    /// there is one.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.name.clone().into_bytes();
         if let Some(Within { walk, behind }) = &self.within {
@@ -155,27 +156,27 @@ impl Within {
     }
 }
 
-/// A space that holds records.
+/// A space that holds records of the scope.
 struct Found {
     summary: SpaceSummary,
-    /// Whether spaces may lie below it.
+    /// Whether there may be spaces below it.
     goes_on: bool,
 }
 
-/// What is known of a space.
+/// The result of examining a space.
 enum Look {
-    /// It holds records of the scope.
+    /// The space holds records of the scope.
     Found(Found),
-    /// It holds none.
+    /// The space holds no record of the scope.
     Nothing,
-    /// It holds none up to there, and more was not looked at.
+    /// The space holds none up to this position; the rest was not examined.
     Unfinished(Within),
 }
 
-/// Names in ascending order.
+/// Names of spaces, in ascending order.
 struct Names {
     names: BTreeSet<String>,
-    /// Whether more come behind them.
+    /// Whether more names follow.
     goes_on: bool,
 }
 
@@ -184,7 +185,8 @@ impl<R: Reader, W> Tree<'_, R, W> {
         self.examined >= MAX_EXAMINED || self.watch.is_half_over()
     }
 
-    /// The next spaces below a path, at most so many, as far as they hold records of the scope. It gets on by a space, or within one.
+    /// Returns a page of the spaces below a path that hold records of the scope, at most `limit`. Each call advances by
+    /// a space, or inside one.
     async fn level<K: Selects>(&mut self, under: Option<&str>, after: Reached, limit: usize) -> Result<Level>
     where
         W: Walkable<K>,
@@ -219,14 +221,15 @@ impl<R: Reader, W> Tree<'_, R, W> {
         }
     }
 
-    /// The next spaces below a path that may hold records, behind `after`: at least one and at most so many, unless there is none.
+    /// Returns the next spaces after `after` below a path that may hold records: at least one if there is one, at most
+    /// `most`.
     async fn names<K: Selects>(&mut self, under: &str, after: &str, most: usize) -> Result<Names>
     where
         W: Walkable<K>,
     {
         let mut names = BTreeSet::new();
         let mut goes_on = false;
-        // What all ids below begin with, up to a segment that is looked for.
+        // The prefixes of all ids below the path, up to the segment that is listed.
         let mut heads: BTreeSet<String> = match under.is_empty() || under.ends_with(BOUNDARIES) {
             true => BTreeSet::from([under.to_owned()]),
             false => BOUNDARIES.iter().map(|boundary| format!("{under}{boundary}")).collect(),
@@ -239,7 +242,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
             if head.as_str() <= after && !after.starts_with(&head) {
                 continue;
             }
-            // One more than is wanted, and the path itself, which is none of them.
+            // One more than is wanted, plus the path itself, which is not listed.
             for place in self.siblings(&head, after, most + 2).await? {
                 self.watch.count_path()?;
                 match place {
@@ -260,8 +263,8 @@ impl<R: Reader, W> Tree<'_, R, W> {
         Ok(Names { names, goes_on })
     }
 
-    /// The paths of the scope that start with `head` and have no further boundary, behind `after`: the first ones by their bytes, at least so
-    /// many unless there are no more; and whatever lies below `head` itself.
+    /// Returns the paths of the scope that start with `head`, have no further boundary and come after `after`: the
+    /// first ones in byte order, at least `most` if there are as many; and whatever lies below `head` itself.
     async fn siblings<K: Selects>(&mut self, head: &str, after: &str, most: usize) -> Result<BTreeSet<Place>>
     where
         W: Walkable<K>,
@@ -279,7 +282,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
         };
         let mut found: BTreeSet<_> = found.into_iter().collect();
         let paths: BTreeSet<_> = found.iter().map(Place::path).filter(|path| *path > after).collect();
-        // Where it was not the end, an ancestor with which the last path begins may only come behind it.
+        // If there may be more, an ancestor of the last path may sort after it and not be included yet.
         let last = if paths.len() >= most { paths.last().copied().unwrap_or(head) } else { head };
         let mut passed: BTreeSet<_> = ancestors_behind(head, last).map(|path| Place::Below(path.to_owned())).collect();
         if !after.is_empty() || last != head {
@@ -298,7 +301,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
         Ok(found)
     }
 
-    /// A place among these that holds a record.
+    /// Returns one of these places that holds a record.
     async fn first_in<K: Selects>(&mut self, places: &BTreeSet<Place>) -> Result<Option<Place>>
     where
         W: Walkable<K>,
@@ -322,7 +325,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
         Ok(None)
     }
 
-    /// The siblings, where the engine has no index by place: from all records.
+    /// Finds the siblings by scanning all records, on an engine without an index by place.
     async fn walked_siblings<K: Selects>(&mut self, head: &str) -> Result<BTreeSet<Place>>
     where
         W: Walkable<K>,
@@ -341,12 +344,12 @@ impl<R: Reader, W> Tree<'_, R, W> {
         Ok(found)
     }
 
-    /// What a space holds of the scope, from a place in its walks on.
+    /// Examines a space from a position in its walks on.
     async fn look<K: Selects>(&mut self, name: &str, from: Within) -> Result<Look>
     where
         W: Walkable<K>,
     {
-        // What lies below one that ends with a boundary are spaces beside it (S8).
+        // If the name ends with a boundary, ids below it are separate spaces (S8).
         let is_leaf = name.ends_with(BOUNDARIES);
         let mut places = BTreeSet::from([Place::Space(name.to_owned())]);
         places.extend((!is_leaf).then(|| Place::Below(name.to_owned())));
@@ -372,7 +375,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
                     is_deeper |= head.space != name;
                     has_newest = true;
                 }
-                // The newest of the space is the first one of any walk.
+                // The first record of each walk is its newest, so the space's newest is among these.
                 if count > MAX_SPACE_COUNT && has_newest {
                     return Ok(Verdict::Stop);
                 }
@@ -397,8 +400,8 @@ impl<R: Reader, W> Tree<'_, R, W> {
         Ok(Look::Found(Found { summary: SpaceSummary { id, count, newest }, goes_on }))
     }
 
-    /// Goes along the heads of records, newest first, from behind a place until the visitor stops. `slice` records are wanted, or a little
-    /// more.
+    /// Walks the heads of records after a position, newest first, until the visitor stops. `slice` is about the number
+    /// of records that are wanted.
     async fn walk<K: Selects>(
         &mut self,
         source: Source<'_>,
@@ -426,7 +429,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
     }
 }
 
-/// The path right below a head in which a place lies that starts with it.
+/// Returns the path right below a head that contains a place, which must start with the head.
 fn sibling(head: &str, place: &Place) -> Place {
     match Place::sibling(head, place.path()) {
         Some(below @ Place::Below(_)) => below,
@@ -434,7 +437,8 @@ fn sibling(head: &str, place: &Place) -> Place {
     }
 }
 
-/// The paths with which another one begins, longer than a head, below which ids may lie that come behind it: `a-1:x` comes behind `a-10`.
+/// Returns the proper prefixes of a path, longer than a head, whose descendants may sort after the path: `a-1:x` comes
+/// after `a-10`.
 fn ancestors_behind<'p>(head: &str, path: &'p str) -> impl Iterator<Item = &'p str> {
     let is_behind = |next: char| BOUNDARIES.iter().any(|boundary| next < *boundary);
     let within = path.char_indices().filter(move |(at, next)| *at > 0 && is_behind(*next)).map(|(at, _)| &path[..at]);
@@ -442,7 +446,7 @@ fn ancestors_behind<'p>(head: &str, path: &'p str) -> impl Iterator<Item = &'p s
     within.filter(move |path| path.len() > least)
 }
 
-/// What can be read of a row; a damaged one is passed over.
+/// Turns a `Corrupt` error into `None`: damaged rows are skipped.
 fn readable<T>(head: Result<T>) -> Result<Option<T>> {
     match head {
         Ok(head) => Ok(Some(head)),

@@ -1,39 +1,39 @@
-//! Stored values on their way back to records.
+//! Converts stored values back to records.
 
 use crate::{
     Collection, Content, Context, Document, DocumentId, Error, ErrorKind, IdempotencyKey, Memory, MemoryId, Metadata,
     Result, Revision, SpaceId, Status, Timestamp, Trigger,
 };
 
-/// The values of a memory, as an engine has stored them.
+/// The values of a memory as an engine stores them.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredMemory<'r> {
-    /// The 16 bytes of the id.
+    /// The id: 16 bytes.
     pub id: &'r [u8],
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub created_at: i64,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970; `None` before the first update.
     pub updated_at: Option<i64>,
-    /// From 1 on.
+    /// The revision, 1 or more.
     pub revision: i64,
-    /// The name of the status.
+    /// The lower-case name of the status.
     pub status: &'r str,
     /// The id of the space.
     pub space_id: &'r str,
     /// The idempotency key.
     pub idempotency_key: Option<&'r str>,
-    /// Canonical JSON.
+    /// The metadata as canonical JSON.
     pub metadata: &'r str,
-    /// JSON.
+    /// The trigger as JSON.
     pub trigger: &'r str,
-    /// JSON.
+    /// The context as JSON, if set.
     pub context: Option<&'r str>,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970; `None` for never.
     pub expires_at: Option<i64>,
 }
 
 impl StoredMemory<'_> {
-    /// The memory. `Corrupt` when a value breaks a rule of the contract.
+    /// Converts the values to a memory. `Corrupt` if one breaks a rule of the contract.
     pub fn read(&self) -> Result<Memory> {
         let id = <[u8; 16]>::try_from(self.id).map_err(|_| Error::corrupt("a stored id has not 16 bytes"))?;
         Ok(Memory {
@@ -52,31 +52,31 @@ impl StoredMemory<'_> {
     }
 }
 
-/// The values of a document, as an engine has stored them.
+/// The values of a document as an engine stores them.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredDocument<'r> {
-    /// The id.
+    /// The id in the collection.
     pub id: &'r str,
     /// The name of the collection.
     pub collection: &'r str,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub created_at: i64,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970; `None` before the first change.
     pub updated_at: Option<i64>,
-    /// From 1 on.
+    /// The revision, 1 or more.
     pub revision: i64,
     /// The id of the space.
     pub space_id: &'r str,
-    /// Canonical JSON.
+    /// The metadata as canonical JSON.
     pub metadata: &'r str,
-    /// The text.
+    /// The content.
     pub content: &'r str,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970; `None` for never.
     pub expires_at: Option<i64>,
 }
 
 impl StoredDocument<'_> {
-    /// The document. `Corrupt` when a value breaks a rule of the contract.
+    /// Converts the values to a document. `Corrupt` if one breaks a rule of the contract.
     pub fn read(&self) -> Result<Document> {
         Ok(Document {
             id: DocumentId::parse(self.id).map_err(corrupt)?,
@@ -92,7 +92,7 @@ impl StoredDocument<'_> {
     }
 }
 
-/// The error of a stored value that breaks a rule: the rule's own kind would blame the caller.
+/// Turns the error of a stored value into `Corrupt`: its own kind would blame the caller.
 pub fn corrupt(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Corrupt => error,

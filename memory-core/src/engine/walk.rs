@@ -1,85 +1,86 @@
-//! Walks: where a session looks for candidates, and how it offers them.
+//! Walks: the candidates that a session offers, and their order.
 
 use crate::page::{Head, Selects, Verdict};
 use crate::{BOUNDARIES, Document, Memory, Order, Result, Status, Timestamp};
 
-/// A part of a collection of records that an engine can go along in the order (createdAt, id).
+/// A walk over candidates in the order (createdAt, id).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walk<'w> {
-    /// Which records are candidates. An engine may offer others too, since the matcher has the last word.
+    /// The candidates. An engine may offer other records too; the matcher decides.
     pub source: Source<'w>,
-    /// In which order they are offered.
+    /// The order in which candidates are offered.
     pub order: Order,
-    /// Only records created after this, exclusively.
+    /// Exclusive lower bound of createdAt.
     pub created_after: Option<Timestamp>,
-    /// Only records created before this, exclusively.
+    /// Exclusive upper bound of createdAt.
     pub created_before: Option<Timestamp>,
-    /// Only records behind this one in the order.
+    /// Only records after this one in the order.
     pub behind: Option<&'w Mark>,
-    /// About how many candidates are wanted. An engine offers at least one if there is one. An engine that reads ahead at no cost may
-    /// go on until it is stopped, unless `is_shared`.
+    /// Approximate number of candidates wanted. An engine offers at least one if there is one. An engine that reads
+    /// ahead for free may continue until it is stopped, unless `is_shared`.
     pub count: usize,
-    /// Whether another walk waits for its turn, so that this one must return after about `count` candidates.
+    /// Whether other walks take turns with this one, so that it must return after about `count` candidates.
     pub is_shared: bool,
-    /// Whether the visitor asks rows for their heads alone, so that an engine need not read payloads.
+    /// Whether the visitor reads only heads, so that an engine need not read payloads.
     pub is_for_heads: bool,
-    /// Whether the visitor asks rows for their vectors, too, also where it asks for heads alone.
+    /// Whether the visitor also reads vectors, even if it reads only heads otherwise.
     pub has_vectors: bool,
 }
 
-/// Which records a walk goes along.
+/// The candidates of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source<'w> {
-    /// All of them.
+    /// All records.
     Everything,
-    /// Memories of these open statuses; at least one.
+    /// Memories with one of these open statuses; at least one status.
     Open(&'w [Status]),
-    /// Records in any of these places; at least one, at most [`Reader::PLACES`](super::Reader::PLACES). None of them lies in another.
+    /// Records in any of these places: at least one, at most [`Reader::PLACES`](super::Reader::PLACES). No place lies
+    /// inside another.
     Places(&'w [Place]),
 }
 
-/// A part of the path index.
+/// A range of the path index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// The space with this id.
     Space(String),
-    /// The spaces that have this ancestor, which may be the empty one.
+    /// The spaces that have this ancestor, which may be empty.
     Below(String),
 }
 
-/// A position in the order (createdAt, id), as the engine has it: of a damaged row too.
+/// A position in the order (createdAt, id); a damaged row has one too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// When the record was created, in milliseconds since 1970.
+    /// The creation time, in milliseconds since 1970.
     pub millis: i64,
-    /// The bytes of its id.
+    /// The bytes of the id.
     pub id: Vec<u8>,
 }
 
 /// A stored row that a session offers.
 pub trait Row<K: Selects> {
-    /// What can be told before the payload is read. `Corrupt` when it is damaged.
+    /// Returns the fields that are known before the payload is read. `Corrupt` if they are damaged.
     fn head(&self) -> Result<Head<'_>>;
-    /// The whole record, given its head. `Corrupt` when it is damaged.
+    /// Reads the whole record, given its head. `Corrupt` if it is damaged.
     fn read(&self, head: &Head<'_>) -> Result<K::Record>;
-    /// The id, as far as it can be read, to report a damaged row (Q8): [`shown_id`] of its bytes.
+    /// Returns the id, as far as it is readable, for the report of a damaged row (Q8): [`shown_id`] of its bytes.
     fn id(&self) -> String;
-    /// The vector that the record has, if it has one, where the walk is with vectors.
+    /// Returns the record's stored vector, if it has one and [`Walk::has_vectors`] is set.
     fn vector(&self) -> Result<Option<&[u8]>> {
         Ok(None)
     }
 }
 
-/// How the bytes of an id are shown, if they can be read.
+/// Formats the bytes of an id, or `unknown` if they can't be read.
 pub fn shown_id<K: Selects>(id: Result<&[u8]>) -> String {
     id.map_or_else(|_| "unknown".to_owned(), K::shown_id)
 }
 
-/// Who looks at each row that a session offers. The session stops at [`Verdict::Stop`].
+/// The visitor that looks at each offered row. The session stops at [`Verdict::Stop`].
 pub type Visit<'v, K> = dyn FnMut(&dyn Row<K>) -> Result<Verdict> + Send + 'v;
 
 impl Walk<'_> {
-    /// Along everything in one go, newest first.
+    /// A walk over everything at once, newest first.
     pub const EVERYTHING: Self = Self {
         source: Source::Everything,
         order: Order::NewestFirst,
@@ -92,7 +93,7 @@ impl Walk<'_> {
         has_vectors: false,
     };
 
-    /// Whether the source has memories like this one.
+    /// Returns whether the source contains a memory.
     pub fn wants(&self, memory: &Memory) -> bool {
         match self.source {
             Source::Everything => true,
@@ -101,11 +102,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the source has documents like this one, of the collection that is walked.
+    /// Returns whether the source contains a document of the walked collection.
     pub fn wants_document(&self, document: &Document) -> bool {
         match self.source {
             Source::Everything => true,
-            // Only memories have a status.
+            // Documents have no status.
             Source::Open(_) => false,
             Source::Places(places) => places.iter().any(|place| place.holds(document.space_id.as_str())),
         }
@@ -113,8 +114,8 @@ impl Walk<'_> {
 }
 
 impl Place {
-    /// The sibling in which a space lies that starts with `prefix`, as [`Reader::siblings`](super::Reader::siblings) tells them; `None` when
-    /// it starts otherwise.
+    /// Returns the sibling that contains a space starting with `prefix`, as
+    /// [`Reader::siblings`](super::Reader::siblings) lists them; `None` if the space does not start with it.
     pub fn sibling(prefix: &str, space: &str) -> Option<Self> {
         let rest = space.strip_prefix(prefix)?;
         Some(match rest.find(BOUNDARIES) {
@@ -123,7 +124,7 @@ impl Place {
         })
     }
 
-    /// The lowest text behind a space that starts with `prefix`, and behind all other spaces that lie in its sibling by the same boundary.
+    /// Returns the lowest text after all spaces that lie in the same sibling by the same boundary as this one.
     pub fn behind_sibling(prefix: &str, space: &str) -> String {
         let end = space.get(prefix.len()..).and_then(|rest| rest.find(BOUNDARIES));
         match end.map(|end| space.split_at(prefix.len() + end)) {
@@ -132,18 +133,18 @@ impl Place {
         }
     }
 
-    /// The lowest text behind a space or a path. None of them holds a control character.
+    /// Returns the lowest text after a space or path, given that none holds a control character.
     pub fn behind_space(space: &str) -> String {
         format!("{space}\u{1}")
     }
 
-    /// The path of the place.
+    /// Returns the path of the place.
     pub fn path(&self) -> &str {
         let (Self::Space(path) | Self::Below(path)) = self;
         path
     }
 
-    /// Whether a space lies there.
+    /// Returns whether a space lies in this place.
     pub fn holds(&self, space: &str) -> bool {
         match self {
             Self::Space(id) => space == id,

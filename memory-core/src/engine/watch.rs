@@ -1,4 +1,4 @@
-//! What a heavy call and the work that it has begun know of each other.
+//! Shared state of a heavy call and the work that it has started.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use tracing::Span;
 use super::load::COUNTERS;
 use crate::{Error, ErrorKind, Result};
 
-/// How far the work of a call is, and whether anybody still waits for it.
+/// The progress of a call's work, and whether a caller still waits for it.
 #[derive(Debug)]
 pub(super) struct Watch {
     until: Instant,
-    /// When half of the time is over.
+    /// The time when half of the deadline has passed.
     half: Instant,
-    /// How many records are examined at most, unless it is a heavy call.
+    /// Maximum number of examined records; `None` for a heavy call.
     most: Option<u64>,
     is_given_up: AtomicBool,
     is_spent: AtomicBool,
@@ -24,12 +24,13 @@ pub(super) struct Watch {
     is_cut: AtomicBool,
 }
 
-/// Held by whoever waits for the work. When it is dropped, the work ends.
+/// Held by the caller that waits for the work. Dropping it ends the work.
 #[derive(Debug)]
 pub(super) struct Watching(Arc<Watch>);
 
 impl Watching {
-    /// A call for which somebody waits until then, and which examines so many records at most. A heavy call examines as many as it has to.
+    /// Starts a call with a deadline and a maximum number of examined records; `None` for a heavy call, which has no
+    /// maximum.
     pub(super) fn new(until: Instant, most: Option<u64>) -> Self {
         let now = Instant::now();
         Self::with_half(now + until.saturating_duration_since(now) / 2, until, most)
@@ -40,13 +41,13 @@ impl Watching {
         Self(Arc::new(Watch { until, half, most, is_given_up, is_spent, examined, is_cut }))
     }
 
-    /// A call of which half of the time is over.
+    /// Starts a call whose time is half over.
     #[cfg(test)]
     pub(super) fn half_over(until: Instant) -> Self {
         Self::with_half(Instant::now(), until, None)
     }
 
-    /// What the work looks at, to learn whether it goes on.
+    /// Returns the state that the work checks.
     pub(super) fn watch(&self) -> Arc<Watch> {
         Arc::clone(&self.0)
     }
@@ -71,22 +72,22 @@ impl Drop for Watching {
 }
 
 impl Watch {
-    /// Until when somebody waits at most.
+    /// Returns the deadline of the call.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// Whether half of the time is over, so that a call that can go on later ends with what it has.
+    /// Returns whether half of the time is over. A call that can be continued then ends with what it has.
     pub(super) fn is_half_over(&self) -> bool {
         Instant::now() >= self.half
     }
 
-    /// Counts one more record that was named by its id.
+    /// Counts a record that was read by its id.
     pub(super) fn count(&self) {
         self.examined.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one more record of a walk, and tells whether it is to be examined.
+    /// Counts a record of a walk, and returns whether to examine it.
     pub(super) fn goes_on(&self) -> bool {
         let examined = self.examined.fetch_add(1, Ordering::Relaxed);
         if self.most.is_some_and(|most| examined >= most) {
@@ -95,28 +96,28 @@ impl Watch {
         self.is_waited_for()
     }
 
-    /// Counts one more path that an index gave; fails as [`Self::check`] does when the work is to end.
+    /// Counts a path from an index; fails as [`Self::check`] does if the work must end.
     pub(super) fn count_path(&self) -> Result<()> {
         self.goes_on();
         self.check()
     }
 
-    /// Whether it is a heavy call.
+    /// Returns whether the call is heavy.
     pub(super) fn is_heavy(&self) -> bool {
         self.most.is_none()
     }
 
-    /// The call is heavy after all.
+    /// Marks a light call as too expensive: it must run again as a heavy one.
     pub(super) fn spend(&self) {
         self.is_spent.store(true, Ordering::Relaxed);
     }
 
-    /// The page ended because it had examined as many records as a page may.
+    /// Marks the result as cut short by a limit.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
     }
 
-    /// `Timeout` when nobody waits any more, or not for this attempt: what was found so far is not all.
+    /// Fails with `Timeout` if no caller waits for this attempt any more: its result is incomplete.
     pub(super) fn check(&self) -> Result<()> {
         let late = || Error::new(ErrorKind::Timeout, "nobody waits for the answer any more").retryable();
         if self.is_waited_for() { Ok(()) } else { Err(late()) }
@@ -126,7 +127,7 @@ impl Watch {
         !self.is_given_up.load(Ordering::Relaxed) && !self.is_spent() && Instant::now() < self.until
     }
 
-    /// Whether the work ended because it is heavy after all, so that what it gave is no answer.
+    /// Returns whether a light call turned out to be heavy, so that its result must be discarded.
     pub(super) fn is_spent(&self) -> bool {
         self.is_spent.load(Ordering::Relaxed)
     }

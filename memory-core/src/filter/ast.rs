@@ -1,4 +1,4 @@
-//! The tree: what a filter is, what it matches and how it is written.
+//! The filter tree: its variants, what it matches, and its written form.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,28 +10,28 @@ use crate::filter::value::Value;
 
 /// A condition on a memory or a document.
 ///
-/// Made by [`Filter::parse`] and by the methods of [`Field`], so that each has one form: no AND within an AND, no NOT of a
-/// NOT. The variants are there for engines to read.
+/// Built by [`Filter::parse`] and by the methods of [`Field`], which normalize it: no AND inside an AND, no NOT of a
+/// NOT. The variants are public for engines to read.
 ///
-/// The logic has two values (F2): a comparison with a missing field or a value of another type is false, and NOT turns that
-/// into true.
+/// The logic has two values (F2): a comparison with a missing field or a value of another type is false, and NOT makes
+/// that true.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
-    /// All of two or more.
+    /// Matches if all parts match; at least two.
     #[non_exhaustive]
     And(Vec<Filter>),
-    /// At least one of two or more.
+    /// Matches if at least one part matches; at least two.
     #[non_exhaustive]
     Or(Vec<Filter>),
-    /// The opposite; `<>` and `NOT IN` are written with it too.
+    /// Matches if the part does not; also the form of `<>` and `NOT IN`.
     #[non_exhaustive]
     Not(Box<Filter>),
-    /// A field compares with a value of its own type.
+    /// Compares a field with a value of the same type.
     #[non_exhaustive]
     Compare {
         /// The left side.
         field: Field,
-        /// How the two stand to each other.
+        /// The operator.
         comparison: Comparison,
         /// The right side.
         value: Value,
@@ -41,35 +41,34 @@ pub enum Filter {
     OneOf {
         /// The left side.
         field: Field,
-        /// What it may equal.
+        /// The values that it may equal.
         values: Vec<Value>,
     },
-    /// A string field matches as a whole.
+    /// The whole of a string field matches a pattern.
     #[non_exhaustive]
     Like {
         /// The left side.
         field: Field,
-        /// What it has to match.
+        /// The pattern.
         pattern: LikePattern,
     },
-    /// An array field holds this value.
+    /// An array field contains a value.
     #[non_exhaustive]
     Contains {
-        /// The array.
+        /// The array field.
         field: Field,
-        /// What one item equals.
+        /// The value that one item equals.
         value: Value,
     },
     /// A field is missing or JSON null.
     #[non_exhaustive]
     IsNull {
-        /// The field.
+        /// The field that is tested.
         field: Field,
     },
 }
 
-/// How the two sides of a comparison stand to each other. Numbers compare by value, strings byte for byte (F3), and false
-/// comes before true.
+/// A comparison operator. Numbers compare by value, strings byte for byte (F3), and false comes before true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -85,7 +84,7 @@ pub enum Comparison {
 }
 
 impl Filter {
-    /// Whether a record satisfies the filter. This is the definition, and it has the last word on every engine (F5).
+    /// Returns whether a record satisfies the filter. This defines the filter, and decides on every engine (F5).
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
         match self {
             Self::And(parts) => parts.iter().all(|part| part.matches(subject)),
@@ -112,7 +111,7 @@ impl Filter {
         }
     }
 
-    /// Whether a condition looks into texts or metadata, which may be large.
+    /// Returns whether a condition reads texts or metadata, which may be large.
     pub(crate) fn reads_payload(&self) -> bool {
         match self {
             Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::reads_payload),
@@ -139,7 +138,7 @@ impl Comparison {
 }
 
 impl fmt::Display for Filter {
-    /// A predicate that parses back to an equal filter; different filters are written differently.
+    /// Writes a predicate that parses back to an equal filter. Different filters have different output.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::And(parts) => join(f, parts, " AND "),

@@ -1,4 +1,4 @@
-//! How filters are built.
+//! Constructors and combinators of filters.
 
 use crate::filter::ast::{Comparison, Filter};
 use crate::filter::field::Field;
@@ -7,8 +7,8 @@ use crate::filter::value::Value;
 use crate::{BOUNDARIES, Result, SpaceId};
 
 impl Filter {
-    /// That a record lies in this space or below it: what [`SpaceSelector::under`](crate::SpaceSelector::under) finds (S3), for
-    /// where a query has selectors of its own.
+    /// Matches records in this space or below it, as [`SpaceSelector::under`](crate::SpaceSelector::under) does (S3);
+    /// for a query that already has selectors.
     pub fn under(path: &SpaceId) -> Self {
         let path = path.as_str();
         if path.ends_with(BOUNDARIES) {
@@ -19,7 +19,7 @@ impl Filter {
             .fold(Field::SpaceId.eq(path), |filter, boundary| filter.or(starts_with(format!("{path}{boundary}"))))
     }
 
-    /// Both.
+    /// Matches if both match.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -39,7 +39,7 @@ impl Filter {
         }
     }
 
-    /// At least one of the two.
+    /// Matches if at least one of the two matches.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -59,7 +59,7 @@ impl Filter {
         }
     }
 
-    /// The opposite.
+    /// Matches if this filter does not.
     #[must_use]
     pub fn negate(self) -> Self {
         match self {
@@ -69,79 +69,79 @@ impl Filter {
     }
 }
 
-/// Each method makes a condition of the field.
+/// Each method makes a condition on the field.
 impl Field {
-    /// Equals; arrays and objects equal nothing.
+    /// The field equals the value; arrays and objects equal nothing.
     pub fn eq(self, value: impl Into<Value>) -> Filter {
         self.compare(Comparison::Equal, value)
     }
 
-    /// Does not equal, which is also true for a missing field.
+    /// The field does not equal the value; also true if the field is missing.
     pub fn ne(self, value: impl Into<Value>) -> Filter {
         self.eq(value).negate()
     }
 
-    /// Is less.
+    /// The field is less than the value.
     pub fn lt(self, value: impl Into<Value>) -> Filter {
         self.compare(Comparison::Less, value)
     }
 
-    /// Is less or equal.
+    /// The field is less than or equal to the value.
     pub fn le(self, value: impl Into<Value>) -> Filter {
         self.compare(Comparison::LessOrEqual, value)
     }
 
-    /// Is greater.
+    /// The field is greater than the value.
     pub fn gt(self, value: impl Into<Value>) -> Filter {
         self.compare(Comparison::Greater, value)
     }
 
-    /// Is greater or equal.
+    /// The field is greater than or equal to the value.
     pub fn ge(self, value: impl Into<Value>) -> Filter {
         self.compare(Comparison::GreaterOrEqual, value)
     }
 
-    /// Lies between the two, or equals one of them.
+    /// The field lies between the two values, or equals one of them.
     pub fn between(self, low: impl Into<Value>, high: impl Into<Value>) -> Filter {
         self.clone().ge(low).and(self.le(high))
     }
 
-    /// Equals one of these; with none of them, nothing matches. At most 1,000.
+    /// The field equals one of these values, at most 1,000. Without a value, nothing matches.
     pub fn one_of(self, values: impl IntoIterator<Item = impl Into<Value>>) -> Filter {
         Filter::OneOf { field: self, values: values.into_iter().map(Into::into).collect() }
     }
 
-    /// Matches a pattern (F4); `InvalidInput` over 1 KiB.
+    /// The string matches a LIKE pattern (F4); `InvalidInput` for a pattern over 1 KiB.
     pub fn like(self, pattern: &str) -> Result<Filter> {
         Ok(Filter::Like { field: self, pattern: LikePattern::new(pattern, None, Case::Sensitive)? })
     }
 
-    /// Matches a pattern in which A to Z and a to z are the same (F4); `InvalidInput` over 1 KiB.
+    /// Like [`like`](Self::like), but the case of ASCII letters is ignored (F4).
     pub fn ilike(self, pattern: &str) -> Result<Filter> {
         Ok(Filter::Like { field: self, pattern: LikePattern::new(pattern, None, Case::IgnoreAscii)? })
     }
 
-    /// As [`Field::like`], with an escape character; `InvalidInput` also when the pattern ends with it.
+    /// Like [`like`](Self::like), with an escape character; `InvalidInput` also if the pattern ends with it.
     pub fn like_escaped(self, pattern: &str, escape: char) -> Result<Filter> {
         Ok(Filter::Like { field: self, pattern: LikePattern::new(pattern, Some(escape), Case::Sensitive)? })
     }
 
-    /// As [`Field::ilike`], with an escape character; `InvalidInput` also when the pattern ends with it.
+    /// Like [`ilike`](Self::ilike), with an escape character; `InvalidInput` also if the pattern ends with it.
     pub fn ilike_escaped(self, pattern: &str, escape: char) -> Result<Filter> {
         Ok(Filter::Like { field: self, pattern: LikePattern::new(pattern, Some(escape), Case::IgnoreAscii)? })
     }
 
-    /// Is an array that holds this value.
+    /// The field is an array that contains this value.
     pub fn any(self, value: impl Into<Value>) -> Filter {
         Filter::Contains { field: self, value: value.into() }
     }
 
-    /// Is missing or JSON null.
+    /// The field is missing or JSON null.
     pub fn is_null(self) -> Filter {
         Filter::IsNull { field: self }
     }
 
-    /// Is there, and not JSON null.
+    /// The field is present and not JSON null.
     pub fn is_not_null(self) -> Filter {
         self.is_null().negate()
     }
@@ -151,10 +151,10 @@ impl Field {
     }
 }
 
-/// A space that starts with a text whose last character is a boundary.
+/// Matches spaces that start with a text whose last character is a boundary.
 fn starts_with(start: String) -> Filter {
     let mut end = start.clone();
-    // Boundaries are ASCII, and so is the character after each.
+    // Boundaries are ASCII, and the character after each is too.
     if let Some(boundary) = end.pop() {
         end.push(char::from(boundary as u8 + 1));
     }

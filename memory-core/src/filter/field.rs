@@ -1,30 +1,30 @@
-//! The fields that a filter knows (F1).
+//! The fields that a filter can name (F1).
 
 use std::fmt;
 
 /// A field of a memory or of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// `id`, a string; that of a memory has its letters in lower case.
+    /// `id`, a string; a memory's id is in lower case.
     Id,
     /// `spaceId`, a string.
     SpaceId,
-    /// `createdAt`, a number.
+    /// `createdAt`, a number: milliseconds since 1970.
     CreatedAt,
-    /// `updatedAt`, a number; null when there was no update.
+    /// `updatedAt`, a number: milliseconds since 1970; null before the first update.
     UpdatedAt,
     /// `status` of a memory, a string.
     Status,
-    /// `text`, a string: all string values of trigger and context, one a line, or the content of a document.
+    /// `text`, a string: all string values of trigger and context, joined by line breaks, or the content of a document.
     Text,
     /// `content` of a document, a string.
     Content,
-    /// `metadata.<path>`: the keys that lead into the metadata, through objects.
+    /// `metadata.<path>`: the keys of nested objects, outermost first.
     Metadata(Vec<String>),
 }
 
 impl Field {
-    /// The fields that are a single word.
+    /// The fields written as a single word.
     pub(super) const PLAIN: [(&'static str, Self); 7] = [
         ("id", Self::Id),
         ("spaceId", Self::SpaceId),
@@ -34,10 +34,10 @@ impl Field {
         ("text", Self::Text),
         ("content", Self::Content),
     ];
-    /// What a path into the metadata starts with.
+    /// The word that starts a path into the metadata.
     pub(super) const METADATA: &'static str = "metadata";
 
-    /// The field of the metadata that these keys lead to; any text is a key.
+    /// Makes a field from a path of metadata keys; any text may be a key.
     pub fn metadata(keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::Metadata(keys.into_iter().map(Into::into).collect())
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// Whether a key goes without quotes.
+/// Returns whether a key needs no quotes.
 fn is_plain(key: &str) -> bool {
     key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -7,22 +7,22 @@ use std::fmt;
 use crate::filter::value::quoted;
 use crate::{Error, Result};
 
-/// A pattern of LIKE: `%` is any run, `_` one character, and the escape character, if there is one, makes the next
-/// character mean itself.
+/// A LIKE pattern: `%` matches any run, `_` one character; the escape character, if any, makes the next character
+/// literal.
 #[derive(Debug, Clone)]
 pub struct LikePattern {
     text: String,
     escape: Option<char>,
     case: Case,
-    /// What stands before the first `%`.
+    /// The part before the first `%`.
     start: Vec<Place>,
-    /// What stands between two of them.
+    /// The parts between two `%`.
     middle: Vec<Segment>,
-    /// What stands after the last one; `None` for a pattern without any.
+    /// The part after the last `%`; `None` for a pattern without `%`.
     end: Option<Vec<Place>>,
 }
 
-/// Whether letters of different case are the same.
+/// Whether upper and lower case differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Case {
     Sensitive,
@@ -33,7 +33,7 @@ pub(super) enum Case {
 /// One character of a pattern; `None` is `_`.
 type Place = Option<char>;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 10;
 
 impl LikePattern {
@@ -63,17 +63,17 @@ impl LikePattern {
         let end = if segments.len() > 1 { segments.pop() } else { None };
         let mut segments = segments.into_iter();
         let start = segments.next().unwrap_or_default();
-        // Nothing between two `%` is found everywhere.
+        // An empty part between two `%` matches everywhere.
         let middle = segments.filter(|places| !places.is_empty()).map(|places| Segment::new(&places)).collect();
         Ok(Self { text: text.to_owned(), escape, case, start, middle, end })
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the pattern matches the whole text.
+    /// Returns whether the pattern matches the whole text.
     pub(super) fn matches(&self, text: &str) -> bool {
         let text = match self.case {
             Case::Sensitive => Cow::Borrowed(text),
@@ -82,7 +82,7 @@ impl LikePattern {
         let Some(rest) = after_start(&self.start, &text) else { return false };
         let Some(end) = &self.end else { return rest.is_empty() };
         let Some(mut rest) = before_end(end, rest) else { return false };
-        // Each segment takes its first place, which leaves the most to those behind it.
+        // Each segment takes its first match, which leaves the most text for the segments after it.
         self.middle.iter().all(|segment| match segment.end_in(rest) {
             Some(end) => {
                 rest = &rest[end..];
@@ -113,14 +113,14 @@ impl fmt::Display for LikePattern {
     }
 }
 
-/// What follows these places at the start of a text.
+/// Matches places at the start of a text, and returns the rest.
 fn after_start<'t>(places: &[Place], text: &'t str) -> Option<&'t str> {
     let mut rest = text.chars();
     let matches = places.iter().all(|place| rest.next().is_some_and(|char| allows(*place, char)));
     matches.then_some(rest.as_str())
 }
 
-/// What precedes these places at the end of a text.
+/// Matches places at the end of a text, and returns the rest.
 fn before_end<'t>(places: &[Place], text: &'t str) -> Option<&'t str> {
     let mut rest = text.chars();
     let matches = places.iter().rev().all(|place| rest.next_back().is_some_and(|char| allows(*place, char)));
@@ -131,16 +131,16 @@ fn allows(place: Place, char: char) -> bool {
     place.is_none_or(|wanted| wanted == char)
 }
 
-/// What is looked for anywhere in a text.
+/// A part of a pattern that may match anywhere in the text.
 #[derive(Debug, Clone)]
 enum Segment {
     Literal(String),
-    /// With a `_`. A set of places is a row of bits, so that a step costs the same whatever the text holds.
+    /// With a `_`. Matched with bit sets of places, so that a step costs the same for every text.
     Places {
         count: usize,
-        /// Which places allow a character.
+        /// For each character of the pattern, the places that it matches.
         allowing: BTreeMap<char, Vec<u64>>,
-        /// Which places allow any other character.
+        /// The places that any other character matches.
         any: Vec<u64>,
     },
 }
@@ -165,13 +165,13 @@ impl Segment {
         Self::Places { count: places.len(), allowing, any }
     }
 
-    /// Where the first match ends.
+    /// Returns the end of the first match.
     fn end_in(&self, text: &str) -> Option<usize> {
         let (count, allowing, any) = match self {
             Self::Literal(literal) => return text.find(literal).map(|start| start + literal.len()),
             Self::Places { count, allowing, any } => (*count, allowing, any),
         };
-        // The places up to which the text that ends here matches, for every start at once.
+        // The places reached by the text so far, for all start positions at once (Shift-And).
         let mut reached = vec![0_u64; any.len()];
         for (at, char) in text.char_indices() {
             let allowed = allowing.get(&char).unwrap_or(any);

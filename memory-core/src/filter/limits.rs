@@ -1,20 +1,20 @@
-//! How large a filter may be.
+//! Limits on the size of a filter.
 
 use crate::filter::ast::Filter;
 use crate::filter::field::Field;
 use crate::filter::value::Value;
 use crate::{Error, Number, Result};
 
-/// The longest predicate, in bytes. Of a built tree the keys and the strings count.
+/// Maximum length of a predicate, in bytes. For a built filter: of its keys and strings together.
 pub const MAX_FILTER_BYTES: usize = 16 << 10;
-/// How many levels of AND, OR, NOT and parentheses a condition may stand under.
+/// Maximum number of nested AND, OR, NOT and parentheses above a condition.
 pub const MAX_DEPTH: usize = 16;
-/// The most conditions in one filter; a BETWEEN is two.
+/// Maximum number of conditions in a filter; a BETWEEN counts as two.
 pub const MAX_CONDITIONS: usize = 256;
-/// The most values in one IN.
+/// Maximum number of values in an IN.
 pub const MAX_VALUES: usize = 1_000;
 
-/// Which records a filter is for, since `status` belongs to the ledger and `content` to documents.
+/// The records that a filter applies to: `status` exists only in the ledger, `content` only in documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordSource {
     /// The ledger.
@@ -24,7 +24,7 @@ pub enum RecordSource {
 }
 
 impl Filter {
-    /// Checks the limits, also of a built filter, and that its fields exist in the source.
+    /// Checks a filter, parsed or built: its limits, and that its fields exist in the source.
     ///
     /// `TooLarge` over [`MAX_DEPTH`], [`MAX_CONDITIONS`], [`MAX_VALUES`] or [`MAX_FILTER_BYTES`]; `InvalidInput` for a field of the
     /// other source, a metadata field without a key, U+0000, and a number that is not finite or has more than 64 bits.
@@ -32,13 +32,13 @@ impl Filter {
         Limits { source: Some(source), ..Limits::default() }.add(self, 0)
     }
 
-    /// Checks the limits alone.
+    /// Checks the limits only.
     pub(super) fn check_limits(&self) -> Result<()> {
         Limits::default().add(self, 0)
     }
 }
 
-/// What a filter has used up of its limits.
+/// The parts of its limits that a filter has used.
 #[derive(Default)]
 struct Limits {
     source: Option<RecordSource>,
@@ -47,7 +47,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// Adds a part that stands under `level` connectives. Goes no deeper than the limit.
+    /// Adds a part below `level` connectives; recurses no deeper than [`MAX_DEPTH`].
     fn add(&mut self, filter: &Filter, level: usize) -> Result<()> {
         if level > MAX_DEPTH {
             return Err(too_deep());
@@ -108,7 +108,7 @@ impl Limits {
         if self.bytes > MAX_FILTER_BYTES {
             return Err(too_long(self.bytes));
         }
-        // No record holds it, and not every engine can be asked for it.
+        // No record holds U+0000, and not every engine accepts it in a query.
         if text.contains('\0') { Err(Error::invalid("a filter must not hold U+0000")) } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! From tokens to a tree. One token decides at each step what comes next.
+//! The parser of predicates: recursive descent with one token of look-ahead.
 
 use crate::filter::ast::Filter;
 use crate::filter::field::Field;
@@ -9,12 +9,12 @@ use crate::filter::value::Value;
 use crate::{Error, Number, Result};
 
 impl Filter {
-    /// Reads a predicate.
+    /// Parses a predicate.
     ///
-    /// Comparisons have a field on the left and a literal on the right: `= <> != < <= > >=`, `[NOT] IN (..)`,
-    /// `[NOT] BETWEEN .. AND ..`, `[NOT] LIKE` and `ILIKE` with `ESCAPE`, `IS [NOT] NULL`; `'x' = ANY(metadata.tags)` looks
-    /// into an array; `AND`, `OR`, `NOT` and parentheses combine. Strings take single quotes, keys that are no plain words
-    /// double quotes. Everything else is `InvalidInput` that names its place, and what is over a limit `TooLarge`.
+    /// A comparison has a field on the left and a literal on the right: `= <> != < <= > >=`, `[NOT] IN (..)`, `[NOT]
+    /// BETWEEN .. AND ..`, `[NOT] LIKE` and `ILIKE` with `ESCAPE`, `IS [NOT] NULL`; `'x' = ANY(metadata.tags)` searches
+    /// an array; `AND`, `OR`, `NOT` and parentheses combine. Strings take single quotes, keys that are not plain words
+    /// double quotes. Anything else is `InvalidInput` and names its place; over a limit it is `TooLarge`.
     pub fn parse(text: &str) -> Result<Self> {
         let mut parser = Parser::new(text)?;
         let filter = parser.disjunction(0)?;
@@ -23,7 +23,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Starts a condition on the field that is written like this, for example `createdAt` or `metadata.a."b c"`.
+    /// Parses a field, such as `createdAt` or `metadata.a."b c"`, to start a condition on it.
     pub fn field(text: &str) -> Result<Field> {
         text.parse()
     }
@@ -32,7 +32,7 @@ impl Filter {
 impl std::str::FromStr for Field {
     type Err = Error;
 
-    /// Reads a field as a predicate has it, for example `metadata.a."b c"`.
+    /// Parses a field as a predicate writes it, such as `metadata.a."b c"`.
     fn from_str(text: &str) -> Result<Self> {
         let mut parser = Parser::new(text)?;
         let field = parser.field()?;
@@ -41,10 +41,10 @@ impl std::str::FromStr for Field {
     }
 }
 
-/// Calls itself for NOT and parentheses alone, and so no deeper than the limit.
+/// Recurses only for NOT and parentheses, so no deeper than [`MAX_DEPTH`].
 struct Parser<'a> {
     tokens: Tokens<'a>,
-    /// The token that is to be read.
+    /// The next token.
     token: Token<'a>,
     place: Place,
 }
@@ -61,7 +61,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Conditions with OR between them, under `level` NOTs and parentheses.
+    /// Parses operands of OR, below `level` NOTs and parentheses.
     fn disjunction(&mut self, level: usize) -> Result<Filter> {
         let mut filter = self.conjunction(level)?;
         while self.skip_word("OR")? {
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The keys behind `metadata`, which stands at `place`.
+    /// Parses the keys after `metadata`, which is at `place`.
     fn metadata(&mut self, place: Place) -> Result<Field> {
         let mut keys = Vec::new();
         while self.is_key_next()? {
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         Ok(Field::Metadata(keys))
     }
 
-    /// Whether a key should come, behind a point. That of `.1` belongs to what looks like a number.
+    /// Returns whether a key follows after a point. In `.1` the point is part of a number token.
     fn is_key_next(&mut self) -> Result<bool> {
         Ok(matches!(self.token, Token::Number(number) if number.starts_with('.')) || self.skip_symbol(".")?)
     }
@@ -210,14 +210,14 @@ impl<'a> Parser<'a> {
         Err(Error::invalid(format!("one character in single quotes is expected at {place}")))
     }
 
-    /// The right side of an operator.
+    /// Parses the right side of an operator.
     fn value(&mut self) -> Result<Value> {
         let hint = if let Token::Word(_) | Token::Quoted(_) = self.token { "; strings take single quotes" } else { "" };
         let place = self.place;
         self.literal()?.ok_or_else(|| Error::invalid(format!("a literal is expected at {place}{hint}")))
     }
 
-    /// A literal, if one starts here.
+    /// Parses a literal if one starts here.
     fn literal(&mut self) -> Result<Option<Value>> {
         let place = self.place;
         if self.skip_word("NULL")? {
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips a keyword, whatever its case.
+    /// Skips a keyword, ignoring its case.
     fn skip_word(&mut self, keyword: &str) -> Result<bool> {
         let is_here = matches!(self.token, Token::Word(word) if word.eq_ignore_ascii_case(keyword));
         if is_here {
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
         if self.token == Token::End { Ok(()) } else { Err(self.expected(what)) }
     }
 
-    /// The token that stands here; the next one takes its place.
+    /// Returns the current token and advances to the next one.
     fn take(&mut self) -> Result<Token<'a>> {
         let (token, place) = self.tokens.next()?;
         self.place = place;
@@ -286,7 +286,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What a comparison makes of its two sides.
+/// Returns the constructor of a comparison operator's condition.
 fn comparison(token: &Token<'_>) -> Option<fn(Field, Value) -> Filter> {
     match token {
         Token::Symbol("=") => Some(Field::eq),
@@ -303,7 +303,7 @@ fn negate_if(negated: bool, filter: Filter) -> Filter {
     if negated { filter.negate() } else { filter }
 }
 
-/// Reads a number as metadata does: an integer of 64 bits, or else the nearest `f64`.
+/// Parses a number as metadata does: an integer of 64 bits, or else the nearest `f64`.
 fn number(sign: &str, digits: &str, place: Place) -> Result<Value> {
     let text = format!("{sign}{digits}");
     if let Ok(int) = text.parse::<i128>()

@@ -1,4 +1,4 @@
-//! The record that a filter looks at.
+//! The record that a filter is applied to.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -8,7 +8,7 @@ use crate::filter::field::Field;
 use crate::filter::value::Value;
 use crate::{Document, Json, JsonObject, Memory, Number, Timestamp, words};
 
-/// The record that a filter looks at. What costs something is computed when a condition asks for it, and once.
+/// The record that a filter is applied to. Metadata and text are parsed on first use, once.
 #[derive(Debug)]
 pub struct Subject<'a> {
     record: Record<'a>,
@@ -35,7 +35,7 @@ impl<'a> From<&'a Document> for Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The value of a field; `None` when it is missing or null.
+    /// Returns the value of a field; `None` if it is missing or null.
     pub(super) fn find(&self, field: &Field) -> Option<Found<'_>> {
         match (field, self.record) {
             (Field::Metadata(keys), record) => {
@@ -78,7 +78,7 @@ fn find_in<'a>(object: &'a JsonObject, keys: &[String]) -> Option<Found<'a>> {
     Found::from_json(object.get(last)?)
 }
 
-/// What a field holds.
+/// The value of a field.
 pub(super) enum Found<'a> {
     Bool(bool),
     Number(Number),
@@ -88,7 +88,7 @@ pub(super) enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// `None` for null.
+    /// Converts a JSON value; `None` for null.
     pub(super) fn from_json(json: &'a Json) -> Option<Self> {
         match json {
             Json::Null => None,
@@ -108,7 +108,7 @@ impl<'a> Found<'a> {
         Self::Number(Number::Int(time.as_millis().into()))
     }
 
-    /// How it stands to a value; `None` when the types differ (F2).
+    /// Compares with a literal; `None` if the types differ (F2).
     pub(super) fn compare(&self, value: &Value) -> Option<Ordering> {
         match (self, value) {
             (Self::Bool(found), Value::Bool(value)) => Some(found.cmp(value)),

@@ -1,34 +1,34 @@
-//! From text to tokens.
+//! The tokenizer of predicates.
 
 use std::fmt;
 
 use crate::{Error, Result};
 
-/// A piece of a predicate.
+/// A token of a predicate.
 #[derive(PartialEq)]
 pub(super) enum Token<'a> {
-    /// A keyword, a field or a key: letters, digits and `_`, with no digit in front.
+    /// A keyword, a field or a key: letters, digits and `_`, not starting with a digit.
     Word(&'a str),
-    /// What stands between double quotes.
+    /// Text in double quotes.
     Quoted(String),
-    /// What stands between single quotes.
+    /// Text in single quotes.
     Text(String),
     /// A number without its sign.
     Number(&'a str),
     /// A run of `=`, `<`, `>` and `!`, or any other character.
     Symbol(&'a str),
-    /// There is no more.
+    /// The end of the text.
     End,
 }
 
-/// Where a token starts. Errors show it instead of the text, which is payload.
+/// The position of a token. Errors show it instead of the text, which is payload.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     At { line: usize, column: usize },
     End,
 }
 
-/// Reads one token after the other.
+/// Iterates over the tokens of a text.
 pub(super) struct Tokens<'a> {
     rest: &'a str,
     line: usize,
@@ -40,7 +40,7 @@ impl<'a> Tokens<'a> {
         Self { rest: text, line: 1, column: 1 }
     }
 
-    /// The next token and its place.
+    /// Returns the next token and its position.
     pub(super) fn next(&mut self) -> Result<(Token<'a>, Place)> {
         self.skip(self.rest.len() - self.rest.trim_start().len());
         let rest = self.rest;
@@ -88,7 +88,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What stands between the quotes that a text starts with, and how long it is with them. A doubled quote stands for one.
+/// Returns the text between the quotes at the start, and its length with the quotes. A doubled quote stands for one.
 fn quoted(text: &str, quote: char, place: Place) -> Result<(String, usize)> {
     let mut inner = String::new();
     let mut rest = &text[quote.len_utf8()..];
@@ -97,7 +97,7 @@ fn quoted(text: &str, quote: char, place: Place) -> Result<(String, usize)> {
             return Err(Error::invalid(format!("a quote is left open at {place}")));
         };
         inner.push_str(part);
-        // No record holds it, and not every engine can be asked for it.
+        // No record holds U+0000, and not every engine accepts it in a query.
         if part.contains('\0') {
             return Err(Error::invalid(format!("U+0000 is not allowed, as at {place}")));
         }
@@ -111,7 +111,7 @@ fn quoted(text: &str, quote: char, place: Place) -> Result<(String, usize)> {
     }
 }
 
-/// The number that a text starts with: digits around a point, and an exponent. Empty when there is none.
+/// Returns the number at the start of a text: digits around a point, and an exponent. Empty if there is none.
 fn number(text: &str) -> &str {
     let digits = |from: usize| leading(&text[from..], |char| char.is_ascii_digit()).len();
     let mut end = digits(0);
@@ -127,7 +127,7 @@ fn number(text: &str) -> &str {
     &text[..end]
 }
 
-/// What a text starts with, as far as its characters are of a kind.
+/// Returns the longest prefix whose characters satisfy a predicate.
 fn leading(text: &str, is_of_kind: impl Fn(char) -> bool) -> &str {
     &text[..text.find(|char| !is_of_kind(char)).unwrap_or(text.len())]
 }

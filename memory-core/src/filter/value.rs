@@ -1,15 +1,15 @@
-//! What a field is compared with.
+//! The value on the right side of a condition.
 
 use std::fmt;
 
 use crate::{MemoryId, Number, SpaceId, Status, Timestamp};
 
-/// What a field is compared with.
+/// A literal that a field is compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `true` or `false`
     Bool(bool),
-    /// Any number.
+    /// A number.
     Number(Number),
     /// A string.
     String(String),
@@ -20,19 +20,19 @@ impl fmt::Display for Value {
         match self {
             Self::Bool(value) => value.fmt(f),
             Self::Number(Number::Int(int)) => int.fmt(f),
-            // The debug form is the shortest that reads back, with an exponent where digits would be many.
+            // The debug form is the shortest that parses back, with an exponent for long numbers.
             Self::Number(Number::Float(float)) => write!(f, "{float:?}"),
             Self::String(text) => quoted(f, text),
         }
     }
 }
 
-/// Writes a string as a predicate has it.
+/// Writes a string literal of a predicate.
 pub(super) fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     write!(f, "'{}'", text.replace('\'', "''"))
 }
 
-/// Writes `From` for each type that a value is made of.
+/// Implements `From` for each type that converts to a value.
 macro_rules! values {
     ($($from:ty => |$value:ident| $into:expr;)*) => {
         $(impl From<$from> for Value {

@@ -1,16 +1,17 @@
-//! What a version had that the next one may have changed, and the difference of two versions.
+//! The mutable fields of a version, and the difference between two versions.
 //!
-//! A difference makes the earlier version out of the later one. It holds the fields alone that differ, and of a text other than metadata only
-//! what lies between the beginning and the end that both have. So what a chain was before items were appended costs a few bytes, however
-//! long it is. Each value has its length before it, so that a program passes over fields that it does not know.
+//! A difference turns the later version into the earlier one. It holds only the fields that differ, and of a text
+//! (other than metadata) only the part between the common prefix and the common suffix. So a version before items were
+//! appended costs a few bytes, however long the text is. Each value is preceded by its length, so that a program skips
+//! fields that it does not know.
 
 use crate::engine::{StoredDocument, StoredMemory};
 use crate::{Collection, Context, Document, DocumentId, Error, ErrorKind, Memory, Result, Timestamp};
 
-/// The version of the format, which comes first. One of fields that may be passed over is no other version.
+/// The format version, the first byte. New fields that may be skipped don't change it.
 const FORMAT: u8 = 1;
 
-/// What comes next in a difference.
+/// The tag that precedes each value of a difference.
 mod tag {
     pub(super) const REVISION: u8 = 1;
     pub(super) const CREATED_AT: u8 = 2;
@@ -26,7 +27,7 @@ mod tag {
     pub(super) const NEVER_EXPIRES: u8 = 12;
 }
 
-/// The fields of a memory or of a document that a change may touch. What such a record does not have is empty.
+/// The fields of a memory or document that a change may touch. Fields that the record does not have are empty.
 #[derive(Clone, PartialEq, Default)]
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct Image<T> {
@@ -71,10 +72,12 @@ impl<'r> From<&'r Document> for Image<&'r str> {
     }
 }
 
-/// What makes the version before out of the one after it; of one that nothing follows, out of the empty one.
+/// Encodes the difference that turns `after` into `before`. The newest version has no successor: its `after` is the
+/// empty image.
 pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
     let mut changes = vec![FORMAT];
-    // Revision, update and metadata as they were, since later updates that leave no entry change them too, and nothing else (H8).
+    // Revision, update time and metadata are always written, because later updates that leave no entry change only
+    // these (H8).
     put(&mut changes, tag::REVISION, &number(before.revision));
     if before.created_at != after.created_at {
         put(&mut changes, tag::CREATED_AT, &signed(before.created_at));
@@ -111,7 +114,7 @@ pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
 }
 
 impl Image<Vec<u8>> {
-    /// A copy to go back from.
+    /// Copies an image, as the starting point of [`go_back`](Self::go_back).
     pub(crate) fn of(image: &Image<&str>) -> Self {
         let owned = |text: &str| text.as_bytes().to_vec();
         Self {
@@ -127,8 +130,8 @@ impl Image<Vec<u8>> {
         }
     }
 
-    /// Goes back to the version before. `Corrupt` when these are no changes of this version, `Unsupported` when a newer program has written
-    /// them in a way that this one can't read.
+    /// Turns this version into the one before it. `Corrupt` if these are not changes of this version, `Unsupported` if
+    /// a newer program wrote them in a format that this one can't read.
     pub(crate) fn go_back(&mut self, changes: &[u8]) -> Result<()> {
         let unreadable = || Error::corrupt("an entry of a history can't be read");
         match changes.split_first() {
@@ -159,14 +162,14 @@ impl Image<Vec<u8>> {
                 tag::CONTENT => take_text(value, &mut self.content)?,
                 tag::CONTEXT => take_text(value, self.context.get_or_insert_default())?,
                 tag::NO_CONTEXT => self.context = None,
-                // A field that a newer program keeps.
+                // A field that a newer program added.
                 _ => {}
             }
         }
         Some(())
     }
 
-    /// The memory with these fields; the others, which never change, are those of what it is now.
+    /// Builds the memory with these fields; the immutable ones are those of the current memory.
     pub(crate) fn to_memory(&self, now: &Memory) -> Result<Memory> {
         let stored = StoredMemory {
             id: now.id.as_bytes(),
@@ -184,7 +187,7 @@ impl Image<Vec<u8>> {
         stored.read()
     }
 
-    /// The document with these fields.
+    /// Builds the document with these fields.
     pub(crate) fn to_document(&self, collection: &Collection, id: &DocumentId) -> Result<Document> {
         let stored = StoredDocument {
             id: id.as_str(),
@@ -200,14 +203,14 @@ impl Image<Vec<u8>> {
         stored.read()
     }
 
-    /// How many bytes its texts have.
+    /// Returns the total bytes of the texts.
     pub(crate) fn size(&self) -> usize {
         let context = self.context.as_ref().map_or(0, Vec::len);
         self.space.len() + self.metadata.len() + self.content.len() + context
     }
 
     fn stored_revision(&self) -> i64 {
-        // One that is too high is none.
+        // A revision that does not fit becomes 0, which is invalid.
         i64::try_from(self.revision).unwrap_or_default()
     }
 }
@@ -216,14 +219,14 @@ fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| Error::corrupt("an entry of a history is of another version"))
 }
 
-/// A field and its value, with the length of that.
+/// Appends a field: tag, length of the value, value.
 fn put(changes: &mut Vec<u8>, tag: u8, value: &[u8]) {
     changes.push(tag);
     put_number(changes, value.len() as u64);
     changes.extend(value);
 }
 
-/// Seven bits a byte, the lowest first; all but the last have the highest bit.
+/// LEB128: seven bits a byte, lowest first; the high bit marks that more follow.
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -238,7 +241,7 @@ fn number(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A number that is all of a value.
+/// Reads a number that must fill the whole value.
 fn whole<T>(mut value: &[u8], take: fn(&mut &[u8]) -> Option<T>) -> Option<T> {
     take(&mut value).filter(|_| value.is_empty())
 }
@@ -256,7 +259,7 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The sign is the lowest bit, so that times around 1970 are short.
+/// Zigzag encoding: the sign is the lowest bit, so that times around 1970 are short.
 fn signed(millis: i64) -> Vec<u8> {
     number(((millis << 1) ^ (millis >> 63)) as u64)
 }
@@ -266,7 +269,7 @@ fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
     Some((number >> 1) as i64 ^ -((number & 1) as i64))
 }
 
-/// How much both begin with and end with, and what lies between.
+/// Appends a text: the lengths of the common prefix and suffix, and the part between them.
 fn put_text(changes: &mut Vec<u8>, tag: u8, before: &[u8], after: &[u8]) {
     let begin = shared_beginning(before, after);
     let (before, after) = (&before[begin..], &after[begin..]);
@@ -288,9 +291,9 @@ fn take_text(value: &[u8], text: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// How many bytes both begin with.
+/// Returns the length of the common prefix, in bytes.
 fn shared_beginning(one: &[u8], other: &[u8]) -> usize {
-    /// How many bytes are compared in one step.
+    /// Number of bytes that one step compares.
     const BLOCK: usize = 512;
     let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK));
     let start = BLOCK * blocks.take_while(|(one, other)| one == other).count();

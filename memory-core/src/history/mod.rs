@@ -1,4 +1,4 @@
-//! The history of a record: its versions, when they were committed, and who made them.
+//! The history of a record: its versions, with when they were committed and by whom.
 
 mod actor;
 mod image;
@@ -13,7 +13,7 @@ pub use settings::{HistorySettings, TransientKeys};
 use crate::cursor::Fingerprint;
 use crate::{Cursor, DEFAULT_LIMIT, Error, MAX_LIMIT, Record, RecordId, Result, Revision, Timestamp};
 
-/// Which versions are asked for: those of one record, newest first (H2).
+/// Query of the versions of one record, newest first (H2).
 ///
 /// ```
 /// use memory_core::{History, MemoryId};
@@ -30,12 +30,12 @@ pub struct History {
 }
 
 impl History {
-    /// The versions of a record, 50 a page, without those from before the removal of a document.
+    /// Queries the versions of a record, 50 on a page, without those from before a document's removal.
     pub fn of(record: impl Into<RecordId>) -> Self {
         Self { record: record.into(), limit: DEFAULT_LIMIT, cursor: None, with_removed: false }
     }
 
-    /// How many versions a page has at most; 0 for none. `InvalidInput` for more than [`MAX_LIMIT`].
+    /// Sets the maximum number of versions on a page; 0 for an empty page. `InvalidInput` over [`MAX_LIMIT`].
     pub fn limit(mut self, limit: usize) -> Result<Self> {
         if limit > MAX_LIMIT {
             return Err(Error::invalid(format!("a limit of {limit}; at most {MAX_LIMIT} are allowed")));
@@ -44,41 +44,41 @@ impl History {
         Ok(self)
     }
 
-    /// Goes on where a page of the same history ended.
+    /// Continues where a page of the same history ended.
     #[must_use]
     pub fn cursor(mut self, cursor: impl AsRef<str>) -> Self {
         self.cursor = Some(cursor.as_ref().to_owned());
         self
     }
 
-    /// Goes on behind the removals of a document, down to the versions that were there before. For operators (H5).
+    /// Includes removals of a document, and the versions from before them. For operators (H5).
     #[must_use]
     pub fn with_removed(mut self) -> Self {
         self.with_removed = true;
         self
     }
 
-    /// Whose versions they are.
+    /// Returns the record whose versions are queried.
     pub fn record(&self) -> &RecordId {
         &self.record
     }
 
-    /// How many a page has at most.
+    /// Returns the maximum number of versions on a page.
     pub fn page_limit(&self) -> usize {
         self.limit
     }
 
-    /// Where to go on, as the caller gave it.
+    /// Returns the cursor, as the caller gave it.
     pub fn page_cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
     }
 
-    /// Whether removals and what was before them are asked for.
+    /// Returns whether removals and earlier versions are included.
     pub fn has_removed(&self) -> bool {
         self.with_removed
     }
 
-    /// What a cursor of it belongs to.
+    /// Returns the hash that binds a cursor to this query.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         let mut hash = Sha256::new_with_prefix(format!("history;{};", self.with_removed));
         hash.update(self.record.to_key());
@@ -91,26 +91,27 @@ impl History {
 pub struct HistoryPage {
     /// The versions, newest first.
     pub versions: Vec<Version>,
-    /// Where to go on. `None` on the last page.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<Cursor>,
 }
 
-/// What a record was from one commit to the next.
+/// A version: the state of a record from one commit to the next.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Version {
-    /// Its revision. A document that is put again after its removal begins anew.
+    /// The revision. A document that is put again after its removal starts at 1.
     pub revision: Revision,
-    /// When it was committed, by the provider's clock. `None` where that was not recorded, as before the ledger had a history.
+    /// When it was committed, by the provider's clock; `None` if that was not recorded, as before the ledger had a
+    /// history.
     pub committed_at: Option<Timestamp>,
-    /// Who made it, if the write said so.
+    /// The actor who made it, if the write names one.
     pub actor: Option<Actor>,
-    /// The record as it was; `None` where the document was removed then.
+    /// The record as it was; `None` for the removal of a document.
     pub record: Option<Record>,
 }
 
 impl Version {
-    /// A version of a record, to be restored.
+    /// Makes a version to restore.
     pub fn new(record: Record, committed_at: Option<Timestamp>, actor: Option<Actor>) -> Self {
         Self { revision: record.revision(), committed_at, actor, record: Some(record) }
     }

@@ -1,4 +1,4 @@
-//! What a program asks of the history.
+//! The history settings of a program.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::engine::parameter;
 use crate::{Error, Json, JsonObject, Metadata, Result};
 
-/// What a program asks of the history of a namespace (H6, H8).
+/// A program's settings for the history of a namespace (H6, H8).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistorySettings {
-    /// Whether the namespace keeps a history. The program that opens it first decides, for all and for good: a history unless it says
-    /// otherwise. Later `None` takes what was decided, and anything else has to be the same (`SchemaMismatch`).
+    /// Whether the namespace keeps a history. The first program that opens the namespace decides for good; `None` then
+    /// means yes. Later `None` accepts that decision, and any other value must agree with it, else `SchemaMismatch`.
     pub is_kept: Option<bool>,
-    /// Members of metadata that no version has.
+    /// Members of the metadata of memories that are left out of versions.
     pub transient: TransientKeys,
 }
 
-/// Members of the metadata of memories that change often and mean nothing later, such as until when a task is leased. An update that changes
-/// nothing else makes no version.
+/// Members of the metadata of memories that change often and have no lasting meaning, such as until when a task is
+/// leased. An update that changes nothing else leaves no version (H8).
 ///
 /// ```
 /// let keys: memory_core::TransientKeys = "task.leaseUntil".parse()?;
@@ -27,7 +27,7 @@ pub struct HistorySettings {
 pub struct TransientKeys(Arc<[Vec<String>]>);
 
 impl HistorySettings {
-    /// Takes a parameter of a URL: `history`, which is `all` or `none`, or `transient`. `false` when it is another one.
+    /// Sets a URL parameter: `history` (`all` or `none`) or `transient`. Returns `false` if it is neither.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match (name, value) {
             ("history", "all") => self.is_kept = Some(true),
@@ -41,7 +41,7 @@ impl HistorySettings {
 }
 
 impl TransientKeys {
-    /// The members at these paths, from outside to inside. `InvalidInput` for an empty path.
+    /// Makes keys from paths, each from the outermost member to the innermost. `InvalidInput` for an empty path.
     pub fn new<K: Into<String>>(paths: impl IntoIterator<Item = impl IntoIterator<Item = K>>) -> Result<Self> {
         let path = |path: Vec<String>| match path.is_empty() {
             true => Err(Error::invalid("a transient key has an empty path")),
@@ -51,12 +51,12 @@ impl TransientKeys {
         paths.collect::<Result<Vec<_>>>().map(|paths| Self(paths.into()))
     }
 
-    /// Whether there is none.
+    /// Returns whether no key is transient.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The metadata without these members, and without objects that hold nothing else.
+    /// Removes these members, and objects that then hold nothing else.
     pub(crate) fn strip(&self, metadata: &Metadata) -> Result<Metadata> {
         if self.is_empty() {
             return Ok(metadata.clone());
@@ -70,7 +70,7 @@ impl TransientKeys {
 impl FromStr for TransientKeys {
     type Err = Error;
 
-    /// Reads keys that are separated by commas, each with the members on its path separated by dots.
+    /// Parses keys separated by commas, each a path of members separated by dots.
     fn from_str(text: &str) -> Result<Self> {
         if text.split([',', '.']).any(str::is_empty) {
             return Err(Error::invalid("transient keys are written as key.key,key"));

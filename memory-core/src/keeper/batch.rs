@@ -1,4 +1,4 @@
-//! Texts that are embedded together.
+//! A batch of texts to embed together.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use crate::{
     words,
 };
 
-/// What changes tell, as far as it is to be embedded.
+/// The changes of a batch, reduced to what must be embedded.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Of each record its last text.
+    /// The latest text of each record.
     pub(super) texts: BTreeMap<RecordId, Text>,
-    /// How many bytes these have.
+    /// Total bytes of these texts.
     pub(super) bytes: usize,
-    /// How many changes there are, but for those of the keeper's own documents.
+    /// Number of changes, without those of the keepers' own documents.
     pub(super) seen: usize,
     /// The token of the last change.
     pub(super) token: Option<String>,
-    /// Which documents of keepers were removed.
+    /// Documents of keepers that were removed.
     pub(super) own_gone: Vec<DocumentId>,
-    /// Whether the watch has told all that there is.
+    /// Whether the watch has reached the end of the feed.
     pub(super) is_reached: bool,
-    /// Whether it says that nothing else comes for now.
+    /// Whether the watch reported that nothing else is ready.
     pub(super) is_pause: bool,
 }
 
-/// A text that is to be embedded.
+/// A text to embed.
 pub(super) struct Text {
     pub(super) record: RecordId,
     pub(super) revision: Revision,
@@ -48,7 +48,7 @@ impl Batch {
                     self.own_gone.push(id);
                 }
             }
-            // It is told of again when it can be read.
+            // The feed delivers it again when it can be read.
             ChangeKind::Unreadable(_) => self.seen += 1,
             ChangeKind::Progress => self.is_pause = true,
             ChangeKind::Reached => (self.is_pause, self.is_reached) = (true, true),
@@ -86,13 +86,13 @@ fn is_own(id: &RecordId) -> bool {
 }
 
 impl Text {
-    /// That of a memory, as far as the model looks at it; `None` where it is blank.
+    /// Returns the text of a memory, cut to `max_text` bytes; `None` if it is blank.
     pub(super) fn of_memory(memory: &Memory, max_text: usize) -> Option<Self> {
         let text = words::text_of(&memory.trigger, memory.context.as_ref());
         Self::of(memory.id.into(), memory.revision, memory.into(), &text, max_text)
     }
 
-    /// The same of a document.
+    /// Returns the text of a document, cut to `max_text` bytes; `None` if it is blank.
     pub(super) fn of_document(document: &Document, max_text: usize) -> Option<Self> {
         Self::of(document.into(), document.revision, document.into(), document.content.as_str(), max_text)
     }

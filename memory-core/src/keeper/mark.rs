@@ -1,4 +1,4 @@
-//! How far a keeper is: a document of the namespace.
+//! A keeper's position in the feed, stored as a document of the namespace.
 
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ use crate::{
     ErrorKind, Expect, Result, Revision, SpaceId, Timestamp, VectorKeeper, VectorModel,
 };
 
-/// What the feed goes on behind, with a model. It is put behind what it tells of, so that whoever goes on from it repeats some of that at most.
+/// A position in the feed, for one model. It is stored after the work that it covers, so that a keeper that resumes
+/// repeats some work at most.
 #[derive(Debug, Clone)]
 pub(super) struct Mark {
     id: DocumentId,
-    /// The beginning without one.
+    /// The token to continue after; `None` for the beginning.
     pub(super) token: Option<String>,
-    /// What the namespace has, as this keeper knows it: a mark of the model.
+    /// The mark that the namespace has, as this keeper last saw it; `None` if it has none of this model.
     kept: Option<Kept>,
 }
 
-/// A mark as it was put or read last.
+/// A stored mark as it was last written or read.
 #[derive(Debug, Clone)]
 struct Kept {
     revision: Revision,
-    /// Stays as long as the document does: one that was removed and put again has another one, with whatever revision.
+    /// Identifies the document: one that was removed and put again has another createdAt, whatever its revision.
     created_at: Timestamp,
     has_token: bool,
 }
 
-/// The content of the document.
+/// The content of a mark's document.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct State {
@@ -41,17 +42,17 @@ struct State {
     token: Option<String>,
 }
 
-/// How often a mark is put in the place of one that another keeper of the model has put, and how long to wait before that, the first time and
-/// at most: what is read then may lag behind.
+/// Number of attempts to replace the mark of another keeper of the model, and the first and longest pause between them:
+/// a read may lag behind.
 const TURNS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 const MOST_PAUSE: Duration = Duration::from_millis(500);
-/// The most marks that are removed at once.
+/// Maximum number of marks that are removed at once.
 const MOST: usize = 1_000;
 
 impl Mark {
-    /// The mark of the keepers with this name, if it is of the model; else that of the beginning: with another model since, records may have
-    /// lost the vectors that an older mark tells of.
+    /// Reads the mark of the keepers with this name, if it is of this model; else returns one at the beginning, because
+    /// under another model records may have lost the vectors that an older mark covers.
     pub(super) async fn read(documents: &dyn DocumentStore, name: &str, model: &VectorModel) -> Result<Self> {
         let id = DocumentId::parse(if name.is_empty() { "feed".to_owned() } else { format!("feed-{name}") })?;
         let mut mark = Self { id, token: None, kept: None };
@@ -67,23 +68,23 @@ impl Mark {
         &self.id
     }
 
-    /// Whether the namespace has one of the model.
+    /// Returns whether the namespace has a mark of the model.
     pub(super) fn is_kept(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Whether the one that it has tells of a place in the feed.
+    /// Returns whether the stored mark has a token.
     pub(super) fn has_token(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.has_token)
     }
 
-    /// Becomes that of the beginning, to be put in the place of whatever is there.
+    /// Resets to the beginning; the next [`put`](Self::put) replaces whatever is stored.
     pub(super) fn begin_anew(&mut self) {
         (self.token, self.kept) = (None, None);
     }
 
-    /// Keeps it. Of keepers of one model the last one counts, since each tells of what is done. `FeedReset` where the one that this keeper
-    /// knows was removed: what that told of is no longer so.
+    /// Stores the mark. Of several keepers of one model the last write wins, because each mark covers finished work.
+    /// `FeedReset` if the mark that this keeper knows was removed: what it covered no longer holds.
     pub(super) async fn put(
         &mut self,
         documents: &dyn DocumentStore,
@@ -103,7 +104,7 @@ impl Mark {
             match documents.put(write.clone().expect(expect)).await {
                 Ok(put) => {
                     let before = self.kept.replace(Kept::of(&put, state.token.is_some()));
-                    // Revisions begin anew behind a removal, so it may be in the place of another one.
+                    // Revisions start anew after a removal, so this put may have replaced another document.
                     return match before.is_none_or(|before| before.created_at == put.created_at) {
                         true => Ok(()),
                         false => Err(Error::feed_reset()),
@@ -119,7 +120,7 @@ impl Mark {
         Err(Error::new(ErrorKind::Unavailable, "other keepers put their marks all the time").retryable())
     }
 
-    /// What it is put in the place of: what is there, if that is what this keeper knows, or it knows nothing.
+    /// Returns what the put expects: the stored mark, if this keeper knows it or knows none.
     async fn expected(&self, documents: &dyn DocumentStore, model: &VectorModel) -> Result<Expect> {
         let present = self.present(documents).await?;
         let is_known = |kept: &Kept| {
@@ -144,21 +145,21 @@ impl Kept {
 }
 
 impl State {
-    /// That of a document, if it is a mark of the model.
+    /// Parses a document's content; `None` unless it is a mark of the model.
     fn of(document: &Document, model: &VectorModel) -> Option<Self> {
         let state: Self = serde_json::from_str(document.content.as_str()).ok()?;
         ((state.model.as_str(), state.width) == (model.name(), model.width())).then_some(state)
     }
 }
 
-/// Takes the places of all keepers away, so that each looks at every record again: what they tell of is no longer so.
+/// Removes the marks of all keepers, so that each examines every record again.
 pub(crate) async fn remove_marks(documents: &dyn DocumentStore) -> Result<()> {
-    // Earlier versions had refusals in the same space.
+    // Earlier versions stored refusals in the same space.
     let marks = DocumentQuery::builder(collection()?).exact(space()?).filter(Field::metadata([RETRY_AT]).is_null());
     documents.remove(&DocumentSelection::matching(marks)?, MOST).await.map(drop)
 }
 
-/// Where the documents of keepers are.
+/// The collection of the keepers' documents.
 pub(super) fn collection() -> Result<Collection> {
     Collection::parse(VectorKeeper::COLLECTION)
 }

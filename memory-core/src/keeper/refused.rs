@@ -1,4 +1,4 @@
-//! What the model has refused, and when it is tried again.
+//! Texts that the model refused, and when they are tried again.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -11,23 +11,24 @@ use crate::{
     MemoryProvider, Metadata, Order, RecordId, Result, Revision, SpaceId, Timestamp,
 };
 
-/// The records that wait for another attempt: a document of each, with its name and a time. It holds nothing of their texts.
+/// The records that wait for another attempt: for each a document with the record's id and a time. It holds nothing of
+/// the texts.
 pub(super) struct Refused<'k> {
     pub(super) provider: &'k dyn MemoryProvider,
     pub(super) model: &'k str,
     pub(super) now: Timestamp,
 }
 
-/// Some that are due.
+/// A page of refused texts that are due.
 pub(super) struct Page {
-    /// The ids of the documents by which they wait.
+    /// The ids of the documents that record the refusals.
     pub(super) ids: Vec<DocumentId>,
-    /// The texts of those that are there.
+    /// The texts of the records that still exist.
     pub(super) texts: Vec<Text>,
     pub(super) next: Option<String>,
 }
 
-/// The content of such a document.
+/// The content of a refusal: the record's id.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Name {
@@ -35,16 +36,16 @@ enum Name {
     Document(Collection, DocumentId),
 }
 
-/// The metadata of such a document.
+/// The metadata of a refusal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Waits {
-    /// The time in milliseconds from which on its record is tried again.
+    /// When the record is tried again, in milliseconds since 1970.
     retry_at: i64,
-    /// How long that is behind the last attempt, in milliseconds.
+    /// The current waiting time, in milliseconds.
     #[serde(default)]
     waits: i64,
-    /// What was refused, and by which model. Another text begins to wait anew, and so it does before another model.
+    /// The refused revision, and the model. The waiting time starts over for another revision or model.
     #[serde(default)]
     revision: u64,
     #[serde(default)]
@@ -52,14 +53,14 @@ struct Waits {
 }
 
 pub(super) const RETRY_AT: &str = "retryAt";
-/// How long a record waits the first time and at most, in milliseconds.
+/// The first and the longest waiting time, in milliseconds.
 const FIRST_WAIT: i64 = 3_600_000;
 const LONGEST_WAIT: i64 = 7 * 24 * FIRST_WAIT;
-/// Where these documents are.
+/// The space of the refusals.
 const SPACE: &str = "_embed/refused";
 
 impl Refused<'_> {
-    /// Has a record wait: for an hour, or for twice as long as the last time, up to a week.
+    /// Records a refusal: the record waits an hour, or twice its last waiting time, up to a week.
     pub(super) async fn put(&self, record: &RecordId, revision: Revision) -> Result<()> {
         let name = json(&Name::of(record))?;
         let hash: String = Sha256::digest(&name).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -74,7 +75,7 @@ impl Refused<'_> {
         documents.put(write.with_id(id).with_metadata(Metadata::parse(&json(&waits)?)?)).await.map(drop)
     }
 
-    /// Those that are due, from a cursor on, so many at most.
+    /// Returns the refusals that are due, from a cursor on, at most `count`.
     pub(super) async fn due(&self, count: usize, max_text: usize, cursor: Option<&str>) -> Result<Page> {
         let query = DocumentQuery::builder(collection()?).all().order(Order::OldestFirst).limit(count);
         let query = query.filter(self.is_due());
@@ -90,7 +91,7 @@ impl Refused<'_> {
         Ok(page)
     }
 
-    /// Lets these wait no longer, but for those that were refused again meanwhile, by whichever keeper.
+    /// Removes these refusals, except those that any keeper has recorded again meanwhile.
     pub(super) async fn remove(&self, ids: Vec<DocumentId>) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
@@ -103,7 +104,7 @@ impl Refused<'_> {
         Field::metadata([RETRY_AT]).le(self.now.as_millis())
     }
 
-    /// The text of a record as it is now. Of one that can't be read the feed tells again when it can.
+    /// Reads the current text of a record. If it can't be read, the feed delivers it again when it can.
     async fn text(&self, record: &RecordId, max_text: usize) -> Result<Option<Text>> {
         let is_gone = |error: &Error| matches!(error.kind(), ErrorKind::Erased | ErrorKind::Corrupt);
         let text = match record {

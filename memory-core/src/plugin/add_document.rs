@@ -15,7 +15,7 @@ use crate::{
     Metadata, Result, SpaceId, SystemClock,
 };
 
-/// The verb.
+/// The executor of the verb.
 #[derive(Debug)]
 pub(super) struct AddDocument {
     documents: Arc<dyn DocumentStore>,
@@ -23,7 +23,7 @@ pub(super) struct AddDocument {
     answer: Value,
 }
 
-/// What it answers.
+/// The JSON of the answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Added {
@@ -70,7 +70,8 @@ impl AddDocument {
         Self { documents, arguments, answer }
     }
 
-    /// Puts a document under an id, unless a document is there: then the call repeats the one that put it, or fails.
+    /// Puts a new document under an id. If the id is taken by an equal document, the call is a repetition and returns
+    /// that; else it fails.
     async fn put_as(&self, id: DocumentId, write: DocumentWrite) -> Result<Document> {
         let write = write.with_id(id.clone()).expect(Expect::Absent);
         let attempt = async |_| {
@@ -80,7 +81,7 @@ impl AddDocument {
             }
             match self.documents.get(&write.collection, &id).await? {
                 Some(present) if is_repetition(&write, &present) => Ok(present),
-                // Nothing is told of the other document, which may lie out of scope.
+                // The error reveals nothing about the other document, which may be out of scope.
                 Some(_) => Err(Error::conflict("id: another document has it; choose another id or leave it out")),
                 // It was removed meanwhile, or the read came from a replica that lags behind.
                 None => Err(Error::conflict("id: another document had it a moment ago").retryable()),
@@ -90,7 +91,7 @@ impl AddDocument {
     }
 }
 
-/// Whether a call has lost a race and can be run again at once.
+/// Returns whether a call lost a race and can be retried at once.
 fn is_race(error: &Error) -> bool {
     error.kind() == ErrorKind::Conflict && error.is_retryable()
 }

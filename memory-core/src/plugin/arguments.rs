@@ -1,4 +1,4 @@
-//! Reading arguments one by one.
+//! Parses the arguments of a call one by one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,13 @@ use serde_json::value::RawValue;
 use super::Arguments;
 use crate::{Error, Result};
 
-/// Arguments by their names, for executors. Every mistake is a sentence that names the argument and quotes no value (P1).
+/// The arguments of a call by name, for executors. Each error is a sentence that names the argument and quotes no value
+/// (P1).
 #[derive(Debug)]
 pub struct NamedArguments(BTreeMap<String, Box<RawValue>>);
 
 impl NamedArguments {
-    /// Takes an object apart; `InvalidInput` for a name that is no property of the schema, and for one that comes twice.
+    /// Splits the object into its members; `InvalidInput` for a name that is not in the schema, or occurs twice.
     pub fn read(arguments: &Arguments, schema: &Value) -> Result<Self> {
         let object: UniqueMembers = serde_json::from_str(arguments.as_str())
             .map_err(|_| Error::invalid("the arguments must be a JSON object in which each name stands once"))?;
@@ -29,25 +30,25 @@ impl NamedArguments {
         Ok(Self(object.0))
     }
 
-    /// A string; `InvalidInput` for any other value, as of all of these.
+    /// Takes a string; `InvalidInput` for a value of any other type, as in all methods here. `None` if it is absent.
     pub fn text(&mut self, name: &str) -> Result<Option<String>> {
         self.value(name, "a string")
     }
 
-    /// Strings.
+    /// Takes an array of strings; `None` if it is absent.
     pub fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>> {
         self.value(name, "an array of strings")
     }
 
-    /// True or false; false when it is absent.
+    /// Takes a boolean; `false` if it is absent.
     pub fn flag(&mut self, name: &str) -> Result<bool> {
         Ok(self.value(name, "true or false")?.unwrap_or(false))
     }
 
-    /// A whole number from 1 to `most`.
+    /// Takes an integer from 1 to `most`; `None` if it is absent.
     pub fn count(&mut self, name: &str, most: usize) -> Result<Option<usize>> {
         let what = format!("a whole number from 1 to {most}");
-        // JSON Schema takes 10.0 for an integer, and so do models.
+        // JSON Schema accepts 10.0 as an integer, and models write it.
         match self.value::<f64>(name, &what)? {
             Some(number) if number.fract() == 0.0 && (1.0..=most as f64).contains(&number) => Ok(Some(number as usize)),
             Some(_) => Err(expected(name, &what)),
@@ -55,24 +56,24 @@ impl NamedArguments {
         }
     }
 
-    /// A whole number of 64 bits.
+    /// Takes an integer of 64 bits; `None` if it is absent.
     pub fn integer(&mut self, name: &str) -> Result<Option<i64>> {
         const WHAT: &str = "a whole number";
         let Some(value) = self.json(name) else { return Ok(None) };
         let float = || serde_json::from_str(value.get()).ok().filter(|number: &f64| number.fract() == 0.0);
-        // Beyond 2^53 only digits say exactly which number is meant.
+        // Beyond 2^53 a float does not identify one integer; only plain digits do.
         let exact = |number: &f64| number.abs() < (1_u64 << 53) as f64;
         let number = serde_json::from_str(value.get()).ok().or_else(|| Some(float().filter(exact)? as i64));
         number.map(Some).ok_or_else(|| expected(name, WHAT))
     }
 
-    /// JSON as it was written.
+    /// Takes a value as it was written; `None` if it is absent or `null`.
     pub fn json(&mut self, name: &str) -> Option<Box<RawValue>> {
-        // Models write null for what they leave out.
+        // Models write null for an argument that they leave out.
         self.0.remove(name).filter(|value| value.get() != "null")
     }
 
-    /// The error of a value that an argument holds, told of the argument.
+    /// Puts the name of the argument before the message of an error about its value.
     pub fn about(name: &str, error: &Error) -> Error {
         Error::new(error.kind(), format!("{name}: {}", error.message()))
     }
@@ -87,7 +88,7 @@ fn expected(name: &str, what: &str) -> Error {
     Error::invalid(format!("{name}: must be {what}"))
 }
 
-/// The members of an object in which no name stands twice.
+/// The members of an object with unique names.
 struct UniqueMembers(BTreeMap<String, Box<RawValue>>);
 
 impl<'de> Deserialize<'de> for UniqueMembers {

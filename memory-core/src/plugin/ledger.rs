@@ -1,10 +1,10 @@
-//! The ledger as the verbs have it: there to be read.
+//! A read-only view of the ledger for the verbs.
 
 use std::sync::Arc;
 
 use crate::{Memory, MemoryPage, MemoryProvider, MemoryQuery, MemoryRecall, Recalled, Result};
 
-/// A provider of which only what reads the ledger can be called.
+/// A provider of which only the methods that read the ledger can be called.
 #[derive(Debug)]
 pub(super) struct ReadOnlyLedger(Arc<dyn MemoryProvider>);
 
@@ -13,12 +13,12 @@ impl ReadOnlyLedger {
         Self(provider)
     }
 
-    /// See [`MemoryProvider::query`].
+    /// Calls [`MemoryProvider::query`].
     pub(super) async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         self.0.query(query).await
     }
 
-    /// What answers a question best: [`MemoryProvider::recall`].
+    /// Calls [`MemoryProvider::recall`].
     pub(super) async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
         self.0.recall(recall).await
     }

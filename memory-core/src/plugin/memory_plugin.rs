@@ -11,10 +11,10 @@ use super::remove_document::RemoveDocument;
 use super::{Executor, Plugin};
 use crate::{Embedder, MemoryProvider, Result};
 
-/// `memory:query`, `memory:add_document` and `memory:remove_document`, over the documents of a provider and a read-only view of
-/// its ledger.
+/// The standard verbs `memory:query`, `memory:add_document` and `memory:remove_document`, on a provider's documents and
+/// a read-only view of its ledger.
 ///
-/// A provider that adds verbs of its own implements [`Plugin`] with its executors behind those of this one.
+/// A provider with verbs of its own implements [`Plugin`], and appends its executors to those of this one.
 #[derive(Debug)]
 pub struct MemoryPlugin {
     provider: Arc<dyn MemoryProvider>,
@@ -22,7 +22,7 @@ pub struct MemoryPlugin {
 }
 
 impl MemoryPlugin {
-    /// The plugin over a provider.
+    /// Makes the plugin of a provider.
     pub fn new(provider: Arc<dyn MemoryProvider>) -> Self {
         let documents = provider.documents();
         let executors: [Arc<dyn Executor>; 3] = [
@@ -33,7 +33,7 @@ impl MemoryPlugin {
         Self { provider, executors }
     }
 
-    /// The same, whose questions ask also by what they mean to this model, which is that of the namespace (P4, M4).
+    /// Also ranks questions by their meaning to this model, which must be the namespace's (P4, M4).
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.executors[0] = Arc::new(query(&self.provider, Some(embedder)));

@@ -1,4 +1,4 @@
-//! Plugins: named executors that a language model may call, and the one that every provider brings along.
+//! Plugins: named executors that a language model may call, and the standard plugin that every provider has.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -10,7 +10,7 @@
 //! provider.init().await?;
 //! let plugin = provider.plugin();
 //!
-//! // The host says where the model is; nothing that the model asks for leads out of there.
+//! // The host sets the scope; nothing that the model asks for leads out of it.
 //! let scope = Scope::new(SpaceSelector::under("discord-guild1")?)
 //!     .with_writable(SpaceId::parse("discord-guild1-ana")?)
 //!     .with_collections([Collection::parse("notes")?]);
@@ -45,56 +45,58 @@ pub use memory_plugin::MemoryPlugin;
 pub use query::MAX_ANSWER_BYTES;
 pub use scope::Scope;
 
-/// What an executor is called with: a JSON object of at most 8 MiB.
+/// The arguments of a call: a JSON object of at most 8 MiB.
 pub type Arguments = JsonText<{ 8 << 20 }>;
 
-/// What an executor answers: JSON of at most 16 MiB, in which stored JSON stands byte for byte.
+/// The answer of an executor: JSON of at most 16 MiB, in which stored JSON is embedded byte for byte.
 pub type AnswerJson = JsonText<{ 16 << 20 }>;
 
-/// Named executors, held as `Arc<dyn Plugin>`.
+/// A set of named executors, held as `Arc<dyn Plugin>`.
 #[async_trait]
 pub trait Plugin: Send + Sync + 'static {
-    /// What tells it from other plugins of a host, such as `memory`. Never empty.
+    /// The name that distinguishes it from a host's other plugins, such as `memory`. Never empty.
     fn id(&self) -> &str;
 
-    /// What it is good for, for a model that has to choose.
+    /// What the plugin is for, in words for a model that has to choose.
     fn description(&self) -> &str;
 
-    /// Its executors; each name once. The same at every call.
+    /// The executors; names are unique. The same at every call.
     fn executors(&self) -> &[Arc<dyn Executor>];
 
-    /// Makes ready what the executors need. A host calls it once, when the provider is initialised, and before any executor.
+    /// Prepares what the executors need. A host calls it once, after the provider is initialised and before any
+    /// executor.
     async fn init(&self) -> Result<()>;
 
-    /// Lets go of what `init` made. A host calls it once, before it shuts the provider down, and calls no executor afterwards.
+    /// Releases what `init` prepared. A host calls it once, before it shuts the provider down, and calls no executor
+    /// afterwards.
     async fn shutdown(&self) -> Result<()>;
 
-    /// The executor of this name.
+    /// Returns the executor with this name.
     fn executor(&self, name: &str) -> Option<&Arc<dyn Executor>> {
         self.executors().iter().find(|executor| executor.name() == name)
     }
 }
 
-/// One thing that a model may do.
+/// A tool that a model may call.
 #[async_trait]
 pub trait Executor: Send + Sync + 'static {
-    /// Its name, such as `memory:query`.
+    /// The name, such as `memory:query`.
     fn name(&self) -> &str;
 
-    /// When to call it and what it does, for a model that has to choose.
+    /// When to call it and what it does, in words for a model that has to choose.
     fn description(&self) -> &str;
 
-    /// The JSON Schema (2020-12) of the arguments: always an object. Usable as the definition of a tool.
+    /// The JSON Schema (2020-12) of the arguments: always an object. Usable as a tool definition.
     fn arguments(&self) -> &Value;
 
     /// The JSON Schema (2020-12) of the answer: always an object.
     fn answer(&self) -> &Value;
 
-    /// Does it.
+    /// Executes a call within the scope.
     ///
     /// # Behavior
     /// - Arguments narrow what the scope allows, and never widen it (P2).
-    /// - Arguments that don't satisfy the schema are `InvalidInput` or `TooLarge`, and nothing was done (P1).
+    /// - Arguments that don't satisfy the schema are `InvalidInput` or `TooLarge`, and nothing is done (P1).
     /// - The message of an error is a sentence that a model can act on, and quotes no payload (P1).
     /// - Dropping the future leaves the whole effect or none (W10).
     async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson>;

@@ -1,4 +1,4 @@
-//! `memory:query`: finds documents, or reads the ledger.
+//! `memory:query`: searches documents, or the ledger.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use crate::{
     MemoryRecall, Order, Query, QueryBuilder, Recall, Recalled, Result,
 };
 
-/// Where the records of an answer end, in bytes of their JSON and of what is said of them; one record always fits (P5).
+/// An answer ends at this many bytes of records and of sentences about cut values; one record always fits (P5).
 pub const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// How many records an answer has at most (P5).
+/// Maximum number of records in an answer (P5).
 const MAX_RECORDS: usize = 100;
-/// How many it has unless the caller says otherwise.
+/// Number of records unless the caller sets a limit.
 const DEFAULT_RECORDS: usize = 20;
 
-/// The verb.
+/// The executor of the verb.
 #[derive(Debug)]
 pub(super) struct QueryMemory {
     documents: Arc<dyn DocumentStore>,
     ledger: ReadOnlyLedger,
-    /// What makes vectors of questions.
+    /// Embeds questions, if set.
     embedder: Option<Arc<dyn Embedder>>,
     arguments: Value,
     answer: Value,
 }
 
-/// What it answers.
+/// The JSON of the answer.
 #[derive(Debug, Default, Serialize)]
 struct Found {
     records: Vec<Box<RawValue>>,
@@ -47,7 +47,7 @@ struct Found {
 }
 
 impl Found {
-    /// Takes records until the answer is full.
+    /// Adds records until the answer is full.
     fn show<'r, K: Show>(&mut self, records: impl IntoIterator<Item = &'r K::Record>) -> Result<()>
     where
         K::Record: 'r,
@@ -202,7 +202,7 @@ impl Executor for QueryMemory {
     }
 }
 
-/// The query that the arguments describe, confined to the scope.
+/// Builds the query of the arguments, confined to the scope.
 fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut NamedArguments) -> Result<Query<K>> {
     query = scope.confine(query, arguments.text("space")?.as_deref())?;
     if let Some(predicate) = arguments.text("where")? {
@@ -223,13 +223,13 @@ fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut Nam
     query.limit(arguments.count("limit", MAX_RECORDS)?.unwrap_or(DEFAULT_RECORDS)).build()
 }
 
-/// A source of records.
+/// A kind of record that the verb can search.
 #[async_trait]
 trait Ask: Show + Sized {
-    /// The records of a page, its cursor, and whether some of it can't be read.
+    /// Returns a page of records, its cursor, and whether some records can't be read.
     async fn ask(verb: &QueryMemory, query: &Query<Self>) -> Result<(Vec<Self::Record>, Option<Cursor>, bool)>;
 
-    /// What answers a question.
+    /// Ranks records for a question.
     async fn recall(verb: &QueryMemory, recall: &Recall<Self>) -> Result<Recalled<Self::Record>>;
 }
 
@@ -258,7 +258,7 @@ impl Ask for Ledger {
 }
 
 impl QueryMemory {
-    /// As much of an answer as fits.
+    /// Answers a question by recall, anything else by a page.
     async fn answer<K: Ask>(&self, query: Query<K>, question: Option<String>) -> Result<AnswerJson> {
         match question {
             Some(question) => {
@@ -270,7 +270,7 @@ impl QueryMemory {
         }
     }
 
-    /// The best hits, as many as an answer holds.
+    /// Answers with the best hits, as many as fit.
     async fn best<K: Ask>(&self, recall: Recall<K>) -> Result<AnswerJson> {
         let recalled = K::recall(self, &recall).await?;
         let mut found = Found::default();
@@ -289,7 +289,7 @@ impl QueryMemory {
         AnswerJson::from_value(&found)
     }
 
-    /// As much of a page as an answer holds.
+    /// Answers with a page, as many records as fit.
     async fn page<K: Ask>(&self, mut query: Query<K>) -> Result<AnswerJson> {
         let mut left_out = 0;
         loop {
@@ -299,7 +299,8 @@ impl QueryMemory {
             let shown = found.records.len();
             left_out += records.len() - shown;
             if shown < records.len() {
-                // Only a page that ends where the answer does has a cursor that goes on there.
+                // A page that is cut needs a cursor that continues at the cut, so it is queried again with a smaller
+                // limit.
                 query.limit = shown;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Records as an answer shows them: stored JSON byte for byte, and what is very long cut, which is said.
+//! Records in an answer: stored JSON byte for byte; very long values are cut, and a sentence says so.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,30 +10,31 @@ use crate::{
     Status, Timestamp,
 };
 
-/// How much of one value is shown, in bytes of JSON, so that four of them fit into an answer.
+/// Maximum bytes of JSON that one value takes in an answer, so that four of them fit.
 const MAX_SHOWN: usize = 15 << 10;
-/// Deeper JSON is shown as text, so that an answer can be embedded in JSON with a limit of its own.
+/// JSON that nests deeper than this is shown as text, so that an answer can be embedded in JSON that has a nesting
+/// limit.
 const MAX_SHOWN_DEPTH: usize = 64;
 
-/// A record on its way into an answer.
+/// A record in its form for an answer.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// The record.
+    /// The record as JSON.
     pub(super) json: Box<RawValue>,
-    /// A sentence for each value that is not shown as it is.
+    /// A sentence for each value that is cut or shown as text.
     pub(super) cut: Vec<String>,
 }
 
 impl Shown {
-    /// How many bytes it takes in an answer.
+    /// Returns the bytes that it takes in an answer.
     pub(super) fn size(&self) -> usize {
         self.json.get().len() + self.cut.iter().map(String::len).sum::<usize>()
     }
 }
 
-/// What an answer can show.
+/// A kind of record that an answer can show.
 pub(super) trait Show: Selects {
-    /// The record as it is shown.
+    /// Converts a record to its form for an answer.
     fn show(record: &Self::Record) -> Result<Shown>;
 }
 
@@ -106,7 +107,7 @@ impl Show for Documents {
     }
 }
 
-/// What is said of one record.
+/// The sentences about one record's cut values.
 struct Cuts {
     id: String,
     sentences: Vec<String>,
@@ -136,7 +137,7 @@ impl Cuts {
         to_raw_value(start).map_err(unexpected)
     }
 
-    /// The longest start that fits as a JSON string.
+    /// Returns the longest prefix that fits as a JSON string.
     fn start<'a>(&mut self, name: &str, what: &str, text: &'a str) -> &'a str {
         let mut bytes = 2;
         let end = text.char_indices().find_map(|(at, character)| {
@@ -149,7 +150,7 @@ impl Cuts {
     }
 }
 
-/// How many bytes a character has in a JSON string.
+/// Returns the bytes that a character takes in a JSON string.
 fn escaped_len(character: char) -> usize {
     match character {
         '"' | '\\' | '\u{8}' | '\u{c}' | '\n' | '\r' | '\t' => 2,

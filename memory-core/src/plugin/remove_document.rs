@@ -1,4 +1,4 @@
-//! `memory:remove_document`: removes what was saved.
+//! `memory:remove_document`: removes saved documents.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::{
     Result,
 };
 
-/// How many documents one call removes at most, whatever `max` says.
+/// Maximum number of documents that one call removes, whatever `max` says.
 const MAX_REMOVED: usize = 100;
-/// How many it removes at most unless the caller says otherwise.
+/// Maximum number unless the caller sets `max`.
 const DEFAULT_MAX: usize = 10;
 
-/// The verb.
+/// The executor of the verb.
 #[derive(Debug)]
 pub(super) struct RemoveDocument {
     documents: Arc<dyn DocumentStore>,
@@ -26,7 +26,7 @@ pub(super) struct RemoveDocument {
     answer: Value,
 }
 
-/// What it answers.
+/// The JSON of the answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Removed {
@@ -139,7 +139,7 @@ impl Executor for RemoveDocument {
     }
 }
 
-/// What the arguments select, where the scope may both read and write.
+/// Builds the selection of the arguments, confined to where the scope may both read and write.
 fn select(scope: &Scope, ids: Option<&[DocumentId]>, arguments: &mut NamedArguments) -> Result<DocumentSelection> {
     let builder = DocumentQuery::builder(scope.collection(arguments.text("collection")?.as_deref())?.clone());
     let space = arguments.text("space")?;

@@ -1,10 +1,10 @@
-//! What a host allows a caller of executors.
+//! The scope that a host gives to a caller of executors.
 
 use crate::{Actor, Collection, Error, ErrorKind, QueryBuilder, Result, SpaceId, SpaceSelector, Spaces, query::Kind};
 
-/// Where a caller may read and write. The host makes it; nothing that the caller asks for widens it (P2).
+/// Where a caller may read and write. The host makes it; no argument of the caller widens it (P2).
 ///
-/// By itself it allows to read the ledger in its spaces, and nothing else.
+/// A new scope may read the ledger in its spaces, and nothing else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scope {
     readable: Spaces,
@@ -15,79 +15,80 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A scope that may read these spaces. For tenants name them with [`SpaceSelector::under`]; a prefix leaks siblings.
+    /// Makes a scope that may read these spaces. For tenants use [`SpaceSelector::under`]; a prefix leaks siblings.
     pub fn new(readable: impl Into<Spaces>) -> Self {
         let (writable, unwritable, collections, actor) = (None, None, Vec::new(), None);
         Self { readable: readable.into(), writable, unwritable, collections, actor }
     }
 
-    /// Also may put documents into this space, and below it, and remove from there what it may read.
+    /// Allows putting documents into this space and below it, and removing readable documents there.
     #[must_use]
     pub fn with_writable(mut self, space: SpaceId) -> Self {
         self.writable = Some(space);
         self
     }
 
-    /// Writes and removes nothing in this space and below it, also where that lies below the writable one: a write there is `Unauthorized`.
+    /// Forbids writing and removing in this space and below it, even below the writable one: a write there is
+    /// `Unauthorized`.
     #[must_use]
     pub fn with_unwritable(mut self, space: SpaceId) -> Self {
         self.unwritable = Some(space);
         self
     }
 
-    /// Also may use these collections of documents. The first is the one that is meant when none is named. Those that are
-    /// [reserved](Collection::is_reserved) are left out.
+    /// Allows using these collections of documents. The first one is used if a call names none.
+    /// [Reserved](Collection::is_reserved) collections are left out.
     #[must_use]
     pub fn with_collections(mut self, collections: impl IntoIterator<Item = Collection>) -> Self {
         self.collections.extend(collections.into_iter().filter(|collection| !collection.is_reserved()));
         self
     }
 
-    /// Says who writes, for the history (H1).
+    /// Sets the actor of writes, for the history (H1).
     #[must_use]
     pub fn with_actor(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
         self
     }
 
-    /// The spaces that may be read.
+    /// Returns the readable spaces.
     pub fn readable(&self) -> &Spaces {
         &self.readable
     }
 
-    /// The space where writes go.
+    /// Returns the space that writes go to, if any.
     pub fn writable(&self) -> Option<&SpaceId> {
         self.writable.as_ref()
     }
 
-    /// The space in and below which nothing may be written.
+    /// Returns the space in and below which writing is forbidden, if any.
     pub fn unwritable(&self) -> Option<&SpaceId> {
         self.unwritable.as_ref()
     }
 
-    /// The collections that may be used.
+    /// Returns the collections that may be used.
     pub fn collections(&self) -> &[Collection] {
         &self.collections
     }
 
-    /// Who writes, if the host says so.
+    /// Returns the actor of writes, if the host names one.
     pub fn actor(&self) -> Option<&Actor> {
         self.actor.as_ref()
     }
 
-    /// Confines a query to what may be read: all of it, or what lies under a space.
+    /// Confines a query to the readable spaces, or to those of them under a space.
     pub(super) fn confine<K: Kind>(&self, query: QueryBuilder<K>, space: Option<&str>) -> Result<QueryBuilder<K>> {
         let confined = match (space, &self.readable) {
             (_, Spaces::Any(selectors)) if selectors.is_empty() => return Err(refused("nothing may be read here")),
             (Some(space), _) => query.selector(under(space)?),
             (None, Spaces::All) => query.all(),
-            // Named, so that an engine looks only there.
+            // Named explicitly, so that an engine searches only there.
             (None, Spaces::Any(selectors)) => selectors.iter().cloned().fold(query, QueryBuilder::selector),
         };
         Ok(confined.within(self.readable.clone()))
     }
 
-    /// The collection of this name, or the first.
+    /// Returns the collection with this name, or the first one.
     pub(super) fn collection(&self, name: Option<&str>) -> Result<&Collection> {
         let first = self.collections.first().ok_or_else(|| refused("no documents may be used here"))?;
         let Some(name) = name else { return Ok(first) };
@@ -97,13 +98,13 @@ impl Scope {
         })
     }
 
-    /// The space that a write names, or the writable one; `InvalidInput` when it lies elsewhere, `Unauthorized` when nothing may
-    /// be written there. The sentence begins with `space`, the name of the argument.
+    /// Returns the space that a write names, or the writable one. `InvalidInput` if it lies outside of the writable
+    /// one, `Unauthorized` if writing there is forbidden. The message begins with `space`, the name of the argument.
     pub fn space_to_write(&self, space: Option<&str>) -> Result<SpaceId> {
         SpaceId::parse(self.path_to_write(space)?).map_err(|error| super::NamedArguments::about("space", &error))
     }
 
-    /// The path that writes are confined to: the writable space, or what lies under another one below it.
+    /// Returns the path that writes are confined to: the writable space, or the named space below it.
     pub(super) fn path_to_write<'a>(&'a self, space: Option<&'a str>) -> Result<&'a str> {
         let writable = self.writable.as_ref().ok_or_else(|| refused("nothing may be written here"))?.as_str();
         let space = space.unwrap_or(writable);

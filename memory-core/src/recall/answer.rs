@@ -1,59 +1,59 @@
-//! What a recall answers.
+//! The result of a recall.
 
-/// What a recall found, best first.
+/// The hits of a recall, best first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recalled<T> {
-    /// Ordered by score; what scores the same comes newest first, and then by the bytes of the ids.
+    /// The hits by descending score; equal scores come newest first, then by descending bytes of the id.
     pub hits: Vec<Hit<T>>,
-    /// How many records of the scope were looked at.
+    /// Number of records of the scope that were examined.
     pub examined: usize,
-    /// Whether all of the scope was looked at and every hit is here. If not, a budget has ended it: these are the best of what was
-    /// examined.
+    /// Whether the whole scope was examined and every hit is returned. If not, a limit was reached, and these are the
+    /// best of the examined records (R5).
     pub complete: bool,
-    /// How many of the records that were looked at have no vector of the namespace's model: all of them where none has one. Records without a
-    /// text never get one. `None` where words alone were asked: no vector and no model was given, the model made none in time, or the question is
+    /// Number of examined records without a vector of the namespace's model. Records without text never get one. `None`
+    /// if only words were compared: no vector and no model was given, the model gave none in time, or the question is
     /// blank (M4).
     pub unembedded: Option<usize>,
-    /// By what the parts were divided, if it was asked for.
+    /// The divisors of the scores, if [`RecallOptions::explain`](crate::RecallOptions::explain) is set.
     pub explained: Option<Explained>,
 }
 
-/// A record that answers.
+/// A record that answers the question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit<T> {
-    /// The sum of the parts, in their order.
+    /// The sum of the parts: see [`Parts::sum`].
     pub score: f64,
-    /// What brought it.
+    /// The contributions to the score.
     pub parts: Parts,
     /// The memory or the document.
     pub record: T,
-    /// The records before it in its container, oldest first, as many as were asked for.
+    /// The records before it in its container, oldest first, as many as were requested.
     pub before: Vec<T>,
-    /// The records behind it.
+    /// The records after it in its container, oldest first, as many as were requested.
     pub after: Vec<T>,
-    /// The terms of the question that it holds, if it was asked for.
+    /// The terms of the question that it holds, if [`RecallOptions::explain`](crate::RecallOptions::explain) is set.
     pub terms: Option<Vec<Term>>,
 }
 
-/// What each property of a record brings to its score.
+/// What each property of a record contributes to its score (R4, M3).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Parts {
-    /// The terms that it holds itself.
+    /// The terms that the record holds.
     pub words: f64,
-    /// The terms that it or its neighbours hold.
+    /// The terms that the record or its neighbours hold.
     pub neighbours: f64,
     /// The terms that candidates of its container hold.
     pub container: f64,
-    /// What it and its neighbours mean.
+    /// The similarity of the record's and its neighbours' vectors to the question's.
     pub meaning: f64,
-    /// What it loses as a question.
+    /// A deduction, 0 or negative, if a text of the record ends with a question mark.
     pub question: f64,
-    /// What it gains by its speaker.
+    /// A bonus if its speaker is the only one that the question names.
     pub speaker: f64,
 }
 
 impl Parts {
-    /// Their sum, in one order, so that equal parts make equal sums to the bit.
+    /// Adds the parts in a fixed order, so that equal parts have equal sums to the bit.
     pub fn sum(&self) -> f64 {
         self.words + self.neighbours + self.container + self.meaning + self.question + self.speaker
     }
@@ -62,35 +62,35 @@ impl Parts {
 /// A term of the question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// The word as it counts: its stem, or a pair of ideographs.
+    /// The term as it is compared: a stem, or a pair of ideographs.
     pub term: String,
-    /// How rare it is within the scope.
+    /// The inverse document frequency: how rare the term is within the scope.
     pub idf: f64,
-    /// How often the record has it.
+    /// How often the record holds it.
     pub count: u32,
 }
 
-/// By what the scores were divided.
+/// The divisors that scaled the scores.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Explained {
-    /// How many records the scope has.
+    /// Number of records in the scope.
     pub records: usize,
-    /// How many terms they have on average.
+    /// Average number of terms in a record.
     pub average_length: f64,
-    /// The best of all words.
+    /// The highest sum of a record's own terms.
     pub words: f64,
-    /// The best of all windows.
+    /// The highest sum of a record's and its neighbours' terms.
     pub neighbours: f64,
-    /// The best sum of both.
+    /// The highest weighted sum of the two.
     pub together: f64,
-    /// The best of all containers.
+    /// The highest sum of a container's terms.
     pub container: f64,
-    /// The best sum of all three.
+    /// The highest weighted sum of all three.
     pub total: f64,
-    /// The least cosine of the scope's records, each with its neighbours, and the question; 0 where no vector was compared.
+    /// The lowest cosine of the question with a record and its neighbours; 0 if no vector was compared.
     pub least_cosine: f64,
-    /// The greatest of these.
+    /// The highest such cosine; 0 if no vector was compared.
     pub greatest_cosine: f64,
-    /// The best sum of words and meaning.
+    /// The highest weighted sum of words and meaning.
     pub together_with_meaning: f64,
 }

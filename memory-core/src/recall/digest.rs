@@ -1,4 +1,4 @@
-//! What the ranking has to know of a record.
+//! Digests: what the ranking needs of a record.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -12,71 +12,72 @@ use crate::page::{Head, Selects};
 use crate::vector::Seal;
 use crate::{BOUNDARIES, Json, JsonObject, Timestamp, Vector, VectorModel, words};
 
-/// The known words are forgotten when there are so many, since the records decide how many different words there are.
+/// The cache of words is cleared at this size, because records decide how many different words there are.
 const MAX_KNOWN: usize = 65_536;
-/// A longer word is looked up each time, in bytes.
+/// Maximum length of a cached word, in bytes; a longer one is analysed each time.
 const MAX_KNOWN_WORD: usize = 256;
-/// The names of speakers are forgotten when there are so many, as words are.
+/// The cache of speakers is cleared at this size.
 const MAX_SPEAKERS: usize = 1_024;
-/// How many words are counted between two looks at whether it goes on.
+/// Number of words between two checks whether to go on.
 const PAUSE: usize = 4_096;
-/// Of a name only this much counts, in bytes.
+/// Only this many bytes of a name count.
 const MAX_NAME: usize = 256;
 
-/// What the ranking has to know of a record.
+/// What the ranking needs of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Digest {
-    /// Where it stands in the order of its container.
+    /// The position of the record in the order of its container.
     pub(crate) mark: Mark,
     /// The hash of its container.
     pub(crate) container: u64,
-    /// How many terms it has.
+    /// Number of terms in the record.
     pub(crate) length: u32,
-    /// The terms of the question that it has, by their numbers, in ascending order, and how often.
+    /// The question's terms in the record: number of the term, and how often it occurs; ascending by number.
     pub(crate) counts: Box<[(u16, u32)]>,
-    /// Whether a text of it ends with a question mark.
+    /// Whether one of its texts ends with a question mark.
     pub(crate) asks: bool,
-    /// The hash of its speaker's name, if the question names this speaker.
+    /// The hash of the speaker's name, if the question names the speaker.
     pub(crate) named: Option<u64>,
-    /// Whether it may be a hit.
+    /// Whether the record satisfies all conditions of the query, so that it may be a hit.
     pub(crate) is_wanted: bool,
-    /// About how many bytes its record has; 0 where only its head was read.
+    /// Approximate size of the record in bytes; 0 if only its head was read.
     pub(crate) bytes: usize,
-    /// Its vector, if it has one of the namespace's model and one is compared.
+    /// The record's vector of the namespace's model, if vectors are compared.
     pub(crate) vector: Option<Vector>,
 }
 
 /// Makes the digests of one recall.
 pub(crate) struct Digester<'r, K> {
     recall: &'r Recall<K>,
-    /// That of the model whose vectors count.
+    /// Opens the vectors of the model that is compared.
     seal: Option<Seal>,
     terms: &'static Terms,
-    /// What the words are that were seen, as they stood. Whoever fills it with words of one hash makes nothing but this recall slower.
+    /// Cache: what each word means to the question, by its spelling in the text. Its hash is not keyed: colliding words
+    /// slow down only this recall.
     known: HashMap<String, Known, FastState>,
-    /// The last word that was not known, as it counts.
+    /// Reused buffer for the lower-case form of a word.
     lower: String,
-    /// The speakers that were seen, and whether the question names them.
+    /// Cache: for each speaker, the hash of the name if the question names the speaker.
     speakers: HashMap<String, Option<u64>>,
     /// The terms of the question that name a speaker, by the hash of the name.
     names: HashMap<u64, Vec<u16>>,
-    /// Its key is secret, so that nobody can make two containers one.
+    /// Randomly keyed, so that nobody can make two containers collide.
     hasher: RandomState,
     goes_on: &'r (dyn Fn() -> bool + Sync),
 }
 
 #[derive(Clone, Copy)]
 enum Known {
-    /// It is left out.
+    /// A stop word.
     Stop,
-    /// It counts towards the length.
+    /// A term that is not in the question; counts towards the length.
     Other,
-    /// The number of a term of the question.
+    /// A term of the question, by its number.
     Asked(u16),
 }
 
 impl<'r, K: Selects> Digester<'r, K> {
-    /// Asks `goes_on` now and then whether anybody still waits; if not, a digest ends early and is of no use.
+    /// Calls `goes_on` regularly to ask whether a caller still waits; if not, a digest ends early and must not be used.
     pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
         let (known, lower, speakers, names, hasher) = Default::default();
         let terms = Terms::of_language(recall.options.language.unwrap_or_default());
@@ -84,7 +85,8 @@ impl<'r, K: Selects> Digester<'r, K> {
         Self { recall, seal, terms, known, lower, speakers, names, hasher, goes_on }
     }
 
-    /// The digest of a record of the scope; by its head alone where nothing else counts ([`Recall::looks_into_records`]).
+    /// Makes the digest of a record of the scope, from its head alone if nothing else counts
+    /// ([`Recall::looks_into_records`]).
     pub(crate) fn digest(&mut self, head: &Head<'_>, record: Option<&K::Record>, vector: Option<&[u8]>) -> Digest {
         let mut counts = Counts::default();
         if !self.recall.terms.is_empty() {
@@ -107,7 +109,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         }
     }
 
-    /// The terms of the question that name the speakers of these records.
+    /// Returns the question's terms that name speakers of these records.
     pub(crate) fn names_in(&self, digests: &[Digest]) -> BTreeSet<u16> {
         let named: BTreeSet<_> = digests.iter().filter_map(|digest| digest.named).collect();
         named.iter().filter_map(|name| self.names.get(name)).flatten().copied().collect()
@@ -142,7 +144,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         }
     }
 
-    /// What a word is to the question.
+    /// Classifies a word with respect to the question.
     fn known(&mut self, word: words::Word<'_>) -> Known {
         if let Some(known) = self.known.get(word.text) {
             return *known;
@@ -152,7 +154,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         if self.known.len() == MAX_KNOWN {
             self.known.clear();
         }
-        // A word may have a megabyte.
+        // A word may be as long as a megabyte.
         if word.text.len() <= MAX_KNOWN_WORD {
             self.known.insert(word.text.to_owned(), known);
         }
@@ -166,7 +168,7 @@ impl<'r, K: Selects> Digester<'r, K> {
 
     fn container(&self, space: &str, metadata: &JsonObject) -> u64 {
         let parent = || space.rfind(BOUNDARIES).map_or(space, |at| &space[..at]);
-        // A space and a text of the metadata may have the same bytes.
+        // The flag keeps a space and a metadata text with the same bytes apart.
         let container = match &self.recall.options.container {
             Container::Parent => (false, parent()),
             Container::Depth(depth) => {
@@ -181,13 +183,13 @@ impl<'r, K: Selects> Digester<'r, K> {
         self.hasher.hash_one(container)
     }
 
-    /// The hash of the speaker, where a term of the name is one of the question.
+    /// Returns the hash of the speaker's name, if the name has a term of the question.
     fn named(&mut self, metadata: &JsonObject) -> Option<u64> {
         let name = text_of(metadata, &self.recall.options.speaker)?;
         if let Some(named) = self.speakers.get(name) {
             return *named;
         }
-        // One letter names nobody.
+        // A single character names nobody.
         let number = |term: &String| {
             term.chars().nth(1)?;
             self.recall.terms.binary_search(term).ok()
@@ -205,10 +207,10 @@ impl<'r, K: Selects> Digester<'r, K> {
     }
 }
 
-/// What was counted of a record.
+/// Term counts of a record.
 #[derive(Default)]
 struct Counts {
-    /// Few, of which each comes again and again.
+    /// A short list: a record holds few distinct terms of the question.
     terms: Vec<(u16, u32)>,
     length: u32,
     asks: bool,
@@ -227,7 +229,7 @@ impl Counts {
     }
 }
 
-/// The text of a key, as far as it counts.
+/// Returns the text of a metadata key, cut to [`MAX_NAME`] bytes.
 fn text_of<'m>(metadata: &'m JsonObject, key: &str) -> Option<&'m str> {
     match metadata.get(key)? {
         Json::String(text) => Some(&text[..text.floor_char_boundary(MAX_NAME)]),
@@ -235,7 +237,7 @@ fn text_of<'m>(metadata: &'m JsonObject, key: &str) -> Option<&'m str> {
     }
 }
 
-/// The words of a date: `may 2023 8`.
+/// Returns the words of a date: `may 2023 8`.
 fn date(time: Timestamp) -> [String; 3] {
     const MONTHS: [&str; 12] = [
         "january",
@@ -258,7 +260,7 @@ fn date(time: Timestamp) -> [String; 3] {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    // The days of a year that begins in March make months 0 to 11, so that there is a name for each.
+    // Counted from March, months are 0 to 11.
     let (month, next) = if month < 10 { (month + 2, 0) } else { (month - 10, 1) };
     [MONTHS[month as usize].to_owned(), (year + era * 400 + next).to_string(), day.to_string()]
 }

@@ -1,4 +1,4 @@
-//! From texts to terms: stems without the words that every text has (R2).
+//! From texts to terms: stems, without stop words (R2).
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -10,26 +10,26 @@ use snowball_stemmers_rs::{Algorithm, Stemmer};
 
 use crate::{Error, Result, words};
 
-/// How many characters of a word count where there is no stemmer.
+/// Number of characters that count of a word in a language without a stemmer.
 const PREFIX: usize = 5;
 
-/// The languages that have both a stemmer and a list of stop words, each with its name and the code of the list.
+/// Defines the languages that have both a stemmer and a list of stop words: variant, name, code of the list.
 macro_rules! languages {
     ($($(#[$attribute:meta])? $variant:ident $name:literal $code:literal,)+) => {
-        /// In which language questions and records are read.
+        /// The language in which questions and records are read.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
         #[non_exhaustive]
         pub enum Language {
-            /// None in particular: a word counts by its first five characters, and no word is left out.
+            /// No particular language: a word counts by its first five characters, and none is left out.
             None,
             $(#[doc = concat!("Written `", $name, "` in options and URLs.")] $(#[$attribute])? $variant,)+
         }
 
         impl Language {
-            /// Every language that is known, `none` among them.
+            /// Every supported language, including `none`.
             pub const ALL: &[Self] = &[Self::None, $(Self::$variant,)+];
 
-            /// Its name, the code of its stop list, and its stemmer.
+            /// Returns the name, the code of the stop list, and the stemmer.
             fn parts(self) -> (&'static str, &'static str, Option<Algorithm>) {
                 match self {
                     Self::None => ("none", "", None),
@@ -66,7 +66,7 @@ languages! {
 }
 
 impl Language {
-    /// The name, as options have it: `english`.
+    /// Returns the name as options and URLs write it, such as `english`.
     pub fn as_str(self) -> &'static str {
         self.parts().0
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Language {
 impl FromStr for Language {
     type Err = Error;
 
-    /// `InvalidInput` when it is none of [`Language::ALL`].
+    /// Parses a name; `InvalidInput`, with the supported names, for any other.
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.iter().copied().find(|language| language.as_str() == name).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|language| language.as_str()).collect();
@@ -90,14 +90,14 @@ impl FromStr for Language {
     }
 }
 
-/// The stop words and the stemmer of a language, which make terms of its words.
+/// The stop words and the stemmer of a language, which turn words into terms.
 pub(super) struct Terms {
     stop: HashSet<&'static str>,
     stemmer: Option<Stemmer>,
 }
 
 impl Terms {
-    /// Those of a language, which are made once.
+    /// Returns those of a language; they are built once.
     pub(super) fn of_language(language: Language) -> &'static Self {
         static TERMS: [OnceLock<Terms>; Language::ALL.len()] = [const { OnceLock::new() }; Language::ALL.len()];
         TERMS[language as usize].get_or_init(|| Self::new(language))
@@ -109,7 +109,7 @@ impl Terms {
         Self { stop, stemmer: algorithm.map(Stemmer::create) }
     }
 
-    /// The term that a word stands for, which has no capital letters; `None` when it is left out.
+    /// Returns the term of a lower-case word; `None` for a stop word.
     pub(super) fn of<'w>(&self, word: &'w str) -> Option<Cow<'w, str>> {
         if self.stop.contains(word) {
             return None;
@@ -123,16 +123,16 @@ impl Terms {
         })
     }
 
-    /// The terms of a question, each once, in the order of their bytes.
+    /// Returns the distinct terms of a question, in byte order.
     pub(super) fn of_question(&self, text: &str) -> Vec<String> {
         let words = words_of_question(text);
-        // A pair is its own stem in every language.
+        // Stemming does not change a pair, in any language.
         let terms: BTreeSet<_> = words.iter().filter_map(|word| self.of(word).map(Cow::into_owned)).collect();
         terms.into_iter().collect()
     }
 }
 
-/// The words of a question, each once. Ideographs and kana that stand side by side count in pairs.
+/// Returns the distinct words of a question. Adjacent ideographs and kana count in pairs.
 pub(super) fn words_of_question(text: &str) -> BTreeSet<String> {
     let words: Vec<_> = words::found(text).collect();
     let mut found = BTreeSet::new();
@@ -146,7 +146,7 @@ pub(super) fn words_of_question(text: &str) -> BTreeSet<String> {
         let (before, after) = (at.checked_sub(1).and_then(|at| words.get(at)), words.get(at + 1));
         match before.filter(|_| is_joined(before)) {
             Some(before) => drop(found.insert(pair(before.text, word.text))),
-            // The next one makes the pair.
+            // The next iteration adds the pair.
             None if is_joined(after) => {}
             None => drop(found.insert(word.lower())),
         }
@@ -154,7 +154,7 @@ pub(super) fn words_of_question(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The term of two ideographs or kana side by side.
+/// Returns the term of two adjacent ideographs or kana.
 pub(super) fn pair(left: &str, right: &str) -> String {
     format!("{left}{right}")
 }

@@ -1,4 +1,4 @@
-//! What records mean to a question: the cosine of its vector and theirs, each with those of its neighbours (M3).
+//! The meaning of records for a question: the cosine of its vector with theirs, combined with their neighbours' (M3).
 
 use pulp::{Arch, NullaryFnOnce};
 
@@ -7,25 +7,25 @@ use super::score::window;
 use crate::Vector;
 use crate::vector::Numbers;
 
-/// What a neighbour counts, for each step that it is away.
+/// The weight of a neighbour is this to the power of its distance.
 const FADING: f64 = 0.5;
 
-/// The cosines of a scope's records, in their order.
+/// The cosines of the records of a scope, in the order of the digests.
 #[derive(Debug, Default)]
 pub(super) struct Meanings {
-    /// `None` where a record has no vector.
+    /// `None` for a record without a vector.
     cosines: Vec<Option<f64>>,
     least: f64,
     greatest: f64,
 }
 
 impl Meanings {
-    /// Those of records by container and time, of which so many on each side are neighbours.
+    /// Computes the cosines. `digests` are ordered by container and time; `count` records on each side are neighbours.
     pub(super) fn of(digests: &[Digest], question: &Vector, count: usize) -> Self {
         let (question, reach) = (Asked::of(question), 2 * count + 1);
         let vectors: Vec<_> = digests.iter().map(|digest| digest.vector.as_ref()).collect();
         let ends: Vec<_> = (0..digests.len()).map(|place| window(digests, place, reach - 1).end).collect();
-        // By wider instructions where the processor has them.
+        // Dispatched to wider instructions if the processor has them.
         let products = Arch::new().dispatch(Multiply { question: &question, vectors: &vectors, ends: &ends, reach });
         let Products { alone, products } = products;
         let cosine = |place: usize| {
@@ -48,7 +48,7 @@ impl Meanings {
         Self { cosines, least, greatest }
     }
 
-    /// Whether no record was compared.
+    /// Returns whether no record has a vector.
     pub(super) fn is_empty(&self) -> bool {
         self.cosines.iter().all(Option::is_none)
     }
@@ -57,35 +57,35 @@ impl Meanings {
         self.cosines.get(place).copied().flatten()
     }
 
-    /// The cosine of a record, from 0 for the least of the scope to 1 for the greatest; 0 without a vector.
+    /// Returns the cosine scaled to the scope: 0 for the lowest, 1 for the highest; 0 without a vector.
     pub(super) fn share(&self, place: usize) -> f64 {
         let Some(cosine) = self.cosine(place) else { return 0.0 };
         let extent = self.greatest - self.least;
         if extent > 0.0 { (cosine - self.least) / extent } else { 1.0 }
     }
 
-    /// The least and the greatest cosine.
+    /// Returns the lowest and the highest cosine.
     pub(super) fn extent(&self) -> (f64, f64) {
         (self.least, self.greatest)
     }
 }
 
-/// Multiplies vectors by the widest instructions that the processor has.
+/// The dot products to compute, with the widest instructions that the processor has.
 struct Multiply<'v> {
     question: &'v Asked,
-    /// `None` where a record has none.
+    /// `None` for a record without a vector.
     vectors: &'v [Option<&'v Vector>],
-    /// Up to which place each is multiplied with those behind it.
+    /// For each vector, the end of the range of vectors that it is multiplied with.
     ends: &'v [usize],
-    /// How many these are at most, with itself.
+    /// The maximum length of that range, including the vector itself.
     reach: usize,
 }
 
-/// Products of vectors; 0 where one has none.
+/// Dot products; 0 if one of the two records has no vector.
 struct Products {
-    /// Of the question and each.
+    /// The question with each record.
     alone: Vec<f64>,
-    /// Of each with itself and those behind it that share a neighbour.
+    /// Each record with itself and the `reach - 1` after it, row by row.
     products: Vec<f64>,
 }
 
@@ -110,17 +110,18 @@ impl NullaryFnOnce for Multiply<'_> {
     }
 }
 
-/// The vector of a question, ready to be compared with many.
+/// The question's vector, prepared for many comparisons.
 struct Asked {
     exact: Vec<f32>,
     scale: f64,
-    /// Its numbers as parts of the scale, so that those of a compact vector are compared in whole numbers, which add up to the same everywhere.
+    /// The numbers in units of `scale`. Products with a compact vector are then integers, whose sum is the same on
+    /// every machine.
     whole: Vec<i16>,
 }
 
 impl Asked {
     fn of(vector: &Vector) -> Self {
-        // One that was kept is rounded.
+        // A stored vector is rounded, so it is normalized again.
         let (numbers, square) = (vector.numbers(), |number: &f32| f64::from(*number) * f64::from(*number));
         let length = numbers.iter().map(square).sum::<f64>().sqrt();
         let exact: Vec<_> = numbers.iter().map(|number| (f64::from(*number) / length) as f32).collect();
@@ -140,7 +141,7 @@ impl Asked {
     }
 }
 
-/// The cosine of two vectors that are kept.
+/// The dot product of two stored vectors.
 #[inline(always)]
 fn dot(one: &Vector, other: &Vector) -> f64 {
     match (one.parts(), other.parts()) {
@@ -152,10 +153,10 @@ fn dot(one: &Vector, other: &Vector) -> f64 {
     }
 }
 
-/// How many products are added up beside each other.
+/// Number of sums that run in parallel.
 const LANES: usize = 32;
 
-/// The sum of the products: at most 4,096 of at most 2^14.
+/// The dot product of two compact vectors. No overflow: at most 4,096 products of at most 2^14.
 #[inline(always)]
 fn compact_dot(one: &[i8], other: &[i8]) -> i32 {
     let (one, one_rest) = one.as_chunks::<LANES>();
@@ -172,7 +173,7 @@ fn compact_dot(one: &[i8], other: &[i8]) -> i32 {
     sums.iter().sum()
 }
 
-/// The sum of the products: of a lane at most 128 of at most 2^22.
+/// The dot product with a compact vector. No overflow: a lane adds at most 128 products of at most 2^22.
 #[inline(always)]
 fn whole_dot(one: &[i16], other: &[i8]) -> i64 {
     let (one, one_rest) = one.as_chunks::<LANES>();
@@ -189,7 +190,7 @@ fn whole_dot(one: &[i16], other: &[i8]) -> i64 {
     sums.iter().map(|sum| i64::from(*sum)).sum()
 }
 
-/// The sum of the products, in eight sums, so that it is the same with whatever instructions.
+/// The dot product of exact vectors. Always eight partial sums, so that the result does not depend on the instructions.
 #[inline(always)]
 fn exact_dot(one: &[f32], other: &[f32]) -> f64 {
     const LANES: usize = 8;

@@ -1,4 +1,4 @@
-//! Recall: a question in words, or by what it means, within a scope, answered best first (R1 to R6, M3).
+//! Recall: ranks the records of a scope by how well they answer a question, by words or by meaning (R1 to R6, M3).
 
 mod answer;
 mod digest;
@@ -21,7 +21,7 @@ pub use language::Language;
 pub(crate) use score::{Ranking, rank};
 pub use weights::Weights;
 
-/// A question to the ledger.
+/// A question about the ledger.
 ///
 /// ```
 /// use memory_core::{MemoryQuery, Recall};
@@ -33,67 +33,67 @@ pub use weights::Weights;
 /// ```
 pub type MemoryRecall = Recall<Ledger>;
 
-/// A question to one collection of documents.
+/// A question about one collection of documents.
 pub type DocumentRecall = Recall<Documents>;
 
-/// A question in words, within the spaces of a query. What else the query asks for (statuses, times, filter) hits satisfy too, and
-/// its limit says how many there are at most.
+/// A question within the spaces of a query. Hits also satisfy the query's other conditions (statuses, times, filter);
+/// its limit is the maximum number of hits.
 #[derive(Debug, Clone)]
 pub struct Recall<K> {
     pub(crate) query: Query<K>,
     pub(crate) question: String,
-    /// The terms of the question, each once, in the order of their bytes; none before a namespace has read it.
+    /// The distinct terms of the question, in byte order; empty until [`read_in`](Self::read_in) is called.
     pub(crate) terms: Vec<String>,
     pub(crate) options: RecallOptions,
     pub(crate) meaning: Option<Meaning>,
-    /// The embedding model whose vectors count, where one is compared.
+    /// The model whose vectors are compared, if any are.
     pub(crate) model: Option<VectorModel>,
 }
 
-/// Where the vector of a question comes from.
+/// The source of a question's vector.
 #[derive(Debug, Clone)]
 pub(crate) enum Meaning {
     Given(Vector),
-    /// Whether words answer where the vectors of the namespace are of another model, or where its engine keeps none.
+    /// `or_words`: answer by words if the namespace has another model, or its engine keeps no vectors.
     Made {
         embedder: Arc<dyn Embedder>,
         or_words: bool,
     },
 }
 
-/// How a question is read and ranked.
+/// How a question is parsed and hits are ranked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecallOptions {
-    /// The language of the question and of the records; that of the namespace where there is none.
+    /// The language of the question and the records; `None` for that of the namespace.
     pub language: Option<Language>,
-    /// What holds records together.
+    /// What groups records whose neighbours count.
     pub container: Container,
-    /// The key of the metadata that names the speaker of a record; `speaker` by default.
+    /// The metadata key that names a record's speaker; `speaker` by default.
     pub speaker: String,
-    /// What counts how much.
+    /// The weights of the ranking.
     pub weights: Weights,
-    /// How many records of its container are given on each side of a hit; at most [`MAX_NEIGHBOURS`].
+    /// How many records of its container come with a hit, on each side; at most [`MAX_NEIGHBOURS`].
     pub neighbours: usize,
-    /// Whether the terms that matched and the divisors of the scores are told.
+    /// Whether to report the matched terms and the divisors of the scores.
     pub explain: bool,
 }
 
-/// What holds a record together with others, in the order of time: a conversation, a room, a file (R3).
+/// What groups a record with others in the order of time: a conversation, a room, a file (R3).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Container {
-    /// The space above that of the record; its own space where there is none above.
+    /// The parent of the record's space; the space itself if it has no parent.
     #[default]
     Parent,
-    /// So many segments of the space from the beginning, at least one; the whole space where it has fewer.
+    /// The first N segments of the space, N at least 1; the whole space if it has fewer.
     Depth(usize),
-    /// The text of this key of the metadata; the parent where there is none.
+    /// The text of this metadata key; the parent space if it is missing.
     Metadata(String),
 }
 
 impl FromStr for Container {
     type Err = Error;
 
-    /// `parent`, `depth:N` or `metadata:KEY`; else `InvalidInput`.
+    /// Parses `parent`, `depth:N` or `metadata:KEY`; `InvalidInput` for any other text.
     fn from_str(text: &str) -> Result<Self> {
         let container = match text.split_once(':') {
             None if text == "parent" => Some(Self::Parent),
@@ -105,7 +105,7 @@ impl FromStr for Container {
     }
 }
 
-/// The most records that are given on each side of a hit.
+/// Maximum number of records that come with a hit on each side.
 pub const MAX_NEIGHBOURS: usize = 10;
 
 impl Default for RecallOptions {
@@ -122,16 +122,17 @@ impl Default for RecallOptions {
 }
 
 impl<K: Kind> Recall<K> {
-    /// This question within the spaces of a query: see [`Recall::with`].
+    /// Asks a question within the spaces of a query, with default options: see [`Recall::with`].
     pub fn new(question: &str, query: Query<K>) -> Result<Self> {
         Self::with(question, query, RecallOptions::default())
     }
 
-    /// This question within the spaces of a query, read and ranked as the options say. One without a term finds nothing, unless
+    /// Asks a question within the spaces of a query. A question without a term finds nothing, unless
     /// [`by_vector`](Self::by_vector) or [`by_meaning`](Self::by_meaning) is called.
     ///
-    /// `InvalidInput` when the query has a text, an order, a cursor or an offset of its own, or when an option is out of its range;
-    /// `TooLarge` when the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct words and pairs of ideographs.
+    /// `InvalidInput` if the query has a text, an order, a cursor or an offset, or if an option is out of its range;
+    /// `TooLarge` if the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct words and pairs of
+    /// ideographs.
     pub fn with(question: &str, query: Query<K>, options: RecallOptions) -> Result<Self> {
         if query.text.is_some() || query.cursor.is_some() || query.offset > 0 || query.order != Order::default() {
             return Err(Error::invalid(
@@ -151,59 +152,60 @@ impl<K: Kind> Recall<K> {
         Ok(Self { query, question: question.to_owned(), terms, options, meaning, model })
     }
 
-    /// Asks also by this vector, which the model of the namespace has made (M3). A question without a term asks by it alone; then hits are
-    /// ranked by nothing else, and all records of the scope with a vector are candidates.
+    /// Also ranks by this vector, which the namespace's model must have made (M3). If the question has no term, the
+    /// vector alone ranks, and every record of the scope that has a vector is a candidate.
     ///
-    /// The recall is `SchemaMismatch` where the namespace has no model, `InvalidInput` for another width, `Unsupported` where the engine keeps no
-    /// vectors. Takes the place of an earlier `by_vector` or `by_meaning`.
+    /// The recall fails with `SchemaMismatch` if the namespace has no model, `InvalidInput` for another width, and
+    /// `Unsupported` if the engine keeps no vectors. Replaces an earlier `by_vector` or `by_meaning`.
     #[must_use]
     pub fn by_vector(mut self, vector: Vector) -> Self {
         self.meaning = Some(Meaning::Given(vector));
         self
     }
 
-    /// Asks also by what the question means to this model, which is that of the namespace (M3): by the vector of its words, but for the names
-    /// of speakers in the scope. Where the model gives none in good time, words alone answer, and [`Recalled::unembedded`] is `None`.
+    /// Also ranks by the meaning of the question to this model, which must be the namespace's (M3, M4). The vector is
+    /// made of the question without the names of speakers in the scope. If the model gives none in time, words alone
+    /// answer, and [`Recalled::unembedded`] is `None`.
     ///
-    /// The model has 5 seconds, or half of the time that is left if that is less. A question without a term fails as the model does.
-    /// `SchemaMismatch` where the namespace has another model, `Unsupported` where the engine keeps no vectors. Takes the place of an earlier
-    /// `by_vector` or `by_meaning`.
+    /// The model has 5 seconds, or half of the remaining time if that is less. If the question has no term, a failure
+    /// of the model fails the recall. `SchemaMismatch` if the namespace has another model, `Unsupported` if the engine
+    /// keeps no vectors. Replaces an earlier `by_vector` or `by_meaning`.
     #[must_use]
     pub fn by_meaning(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.meaning = Some(Meaning::Made { embedder, or_words: false });
         self
     }
 
-    /// The same, but words alone answer also where the namespace has another model, and where the engine keeps no vectors: for who asks for
-    /// the best answer that there is.
+    /// Like [`by_meaning`](Self::by_meaning), but answers by words alone if the namespace has another model or the
+    /// engine keeps no vectors.
     #[must_use]
     pub fn by_meaning_or_words(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.meaning = Some(Meaning::Made { embedder, or_words: true });
         self
     }
 
-    /// The question as it was given.
+    /// Returns the question as it was given.
     pub fn question(&self) -> &str {
         &self.question
     }
 
-    /// The scope and the conditions.
+    /// Returns the query: scope, conditions and limit.
     pub fn query(&self) -> &Query<K> {
         &self.query
     }
 
-    /// How it is read and ranked.
+    /// Returns how the question is parsed and hits are ranked.
     pub fn options(&self) -> &RecallOptions {
         &self.options
     }
 
-    /// Whether more of a record counts than its head and its vector.
+    /// Returns whether ranking needs more of a record than its head and its vector.
     pub(crate) fn looks_into_records(&self) -> bool {
         let has_key = matches!(self.options.container, Container::Metadata(_));
         !self.terms.is_empty() || has_key || self.query.filter.is_some()
     }
 
-    /// The same, read in the language of a namespace unless it has its own.
+    /// Parses the question in its own language, or else in that of the namespace.
     pub(crate) fn read_in(&self, language: Language) -> Self
     where
         Query<K>: Clone,
@@ -215,7 +217,7 @@ impl<K: Kind> Recall<K> {
         Self { query, question, terms, options, meaning: self.meaning.clone(), model: None }
     }
 
-    /// The question without these of its terms, which are names; the whole of it where that leaves no term.
+    /// Returns the question without these of its terms, which are names; unchanged if no other term would be left.
     pub(crate) fn without(&self, names: &BTreeSet<u16>) -> String {
         let terms = Terms::of_language(self.options.language.unwrap_or_default());
         let words: Vec<_> = words::found(&self.question).collect();
@@ -223,7 +225,7 @@ impl<K: Kind> Recall<K> {
             let number = self.terms.binary_search_by(|asked| asked.as_str().cmp(term));
             number.is_ok_and(|number| names.contains(&(number as u16)))
         };
-        // Of ideographs and kana a pair is a term.
+        // Two adjacent ideographs or kana form one term.
         let names_with = |one: &words::Word<'_>, next: &words::Word<'_>| {
             let is_pair = one.end() == next.start && one.is_character() && next.is_character();
             is_pair && is_name(&pair(one.text, next.text))

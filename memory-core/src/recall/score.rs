@@ -1,4 +1,4 @@
-//! The ranking: the best records by the terms that they hold, and then by exact scores of these and their neighbours (R4).
+//! The ranking: selects candidates by the terms that they hold, then scores them and their neighbours exactly (R4).
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -10,19 +10,19 @@ use super::meaning::Meanings;
 use super::weights::Weights;
 use crate::Vector;
 
-/// The records of a scope in their order, those that answer, and how they were scored.
+/// The records of a scope, the hits among them, and how they were scored.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
-    /// By container, and within it by time.
+    /// Ordered by container, then by time.
     pub(crate) digests: Vec<Digest>,
-    /// The best first, at most as many as were wanted.
+    /// The hits, best first.
     pub(crate) ranked: Vec<Ranked>,
     pub(crate) explained: Explained,
-    /// How rare each term is.
+    /// The inverse document frequency of each term.
     idf: Vec<f64>,
 }
 
-/// A record that answers, by its place among the digests.
+/// A hit, by its index in the digests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ranked {
     pub(crate) place: usize,
@@ -38,13 +38,13 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>, vector: Opti
     digests.sort_unstable_by(|left, right| (left.container, &left.mark).cmp(&(right.container, &right.mark)));
     let mut scope = Scope::new(digests, terms, weights);
     let meaning = vector.map(|vector| Meanings::of(&scope.digests, vector, weights.window)).unwrap_or_default();
-    // They are many times as large as what is left of a record.
+    // Vectors are many times as large as the rest of a digest, so they are dropped early.
     scope.digests.iter_mut().for_each(|digest| digest.vector = None);
     let candidates = scope.candidates();
-    // In a fixed order, and with it what they add up to.
+    // Ordered, so that floating-point sums are the same in every run.
     let mut scored: BTreeSet<usize> =
         candidates.iter().flat_map(|place| scope.window(*place, weights.window)).collect();
-    // Where there is no term, nothing else brings in hits.
+    // Without a term, the nearest vectors are the only source of hits.
     let most = if terms == 0 { recall.query.limit } else { weights.candidates };
     let nearest = scope.nearest(&meaning, most);
     scored.extend(&nearest);
@@ -74,7 +74,7 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>, vector: Opti
     let meant = |place: usize| weights.meaning * meaning.share(place);
     let in_words = |sums: &[f64; 3]| shares(sums).map(|part| share(part, total));
     let both = scored.iter().zip(&sums).map(|(place, sums)| in_words(sums).iter().sum::<f64>() + meant(*place));
-    // Where no vector is compared, the best in words is 1 already.
+    // If no vector is compared, the highest score by words is 1 already.
     let all = if meaning.is_empty() { 1.0 } else { best(both) };
     let mut ranked: Vec<_> = scored
         .iter()
@@ -114,12 +114,12 @@ pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>, vector: Opti
 }
 
 impl Ranking {
-    /// The places of the records around one in its container, so many on each side.
+    /// Returns the range of the records around one in its container, at most `count` on each side.
     pub(crate) fn around(&self, place: usize, count: usize) -> Range<usize> {
         window(&self.digests, place, count)
     }
 
-    /// Which of these terms a record holds.
+    /// Returns the terms of the question that a record holds.
     pub(crate) fn terms_of(&self, place: usize, terms: &[String]) -> Vec<Term> {
         let term = |(number, count): &(u16, u32)| Term {
             term: terms[usize::from(*number)].clone(),
@@ -130,7 +130,7 @@ impl Ranking {
     }
 }
 
-/// The records of a scope, by container and time, and what is true of all of them.
+/// The records of a scope, ordered by container and time, with statistics over all of them.
 struct Scope<'w> {
     digests: Vec<Digest>,
     weights: &'w Weights,
@@ -154,7 +154,7 @@ impl<'w> Scope<'w> {
         Self { average_length: length as f64 / count.max(1.0), digests, weights, idf }
     }
 
-    /// The places of the best records that hold a term and are wanted, or have a neighbour that is.
+    /// Returns the best records that hold a term and are wanted, or have a neighbour that is.
     fn candidates(&self) -> Vec<usize> {
         let mut found: Vec<_> =
             (0..self.digests.len()).filter_map(|place| Some((self.presence(place)?, place))).collect();
@@ -169,7 +169,7 @@ impl<'w> Scope<'w> {
         found.into_iter().map(|(_, place)| place).collect()
     }
 
-    /// The places of the best records by what they mean that are wanted, so many at most.
+    /// Returns the wanted records with the highest cosines, at most `most`.
     fn nearest(&self, meaning: &Meanings, most: usize) -> Vec<usize> {
         let wanted = (0..self.digests.len()).filter(|place| self.digests[*place].is_wanted);
         let mut found: Vec<_> = wanted.filter_map(|place| Some((meaning.cosine(place)?, place))).collect();
@@ -184,7 +184,8 @@ impl<'w> Scope<'w> {
         found.into_iter().map(|(_, place)| place).collect()
     }
 
-    /// How rare the terms are together that a candidate holds, in whole numbers, which add up to the same in every order.
+    /// Returns the sum of the idf of a candidate's terms; `None` if it is no candidate. In fixed point, so that the sum
+    /// does not depend on the order.
     fn presence(&self, place: usize) -> Option<u64> {
         let counts = &self.digests[place].counts;
         let is_wanted = || self.window(place, self.weights.window).any(|near| self.digests[near].is_wanted);
@@ -196,7 +197,7 @@ impl<'w> Scope<'w> {
         window(&self.digests, place, count)
     }
 
-    /// What each term brings to a record by itself (BM25).
+    /// Returns the BM25 weight of each term in a record.
     fn own(&self, place: usize) -> Vec<f64> {
         let Weights { saturation, length, .. } = self.weights;
         let digest = &self.digests[place];
@@ -209,7 +210,7 @@ impl<'w> Scope<'w> {
         own
     }
 
-    /// The best that each term brings to a candidate of a container.
+    /// Returns, for each container, the highest weight of each term among its candidates.
     fn best_by_container<'c>(&self, candidates: impl Iterator<Item = &'c usize>) -> HashMap<u64, Vec<f64>> {
         let mut containers = HashMap::new();
         for place in candidates {
@@ -220,7 +221,7 @@ impl<'w> Scope<'w> {
     }
 }
 
-/// The places around one in its container, so many on each side.
+/// Returns the range around a place in its container, at most `count` on each side.
 pub(super) fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
     let is_beside = |other: &usize| digests[*other].container == digests[place].container;
     let start = (place.saturating_sub(count)..place).find(is_beside).unwrap_or(place);
@@ -228,7 +229,7 @@ pub(super) fn window(digests: &[Digest], place: usize, count: usize) -> Range<us
     start..end + 1
 }
 
-/// Takes the greater of each two numbers.
+/// Raises each number to the other one if that is greater.
 fn raise(numbers: &mut [f64], others: &[f64]) {
     for (number, other) in numbers.iter_mut().zip(others) {
         *number = number.max(*other);
@@ -243,7 +244,7 @@ fn best(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, f64::max)
 }
 
-/// A number in parts of the best one; 0 where the best is 0.
+/// Divides a number by the best one; 0 if the best is 0.
 fn share(number: f64, best: f64) -> f64 {
     if best > 0.0 { number / best } else { 0.0 }
 }

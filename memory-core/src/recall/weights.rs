@@ -1,32 +1,32 @@
-//! The constants of the ranking.
+//! The weights of the ranking.
 
 use crate::{Error, Result};
 
-/// What counts how much in the score of a record (R4).
+/// How much each property of a record counts in its score (R4).
 ///
-/// The values by default were found on conversations with questions whose answers are known (LoCoMo, on one half, and looked at on the
-/// other): BM25 with the window of a turn's neighbours brings most, then what vectors tell of their meaning; its container and the name of the
-/// speaker bring some more.
+/// The defaults were tuned on one half of LoCoMo, a set of conversations with questions and known answers, and checked
+/// on the other half. BM25 with a window of neighbouring turns contributes most, then the similarity of vectors; the
+/// container and the speaker's name contribute less.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
-    /// How soon a term that comes again in a record stops to count (BM25's k1).
+    /// How fast repetitions of a term in a record stop to count (BM25's k1).
     pub saturation: f64,
-    /// How much the length of a record counts, from 0 to 1 (BM25's b).
+    /// How much the length of a record counts, 0 to 1 (BM25's b).
     pub length: f64,
-    /// What the neighbours of a record weigh, to its own words.
+    /// The weight of the neighbours, relative to the record's own words.
     pub neighbours: f64,
-    /// What the container of a record weighs, to its words and neighbours.
+    /// The weight of the container, relative to words and neighbours.
     pub container: f64,
-    /// What the meaning of a record weighs, to all its words.
+    /// The weight of the meaning, relative to all words.
     pub meaning: f64,
-    /// What a record that asks loses: a question seldom answers one.
+    /// What a record loses that ends with a question mark: a question seldom answers one.
     pub question: f64,
-    /// The share that a record gains whose speaker is the only one whom the question names.
+    /// The share that a record gains if its speaker is the only one that the question names.
     pub speaker: f64,
     /// How many records on each side in the container are neighbours; at most [`Weights::MAX_WINDOW`].
     pub window: usize,
-    /// How many records that hold terms are scored, each with its neighbours, and how many of the nearest by meaning, each by itself; where the
-    /// question has no term, as many of the latter as the limit of the query. At most [`Weights::MAX_CANDIDATES`].
+    /// How many records that hold terms are scored, each with its neighbours, and how many of the nearest by meaning.
+    /// For a question without a term, the query's limit replaces the second number. 1 to [`Weights::MAX_CANDIDATES`].
     pub candidates: usize,
 }
 
@@ -47,12 +47,12 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// How wide a window may be, on each side.
+    /// Maximum number of neighbours on each side.
     pub const MAX_WINDOW: usize = 10;
-    /// How many candidates may be ranked exactly.
+    /// Maximum number of candidates.
     pub const MAX_CANDIDATES: usize = 2_000;
 
-    /// `InvalidInput` when a number is negative, not finite, or over its limit.
+    /// Checks the ranges: weights are 0 to 1,000, `length` at most 1, counts within their limits; else `InvalidInput`.
     pub(super) fn check(&self) -> Result<()> {
         let Self { saturation, length, neighbours, container, meaning, question, speaker, .. } = *self;
         let numbers = [saturation, length, neighbours, container, meaning, question, speaker];

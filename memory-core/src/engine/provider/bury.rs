@@ -1,4 +1,4 @@
-//! Tombstones from elsewhere (E5).
+//! Imports tombstones from another namespace (E5).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ struct Buried {
     is_own_key: bool,
 }
 
-/// What a step has done.
+/// The result of a step.
 struct Step {
-    /// How many of its tombstones it has looked at.
+    /// Number of its tombstones that it has examined.
     count: usize,
-    /// How many of them it has brought.
+    /// Number of tombstones that it has stored.
     written: usize,
-    /// The records of those that it could not.
+    /// Records that can't be read, so that their tombstones were not stored.
     unreadable: Vec<RecordId>,
 }
 
@@ -44,10 +44,10 @@ impl<E: Engine> Shared<E> {
         let given = tombstones.len();
         let places = tombstones.iter().enumerate().map(|(place, tombstone)| (tombstone.record.clone(), place));
         let places: HashMap<_, _> = places.collect();
-        // The latest one of each.
+        // Only the latest tombstone of each record is kept.
         tombstones.sort_by(|one, other| (&one.record, other.at).cmp(&(&other.record, one.at)));
         tombstones.dedup_by(|later, first| later.record == first.record);
-        // Those that are there already come last, or each call would ask for them before the others.
+        // Known tombstones come last, so that repeated calls don't read their histories first.
         let records: Vec<_> = tombstones.iter().map(|tombstone| tombstone.record.clone()).collect();
         let known = self.with_tombstones(&records).await?;
         tombstones.sort_by_key(|tombstone| known.contains(&tombstone.record));
@@ -91,7 +91,7 @@ fn too_slow() -> Error {
     Error::new(crate::ErrorKind::Timeout, message).retryable()
 }
 
-/// Brings tombstones from elsewhere in one step. `None`, and none is brought, when something has changed meanwhile.
+/// Imports tombstones in one step. Returns `None`, and stores none, if something has changed meanwhile.
 async fn bury<W: Writer>(writer: &mut W, given: &Buried) -> Result<Option<Step>> {
     let records: Vec<_> = given.tombstones.iter().map(|tombstone| tombstone.record.clone()).collect();
     let found = find(writer, &records).await?;
@@ -102,7 +102,7 @@ async fn bury<W: Writer>(writer: &mut W, given: &Buried) -> Result<Option<Step>>
         let (present, earlier) = (present.get(record), given.earlier.get(record));
         let bare = || Tombstone { key: None, places: Vec::new(), ..tombstone.clone() };
         let own = || if given.is_own_key { tombstone.clone() } else { bare() };
-        // It was over elsewhere, and is to be there for longer here.
+        // It expired in the other namespace, and expires later here.
         let is_extended = |expires_at: Option<Timestamp>| {
             tombstone.is_of_expiry() && expires_at.is_some_and(|expires_at| expires_at > tombstone.at)
         };
@@ -121,7 +121,7 @@ async fn bury<W: Writer>(writer: &mut W, given: &Buried) -> Result<Option<Step>>
                 unreadable.push(record.clone());
                 continue;
             }
-            // It was put behind the erasure, even if it is there no more.
+            // It was put after the erasure, even if it no longer exists.
             FoundRecord::Document(_) => continue,
             FoundRecord::Nothing if earlier.is_some_and(|earlier| earlier.created_at > Some(tombstone.at)) => continue,
             FoundRecord::Nothing => {
@@ -135,7 +135,7 @@ async fn bury<W: Writer>(writer: &mut W, given: &Buried) -> Result<Option<Step>>
         };
         let spaces = earlier.into_iter().flat_map(|earlier| &earlier.spaces);
         let tombstone = tombstone.with_spaces(spaces, hash_key);
-        // Nothing is there of a record whose tombstone is.
+        // If the tombstone is unchanged, the record does not exist.
         if present != Some(&tombstone) {
             erasings.push(Erasing { found, tombstone });
         }

@@ -23,7 +23,7 @@ use crate::{
     SpaceLevel, SpaceQuery, Timestamp,
 };
 
-/// How many documents are read at once of those that a call replaces.
+/// Number of documents to be replaced that are read at once.
 const READ: usize = 64;
 
 /// A document as a session has read it.
@@ -82,7 +82,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let work = async {
             let open = self.shared.ready().await?;
             if recall.query.names_places() {
-                // Without their places, others' documents would be looked at too.
+                // Without the index by place, documents outside of these places would be examined too.
                 open.check_backfill(Blocks::DocumentPlaces).await?;
             }
             let recalled = self.shared.recall(&open, recall).await?;
@@ -147,7 +147,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     }
 }
 
-/// All collections.
+/// Lists all collections.
 async fn collections(reader: &mut impl Reader) -> Result<Vec<Collection>> {
     let mut all = Vec::new();
     loop {
@@ -161,7 +161,7 @@ async fn collections(reader: &mut impl Reader) -> Result<Vec<Collection>> {
 }
 
 impl<E: Engine> ProviderDocuments<E> {
-    /// Puts all or none, and gives the documents in their order.
+    /// Puts all or none, and returns the documents in their order.
     async fn put_all(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
         let named = |write: DocumentWrite| (write.id.clone().unwrap_or_else(DocumentId::generate), write);
         let (ids, writes): (Vec<_>, Vec<_>) = writes.into_iter().map(named).unzip();
@@ -169,12 +169,12 @@ impl<E: Engine> ProviderDocuments<E> {
         open.check_expiry(writes.writes.iter().map(|write| write.expires_at))?;
         let mut is_again = false;
         loop {
-            // Asked here, since a clock that panics must not end a thread of the engine.
+            // Read here, because a clock that panics must not end a thread of the engine.
             let (writes, now) = (Arc::clone(&writes), open.settings.clock.now());
             let keeps_history = open.history_since().await?.is_some();
             let rules = open.rules().await?;
             let change = Change { writes, now, keeps_history, rules, is_again };
-            // A race that was lost is run again, until the deadline.
+            // If another writer won the race, try again, until the deadline.
             if let Some(put) = open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await? {
                 return Ok(put);
             }
@@ -183,19 +183,19 @@ impl<E: Engine> ProviderDocuments<E> {
     }
 }
 
-/// What puts write, and the id of each.
+/// The writes of a call, with the id of each.
 struct Writes {
     ids: Vec<DocumentId>,
     writes: Vec<DocumentWrite>,
 }
 
-/// What puts do.
+/// Puts to execute.
 struct Change {
     writes: Arc<Writes>,
     now: Timestamp,
     keeps_history: bool,
     rules: Arc<Rules>,
-    /// Whether a document was changed meanwhile, or a tombstone kept one out.
+    /// Whether an earlier attempt failed because a document was changed or a tombstone blocked one.
     is_again: bool,
 }
 
@@ -211,11 +211,11 @@ async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Resul
     spaces::levels(reader, &DocumentsOf(collection), asked).await
 }
 
-/// `None`, and none is put, when a document was changed meanwhile.
+/// Returns `None`, and puts none, if a document was changed meanwhile.
 async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Document>>> {
     let Writes { ids, writes } = &*change.writes;
     let present = present(writer, &change.writes).await?;
-    // What keeps a document out is looked for where that was the reason, as it hardly ever is.
+    // Tombstones are read only after an attempt failed, because they rarely block a put.
     let absent = ids.iter().zip(writes).zip(&present).filter(|(_, found)| found.is_none() && change.is_again);
     let absent: Vec<RecordId> = absent.map(|((id, write), _)| (write.collection.clone(), id.clone()).into()).collect();
     let tombstones = if absent.is_empty() { Vec::new() } else { writer.tombstones(&absent).await? };
@@ -223,7 +223,7 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
     let mut documents = Vec::with_capacity(writes.len());
     for (place, ((id, write), found)) in ids.iter().zip(writes).zip(&present).enumerate() {
         let applied = write.apply(id, found.as_ref().map(|found| &found.record), change.now);
-        // Which of many it is, nobody could tell.
+        // Of several documents, the message must say which.
         documents.push(applied.map_err(|error| match writes.len() {
             1 => error,
             _ => {
@@ -233,12 +233,12 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
         })?);
     }
     for document in documents.iter_mut().filter(|document| change.rules.keep(document.space_id.as_str()).is_some()) {
-        // What the caller says of its creation decides nothing (X3).
+        // Retention counts from the put, not from the caller's createdAt (X3).
         document.updated_at = Some(change.now);
     }
     for document in documents.iter_mut().filter(|_| !erased_at.is_empty()) {
         let record = (&*document).into();
-        // Else a restore would take it for the one that was erased (E3).
+        // Otherwise a restore would take it for the erased one (E3).
         if let Some(at) = erased_at.get(&record) {
             let behind = Timestamp::from_millis(at.as_millis() + 1).map_err(|_| at_the_end())?;
             document.created_at = document.created_at.max(behind);
@@ -253,7 +253,8 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
     Ok((puts.is_empty() || writer.put(&puts).await?).then_some(documents))
 }
 
-/// What is there under the ids of writes, in their order. `LimitExceeded` where that is more than one call may replace (D7).
+/// Returns the stored documents under the ids of writes, in their order. Fails with `LimitExceeded` if they exceed what
+/// one call may replace (D7).
 async fn present<R: Reader>(reader: &mut R, Writes { ids, writes }: &Writes) -> Result<Vec<Option<FoundIn<R>>>> {
     let mut places = BTreeMap::<&Collection, HashMap<&DocumentId, usize>>::new();
     for (place, (id, write)) in ids.iter().zip(writes).enumerate() {
@@ -263,7 +264,7 @@ async fn present<R: Reader>(reader: &mut R, Writes { ids, writes }: &Writes) -> 
     present.resize_with(ids.len(), || None);
     for (collection, places) in places {
         let ids: Vec<_> = places.keys().copied().cloned().collect();
-        // Only some at once, since what is there may be large.
+        // In chunks, because stored documents may be large.
         for ids in ids.chunks(READ) {
             for found in reader.documents(collection, ids).await? {
                 let found = found?;

@@ -1,4 +1,4 @@
-//! Erasing records: found first, then erased in one step (E1).
+//! Erases records: finds them first, then erases them in one step (E1).
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
     Outcome, RecordId, Result, Timestamp, Tombstone, TombstonePage,
 };
 
-/// One slice of an erasure, or of a sweep.
+/// One slice of an erasure or of a sweep.
 pub(super) struct Slice {
     why: Why,
     records: Vec<RecordId>,
@@ -28,18 +28,19 @@ pub(super) struct Slice {
     hash_key: HashKey,
 }
 
-/// Why its records go.
+/// Why the records are erased.
 enum Why {
-    /// Somebody asked for it, then.
+    /// An operator asked for it, at this time.
     Asked(Arc<Erasure>, Timestamp),
-    /// They are over.
+    /// The records have expired.
     Over(Lifetimes),
 }
 
 impl<E: Engine> Shared<E> {
     pub(super) async fn erase(self: &Arc<Self>, erasure: &Erasure) -> Result<ErasedSlice> {
         let open = self.ready().await?;
-        // What is begun later than that could be done without anybody hearing of it. A call that waits for a permit gives up before (L8).
+        // A step that begins later might finish without the caller learning of it. A call that waits for a permit gives
+        // up earlier (L8).
         let (until, looking) = (open.until(), after(self.settings.deadline * 2 / 3));
         let hash_key = open.hash_key(None).await?.ok_or_else(no_erasure)?;
         let erasure = Arc::new(erasure.clone());
@@ -47,14 +48,15 @@ impl<E: Engine> Shared<E> {
         loop {
             let found = timeout_at(looking.into(), self.found(&erasure, cursor)).await;
             let (mut records, next) = found.map_err(|_| too_slow())??;
-            // Those that an earlier call has erased come last, or each call would ask for them before the others.
+            // Records that an earlier call has erased come last, so that repeated calls don't read their histories
+            // first.
             let known = self.with_tombstones(&records).await?;
             records.sort_by_key(|record| known.contains(record));
             let (count, earlier) = open.earlier(&records, looking).await?;
             let slice = open.erase_slice(&erasure, &records[..count], earlier, &hash_key, until);
             let (erased, is_all) = slice.await?;
             let is_complete = is_all && count == records.len() && next.is_none();
-            // What has gone meanwhile, or does not match any more, is no slice.
+            // If all records are gone or no longer match, the slice would be empty, so the search goes on.
             if erased.is_empty() && count < records.len() {
                 return Err(too_slow());
             }
@@ -65,7 +67,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// The records that are next, and where those behind them begin, if there are any.
+    /// Returns the next candidates, and the cursor after them, if there are more.
     async fn found(
         self: &Arc<Self>,
         erasure: &Erasure,
@@ -88,7 +90,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// What makes the hashes of tombstones, if that is known already.
+    /// Returns the key of the tombstones' hashes, if it was read already.
     pub(super) fn known_hash_key(&self) -> Option<HashKey> {
         self.open().ok()?.hash_key.get().cloned()
     }
@@ -101,7 +103,8 @@ impl<E: Engine> Shared<E> {
         let open = self.ready().await?;
         let work = open.run(Access::Read, record.clone(), |reader, record| {
             Box::pin(async move {
-                // What is over and was not swept yet has one, too, for who has asked for it (X2).
+                // An expired record that was not swept yet has a tombstone too (X2); reading the record first makes the
+                // session return it.
                 match record {
                     RecordId::Memory(id) => drop(reader.memories(&[*id]).await?),
                     RecordId::Document { collection, id } => {
@@ -136,7 +139,8 @@ fn no_page() -> Error {
 }
 
 impl<E: Engine> Open<E> {
-    /// What makes the hashes of tombstones: what the namespace has, or else this key, or a new one. `None` where the engine can't erase.
+    /// Returns the key of the tombstones' hashes: the stored one, else this one, else a new one. `None` if the engine
+    /// can't erase.
     pub(super) async fn hash_key(&self, proposed: Option<&HashKey>) -> Result<Option<HashKey>> {
         if !E::ERASES {
             return Ok(None);
@@ -148,13 +152,13 @@ impl<E: Engine> Open<E> {
             };
             let keep = |_| self.engine.hash_key(&proposed);
             let kept = self.retry().repeatable().run(|error| self.engine.is_temporary(error), keep).await;
-            // What may have been kept is no part of a call.
+            // Storing a key is not part of the call's own effect.
             HashKey::parse(&kept.map_err(|error| error.with_outcome(Outcome::NotDone))?)
         };
         self.hash_key.get_or_try_init(agree).await.cloned().map(Some)
     }
 
-    /// [`Open::hash_key`] for memories that are appended, where one of them has an idempotency key; no other needs it.
+    /// Returns [`Open::hash_key`] if one of these memories has an idempotency key; otherwise none is needed.
     pub(super) async fn hash_key_of(&self, memories: &[impl Borrow<Memory>]) -> Result<Option<HashKey>> {
         match memories.iter().any(|memory| memory.borrow().idempotency_key.is_some()) {
             true => self.hash_key(None).await,
@@ -162,7 +166,8 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// Erases the first of these records that are there and selected, as many as one step may have; gives which, and whether none is left.
+    /// Erases the first of these records that exist and are selected, as many as fit in one step. Returns them, and
+    /// whether none is left.
     async fn erase_slice(
         &self,
         erasure: &Arc<Erasure>,
@@ -189,8 +194,8 @@ impl<E: Engine> Open<E> {
         Ok((Vec::new(), true))
     }
 
-    /// Finds and erases the records of a slice in one step. Gives which, and at how many it has looked; `None`, and nothing is erased, when some
-    /// have changed meanwhile.
+    /// Finds and erases the records of a slice in one step. Returns the erased ones, and how many were examined;
+    /// `None`, with nothing erased, if some have changed meanwhile.
     pub(super) async fn erase_step(&self, slice: Slice, until: Instant) -> Result<Option<(Vec<RecordId>, usize)>> {
         let view = View::of_all(Access::Write);
         self.run_until(until, view, slice, |writer, slice| Box::pin(erase(writer, slice))).await
@@ -215,8 +220,7 @@ async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<(Vec<R
                 (ErasingRecord::Document(found), tombstone.of_document(&found.record, hash_key))
             }
             FoundRecord::Unreadable if is_named => return Err(unreadable(record)),
-            // A document that was removed, of which there is a history.
-            // So is one that has expired, of which a tombstone stays for a while.
+            // A removed document whose history remains, or an expired record whose tombstone remains.
             FoundRecord::Nothing
                 if is_named && (earlier.is_some() || present.get(record).is_some_and(Tombstone::is_of_expiry)) =>
             {
@@ -226,7 +230,7 @@ async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<(Vec<R
         };
         let mut tombstone = present.get(record).into_iter().fold(tombstone, Tombstone::behind);
         if let Some(earlier) = earlier {
-            // However far behind its clock is, it keeps out what it has erased (E3).
+            // It keeps out every document that it erased, however far its clock is behind (E3).
             let created_at = earlier.created_at.filter(|_| !tombstone.is_of_expiry());
             tombstone.at = created_at.map_or(tombstone.at, |created_at| tombstone.at.max(created_at));
             tombstone = tombstone.with_spaces(&earlier.spaces, hash_key);
@@ -239,12 +243,12 @@ async fn erase<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Option<(Vec<R
 }
 
 pub(super) async fn erase_all<W: Writer>(writer: &mut W, erasings: &mut [Erasing<'_, W::Version>]) -> Result<bool> {
-    // Engines that lock records lock them in one order.
+    // Engines that lock records lock them in this order.
     erasings.sort_by(|one, other| one.tombstone.record.cmp(&other.tombstone.record));
     Ok(erasings.is_empty() || writer.erase(erasings).await?)
 }
 
-/// Why an erasure that names a record is not done.
+/// Makes the error of an erasure that names a record that can't be read.
 fn unreadable(record: &RecordId) -> Error {
     let name = match record {
         RecordId::Memory(id) => format!("the memory {id}"),
@@ -254,7 +258,7 @@ fn unreadable(record: &RecordId) -> Error {
 }
 
 impl Slice {
-    /// Those of these records that are over.
+    /// Makes a slice that erases those of these records that have expired.
     pub(super) fn of_expired(
         records: Vec<RecordId>,
         earlier: Arc<Earlier>,
@@ -264,7 +268,7 @@ impl Slice {
         Self { why: Why::Over(lifetimes), records, earlier, hash_key }
     }
 
-    /// What stays of a memory, if it goes.
+    /// Returns the tombstone of a memory if it is to be erased.
     fn takes_memory(&self, memory: &Memory) -> Option<Tombstone> {
         let end = match &self.why {
             Why::Over(lifetimes) => Some(lifetimes.end_of_memory(memory)?),
@@ -277,7 +281,7 @@ impl Slice {
         Some(self.tombstone(memory.id.into(), end))
     }
 
-    /// What stays of a document, if it goes.
+    /// Returns the tombstone of a document if it is to be erased.
     fn takes_document(&self, document: &Document) -> Option<Tombstone> {
         let end = match &self.why {
             Why::Over(lifetimes) => Some(lifetimes.end_of_document(document)?),
@@ -296,7 +300,7 @@ impl Slice {
         Some(self.tombstone(document.into(), end))
     }
 
-    /// One that has no hash so far, of a record that was over then, if it was.
+    /// Makes a tombstone without hashes; `end` is when the record expired, if it did.
     fn tombstone(&self, record: RecordId, end: Option<Timestamp>) -> Tombstone {
         match &self.why {
             Why::Asked(erasure, at) => {

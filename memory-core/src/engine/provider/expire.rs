@@ -1,4 +1,4 @@
-//! Sweeping what is over, and the rules by which it is (X3, X4).
+//! Sweeps expired records, and caches the retention rules (X3, X4).
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,43 +18,43 @@ use crate::{
     Sweep, Swept, Timestamp, Tombstone,
 };
 
-/// How many records a slice of a sweep looks at.
+/// Number of records that a slice of a sweep examines.
 const SLICE: usize = 100;
-/// How long a handle does not ask for the rules again.
+/// How long a handle uses the retention rules before it reads them again.
 const KNOWN: Duration = Duration::from_millis(500);
-/// How long a call waits for them where it knows some.
+/// How long a call waits for them if it knows earlier ones.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Work that gives the records that it has erased.
+/// A future that erases records and returns those that it erased.
 pub(super) type Expiring<'e> = Pin<Box<dyn Future<Output = Result<Vec<RecordId>>> + Send + 'e>>;
 
-/// The rules of the namespace, as a handle knows them.
+/// The retention rules of the namespace, cached by a handle.
 #[derive(Debug, Default)]
 pub(super) struct KnownRules(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// When they were asked for last, and what they were; `None` before that.
+    /// When they were last read, and the rules; `None` before the first read.
     rules: Option<(Instant, Arc<Rules>)>,
-    /// How often they were set by this handle.
+    /// How often this handle has set them.
     generation: u64,
 }
 
 impl KnownRules {
-    /// Those that are known, whether it is time for this call to ask for them, and the generation.
+    /// Returns the cached rules, whether this call must read them again, and the generation.
     fn get(&self) -> (Option<Arc<Rules>>, bool, u64) {
         let mut known = self.lock();
         let generation = known.generation;
         let Some((asked, rules)) = &mut known.rules else { return (None, true, generation) };
         let is_due = asked.elapsed() >= KNOWN;
         if is_due {
-            // The others go on with what is known meanwhile.
+            // Other calls use the cached rules meanwhile.
             *asked = Instant::now();
         }
         (Some(Arc::clone(rules)), is_due, generation)
     }
 
-    /// Keeps what was read, unless this handle has set others since.
+    /// Caches rules that were read, unless this handle has set others since.
     fn learn(&self, rules: &Arc<Rules>, generation: u64) {
         let mut known = self.lock();
         if known.generation == generation {
@@ -74,20 +74,20 @@ impl KnownRules {
 }
 
 impl<E: Engine> Open<E> {
-    /// What is over now.
+    /// Returns what decides which records have expired now.
     pub(super) async fn lifetimes(&self) -> Result<Lifetimes> {
-        // Asked here, since a clock that panics must not end a thread of the engine.
+        // Read here, because a clock that panics must not end a thread of the engine.
         Ok(Lifetimes { now: self.settings.clock.now(), rules: self.rules().await? })
     }
 
-    /// The rules of the namespace, as they were a moment ago; where nobody can be asked, as they were last.
+    /// Returns the rules of the namespace, at most a moment old; if the server can't be asked, the last known ones.
     pub(super) async fn rules(&self) -> Result<Arc<Rules>> {
         if !E::ERASES {
             return Ok(Arc::default());
         }
         match self.rules.get() {
             (Some(rules), false, _) => Ok(rules),
-            // A replica answers also where the server that keeps them does not.
+            // A replica answers even if the server that stores the rules does not.
             (Some(rules), true, generation) => {
                 match timeout(PATIENCE.min(self.settings.deadline / 3), self.read_rules(generation)).await {
                     Ok(Err(error)) if !error.is_retryable() => Err(error),
@@ -99,21 +99,22 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// The rules as they are now.
+    /// Reads the current rules.
     async fn rules_now(&self) -> Result<Arc<Rules>> {
         let generation = self.rules.get().2;
         self.read_rules(generation).await
     }
 
     async fn read_rules(&self, generation: u64) -> Result<Arc<Rules>> {
-        // To ask for them is no part of what a call does.
+        // Reading the rules is not part of the call's own effect.
         let kept = self.engine.retention().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         let rules = Arc::new(Rules::parse(kept.as_deref())?);
         self.rules.learn(&rules, generation);
         Ok(rules)
     }
 
-    /// `InvalidInput` for an expiresAt that is not in the future, `Unsupported` where the engine can't erase (X1).
+    /// Fails with `InvalidInput` for an expiresAt that is not in the future, and with `Unsupported` if the engine can't
+    /// erase (X1).
     pub(super) fn check_expiry(&self, times: impl IntoIterator<Item = Option<Timestamp>>) -> Result<()> {
         let Some(first) = times.into_iter().flatten().min() else { return Ok(()) };
         self.check_erases([Some(first)])?;
@@ -123,7 +124,7 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// `Unsupported` for an expiresAt where the engine can't erase (X1).
+    /// Fails with `Unsupported` for an expiresAt if the engine can't erase (X1).
     pub(super) fn check_erases(&self, times: impl IntoIterator<Item = Option<Timestamp>>) -> Result<()> {
         match E::ERASES || times.into_iter().flatten().next().is_none() {
             true => Ok(()),
@@ -131,7 +132,8 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// Erases those of these records that are over, and gives them. Boxed, since it is work in a session, which may begin it.
+    /// Erases those of these records that have expired, and returns them. Boxed, because work in a session may call it
+    /// recursively.
     pub(super) fn expire(&self, records: Vec<RecordId>, until: Instant) -> Expiring<'_> {
         Box::pin(self.expire_now(records, until))
     }
@@ -141,7 +143,7 @@ impl<E: Engine> Open<E> {
         let (mut expired, mut first) = (Vec::new(), 0);
         let done = |expired: &[RecordId]| if expired.is_empty() { Outcome::NotDone } else { Outcome::Unknown };
         while first < records.len() {
-            // A put may have met many.
+            // A put may be blocked by many.
             let slice = &records[first..records.len().min(first + SLICE)];
             let (count, earlier) = self.earlier(slice, until).await.map_err(|error| error.after(done(&expired)))?;
             if count == 0 {
@@ -150,7 +152,7 @@ impl<E: Engine> Open<E> {
             let (some, earlier) = (&records[first..first + count], Arc::new(earlier));
             let mut steps = Steps::of(count);
             while let Some(range) = steps.next() {
-                // A rule that was taken back erases nothing any more.
+                // Rules are read again, because a rule that was removed must not erase anything.
                 let rules = self.rules_now().await.map_err(|error| error.after(done(&expired)))?;
                 let lifetimes = Lifetimes { now: self.settings.clock.now(), rules };
                 let slice = Slice::of_expired(some[range].to_vec(), Arc::clone(&earlier), lifetimes, hash_key.clone());
@@ -226,7 +228,7 @@ impl<E: Engine> Shared<E> {
         Ok(Swept { records, tombstones: 0, next: (!is_over).then(|| Sweep { stage, ..from.clone() }) })
     }
 
-    /// The next records that say themselves that they have expired.
+    /// Returns the next records whose own expiry time has passed.
     async fn scheduled(&self, place: Option<(Timestamp, (Timestamp, RecordId))>) -> Result<(Vec<RecordId>, Stage)> {
         let open = self.ready().await?;
         let (by, behind) = place.map_or_else(|| (open.settings.clock.now(), None), |(by, behind)| (by, Some(behind)));
@@ -242,11 +244,11 @@ impl<E: Engine> Shared<E> {
         Ok((found.into_iter().map(|(_, record)| record).collect(), next))
     }
 
-    /// The next records that are over by a rule, and where to go on, if there are more.
+    /// Returns the next records that expired by a rule, and where to continue, if there are more.
     async fn ruled(self: &Arc<Self>, rule: &Retention, place: &Ruled) -> Result<(Vec<RecordId>, Option<Ruled>)> {
         let (before, cursor) = match place {
             Ruled::Beginning => {
-                // One that says that it was created later than it was stored goes when that is long enough ago, too.
+                // Also finds a memory whose createdAt is later than its store, once that time is long enough ago.
                 let now = self.open()?.settings.clock.now().as_millis();
                 match Timestamp::from_millis(now.saturating_sub(rule.keep_millis()).saturating_add(1)) {
                     Ok(before) => (before, None),
@@ -296,7 +298,7 @@ impl<E: Engine> Shared<E> {
         Ok(work.await?.pop())
     }
 
-    /// Takes away those of the next tombstones whose time is over.
+    /// Removes those of the next tombstones that are due.
     async fn forget(&self, behind: Option<String>) -> Result<(usize, Option<Stage>)> {
         let page = self.tombstones(behind.as_deref()).await?;
         let open = self.ready().await?;
@@ -305,7 +307,7 @@ impl<E: Engine> Shared<E> {
             tombstone.is_of_expiry() && tombstone.at.as_millis().saturating_add(KEPT_TOMBSTONES) <= now
         };
         let over: Vec<_> = page.tombstones.into_iter().filter(is_over).collect();
-        // A page may have more than a call takes.
+        // A page may have more tombstones than one call takes.
         for some in over.chunks(MAX_ERASED) {
             let work = open.run(View::of_all(Access::Write), some.to_vec(), |writer, tombstones| {
                 Box::pin(async move { writer.forget(tombstones).await })

@@ -1,4 +1,4 @@
-//! Records as they are before they are erased, and what they were before.
+//! Reads records before they are erased, with their earlier versions.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -16,28 +16,28 @@ use crate::{
     Timestamp, Tombstone, Version,
 };
 
-/// How many of the last versions of a document tell where it was before.
+/// How many of a document's last versions tell where it was before.
 const VERSIONS: usize = 100;
-/// How many documents are asked at once for what they were.
+/// Number of documents whose histories are read at once.
 const ASKED_AT_ONCE: usize = 4;
-/// The most bytes of the records of one step, but for the last ones that are read at once.
+/// Maximum bytes of the records of one step; the last ones that are read at once may exceed that.
 const MAX_BYTES: usize = 64 << 20;
-/// How many records are read at once: few, since one may have 12 MiB.
+/// Number of records that are read at once: few, because one may have 12 MiB.
 const AT_ONCE: usize = 16;
 
-/// What the histories of documents tell of them, also of those that are there no more.
+/// Earlier states of documents, also of removed ones, from their histories.
 pub(super) type Earlier = HashMap<RecordId, LastVersions>;
 
-/// What a document was in its last versions.
+/// The last versions of a document.
 #[derive(Debug, Default)]
 pub(super) struct LastVersions {
     pub(super) spaces: BTreeSet<SpaceId>,
-    /// When the latest of those that it was under its id was created.
+    /// The creation time of the latest document under this id.
     pub(super) created_at: Option<Timestamp>,
 }
 
-/// Which of some records a step takes: all that are left, until some of them change twice meanwhile, and then half as many each time. So one
-/// that is written all the time holds up only those beside it, and at last none but itself.
+/// Divides records into steps: all that are left, until a step fails twice because records changed meanwhile; then half
+/// as many each time. So a record that is written all the time delays only those beside it, and finally only itself.
 pub(super) struct Steps {
     len: usize,
     first: usize,
@@ -50,19 +50,19 @@ impl Steps {
         Self { len, first: 0, size: len, is_again: false }
     }
 
-    /// Those of the next step; `None` where none is left.
+    /// Returns the records of the next step; `None` if none is left.
     pub(super) fn next(&self) -> Option<Range<usize>> {
         let end = self.len.min(self.first + self.size);
         (self.first < end).then_some(self.first..end)
     }
 
-    /// The step has looked at so many of them.
+    /// Advances by the records that the step has examined.
     pub(super) fn took(&mut self, count: usize) {
         self.first += count;
         self.is_again = false;
     }
 
-    /// Some of them have changed meanwhile.
+    /// Notes that the step failed because records changed meanwhile.
     pub(super) fn lost(&mut self) {
         if std::mem::replace(&mut self.is_again, true) {
             self.size = self.size.min(self.len - self.first).div_ceil(2);
@@ -71,7 +71,8 @@ impl Steps {
 }
 
 impl<E: Engine> Open<E> {
-    /// What the documents among the first of these records were, and of how many records: of as many as can be asked for until then.
+    /// Returns the earlier states of the documents among the first of these records, and the number of records covered:
+    /// as many as can be read until the given time.
     pub(super) async fn earlier(&self, records: &[RecordId], until: Instant) -> Result<(usize, Earlier)> {
         let mut earlier = Earlier::new();
         if self.history_since().await?.is_none() {
@@ -89,11 +90,11 @@ impl<E: Engine> Open<E> {
         Ok((records.len(), earlier))
     }
 
-    /// `None` of a document that has no history.
+    /// Returns `None` for a document without a history.
     async fn was(&self, record: &RecordId, until: Instant) -> Result<Option<(RecordId, LastVersions)>> {
         let history = History::of(record.clone()).with_removed().limit(VERSIONS)?;
         let last = match self.last_versions(&history, until).await {
-            // What can't be read goes all the same.
+            // A document whose history can't be read is erased all the same.
             Err(error) if error.kind() == ErrorKind::Corrupt => LastVersions::default(),
             page => match page?.versions {
                 versions if versions.is_empty() => return Ok(None),
@@ -105,7 +106,7 @@ impl<E: Engine> Open<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Which of these records have a tombstone; none is asked for where there are few documents.
+    /// Returns which of these records have a tombstone; skips the read if there are few documents.
     pub(super) async fn with_tombstones(self: &Arc<Self>, records: &[RecordId]) -> Result<HashSet<RecordId>> {
         let documents: Vec<_> = records.iter().filter(|record| is_document(record)).cloned().collect();
         if documents.len() <= ASKED_AT_ONCE {
@@ -135,15 +136,15 @@ impl LastVersions {
     }
 }
 
-/// What is there under the names of the first records; nothing in the place of what can't be read.
+/// The stored records under these ids; `None` for one that can't be read.
 pub(super) struct FoundRecords<V> {
     memories: HashMap<MemoryId, Option<Found<Memory, V>>>,
     documents: HashMap<RecordId, Option<Found<Document, V>>>,
-    /// Of how many records, until these have as many bytes as one step may have.
+    /// How many records were read, until these had as many bytes as one step may have.
     pub(super) count: usize,
 }
 
-/// What is there under one name.
+/// The stored record under one id.
 pub(super) enum FoundRecord<'f, V> {
     Memory(&'f Found<Memory, V>),
     Document(&'f Found<Document, V>),
@@ -176,7 +177,7 @@ pub(super) async fn find<W: Writer>(writer: &mut W, records: &[RecordId]) -> Res
     Ok(found)
 }
 
-/// Reads these, and tells how many bytes they have.
+/// Reads these records, and returns their bytes.
 async fn find_some<W: Writer>(
     writer: &mut W,
     records: &[RecordId],
@@ -200,7 +201,7 @@ async fn find_some<W: Writer>(
     }
     for (collection, ids) in by_collection {
         let found = writer.documents(collection, &ids).await?;
-        // One that can't be read does not say which it is.
+        // The error of an unreadable document does not say which one it is.
         let ids = if found.iter().any(Result::is_err) { ids } else { Vec::new() };
         for found in found.into_iter().flatten() {
             bytes += found.record.size();
@@ -224,7 +225,7 @@ fn readable<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The tombstones that are there of these.
+/// Returns the tombstones of these records.
 pub(super) async fn tombstones(reader: &mut impl Reader, of: &[RecordId]) -> Result<HashMap<RecordId, Tombstone>> {
     let tombstones = reader.tombstones(of).await?.into_iter();
     Ok(tombstones.map(|tombstone| (tombstone.record.clone(), tombstone)).collect())

@@ -1,4 +1,5 @@
-//! Changes that watches have read and not told. Where all of them are too many, those go that have waited longest: their watch reads them again.
+//! Changes that watches have read and not delivered. If all of them exceed the limit, those held longest are dropped;
+//! their watches read them again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,38 +10,38 @@ use super::progress::Progress;
 use crate::watch::{MAX_HELD_BYTES, MAX_WATCHES};
 use crate::{ChangeKind, Record};
 
-/// About how many bytes a change takes beside its record.
+/// Approximate memory of a change besides its record, in bytes.
 const BYTES_OF_CHANGE: usize = 256;
 
-/// A change, with how far a watch is when it was told.
+/// A change, with the watch's progress after its delivery.
 pub(super) type Due = (Progress, ChangeKind);
 
-/// What all watches of a provider hold.
+/// The undelivered changes of all watches of a provider.
 #[derive(Debug, Default)]
 pub(super) struct Held(Mutex<Pages>);
 
 #[derive(Debug, Default)]
 struct Pages {
     bytes: usize,
-    /// The oldest first. Those that were told are gone.
+    /// Oldest first. Pages that were delivered are gone.
     pages: VecDeque<Weak<Page>>,
 }
 
-/// The changes of one page that are due. They count as held until all of them were told, or they were let go.
+/// The undelivered changes of one page. They count towards the limit until all are delivered, or dropped.
 pub(super) struct Page {
     held: Arc<Held>,
-    /// How many of its bytes count.
+    /// How many of its bytes count towards the limit.
     bytes: AtomicUsize,
-    /// `None` when they were let go.
+    /// `None` once the changes were dropped.
     due: Mutex<Option<VecDeque<Due>>>,
 }
 
-/// The changes that are due were let go.
+/// The error of a page whose changes were dropped.
 #[derive(Debug)]
 pub(super) struct LetGo;
 
 impl Held {
-    /// Takes the changes of a page, and lets go others for it.
+    /// Adds the changes of a page, and drops older pages to make room.
     pub(super) fn page(self: &Arc<Self>, due: Vec<Due>) -> Arc<Page> {
         let bytes: usize = due.iter().map(|(_, kind)| bytes_of(kind)).sum();
         let page = Page { held: Arc::clone(self), bytes: bytes.into(), due: Mutex::new(Some(due.into())) };
@@ -48,7 +49,7 @@ impl Held {
         if bytes == 0 {
             return page;
         }
-        // Dropped behind the lock, since a page takes that when its last owner drops it.
+        // Freed after the lock is released, because dropping the last owner of a page takes the lock.
         let mut gone = Vec::new();
         let mut pages = lock(&self.0);
         pages.bytes += bytes;
@@ -60,7 +61,7 @@ impl Held {
                 gone.push((oldest.let_go(), oldest));
             }
         }
-        // Each watch has one, and may read another.
+        // Each watch has one page, and may be reading another.
         if pages.pages.len() > 4 * MAX_WATCHES {
             pages.pages.retain(|page| page.strong_count() > 0);
         }
@@ -89,19 +90,19 @@ impl Page {
         Ok(next)
     }
 
-    /// Adds what is told last.
+    /// Adds the last change of the page.
     pub(super) fn push(&self, last: Due) {
         if let Some(due) = &mut *lock(&self.due) {
             due.push_back(last);
         }
     }
 
-    /// Whether there is nothing to tell.
+    /// Returns whether there is nothing to deliver.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.due).as_ref().is_some_and(VecDeque::is_empty)
     }
 
-    /// Takes the changes away, unless all were told.
+    /// Takes all changes, unless all were delivered.
     fn let_go(&self) -> Option<VecDeque<Due>> {
         lock(&self.due).take_if(|due| !due.is_empty())
     }

@@ -1,4 +1,4 @@
-//! The versions of a record: what it is now, and from there back along the entries of its history.
+//! Reads the versions of a record: the current one, and earlier ones by applying the entries of its history backwards.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,12 +18,13 @@ use crate::{
     TransientKeys, Version,
 };
 
-/// How many entries are read at once.
+/// Number of history entries that are read at once.
 const SLICE: usize = 64;
 
 impl<E: Engine> Open<E> {
-    /// Since when the namespace keeps a history; `None` where it keeps none. It is decided when it is opened first, or with the first write
-    /// where it was read-only then (PostgreSQL keeps the decision there too), or opened by somebody who may not write.
+    /// Returns the beginning of the namespace's history; `None` if it keeps none. That is decided when the namespace is
+    /// first opened, or with the first write if the first program could not write or the namespace was read-only then
+    /// (PostgreSQL keeps the decision there too).
     pub(super) async fn history_since(&self) -> Result<Option<Timestamp>> {
         if !E::HISTORY {
             return Ok(None);
@@ -43,7 +44,7 @@ impl<E: Engine> Open<E> {
         self.since.get_or_try_init(decide).await.copied()
     }
 
-    /// The page of a history, also of what is over.
+    /// Returns a page of a history, including that of expired records.
     pub(super) async fn last_versions(&self, history: &History, until: Instant) -> Result<HistoryPage> {
         let watching = Watching::new(until, None);
         let query = (history.clone(), self.settings.history.transient.clone());
@@ -52,9 +53,9 @@ impl<E: Engine> Open<E> {
         self.run_until(until, View::of_all(Access::ReadLatest), asked, work).await
     }
 
-    /// When a write is that leaves an entry in the history; `None` where none is kept.
+    /// Returns the time for the entry of a write; `None` if no history is kept.
     pub(super) async fn written_at(&self) -> Result<Option<Timestamp>> {
-        // Asked here, since a clock that panics must not end a thread of the engine.
+        // Read here, because a clock that panics must not end a thread of the engine.
         Ok(self.history_since().await?.map(|_| self.settings.clock.now()))
     }
 }
@@ -64,17 +65,17 @@ fn mismatch(reason: &str) -> Error {
 }
 
 impl<E: Engine> Shared<E> {
-    /// The page of a history.
+    /// Returns a page of a history.
     pub(super) async fn history(&self, history: &History) -> Result<HistoryPage> {
         let open = self.ready().await?;
         open.history_since().await?.ok_or_else(no_history)?;
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
-        // Of two replicas one may lag behind the other, between the record and its entries.
+        // Two replicas may be at different states when the record and its entries are read.
         let asked = (history.clone(), open.settings.history.transient.clone());
         self.look(&open, Look::new(&open, Access::ReadLatest), &asked, work).await
     }
 
-    /// A record as it was.
+    /// Returns a record as it was at a time.
     pub(super) async fn as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
         let open = self.ready().await?;
         let since = open.history_since().await?.ok_or_else(no_history)?;
@@ -91,16 +92,16 @@ impl<E: Engine> Shared<E> {
     }
 }
 
-/// Where a version stands: below the entry with this place, and behind the version that this made.
+/// The position of a version: below the entry with this place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Position {
     place: u64,
-    /// Whether it is the version before, which has no entry of its own.
+    /// Whether it is the version before that entry's, which has no entry of its own.
     is_before: bool,
 }
 
 impl Position {
-    /// Whether it comes behind another one, in the order of a page.
+    /// Returns whether it comes after another position in the order of a page.
     fn is_behind(self, other: Self) -> bool {
         (self.place, other.is_before) < (other.place, self.is_before)
     }
@@ -118,7 +119,7 @@ impl Position {
     }
 }
 
-/// A version on the way back.
+/// A version that the walk has reached.
 struct Seen<'w> {
     position: Position,
     committed_at: Option<Timestamp>,
@@ -131,10 +132,10 @@ enum What<'w> {
     Removed(Revision),
 }
 
-/// What is done with each version; `false` when no other is wanted.
+/// Visits each version; returns `false` to stop.
 type Visit<'v> = dyn FnMut(&Base, &Seen<'_>) -> Result<bool> + Send + 'v;
 
-/// What names a record, and what never changes of it.
+/// The record's id and immutable fields.
 struct Base {
     id: RecordId,
     now: Option<Record>,
@@ -142,7 +143,7 @@ struct Base {
 }
 
 impl Base {
-    /// How many bytes the texts of a version have.
+    /// Returns the bytes of a version's texts.
     fn size(&self, image: &Image<Vec<u8>>) -> usize {
         let of_all = match &self.now {
             Some(Record::Memory(memory)) => memory.space_id.as_str().len() + memory.trigger.as_str().len(),
@@ -151,7 +152,7 @@ impl Base {
         of_all + image.size()
     }
 
-    /// The record that an image is of.
+    /// Builds the record of an image.
     fn record(&self, image: &Image<Vec<u8>>) -> Result<Record> {
         match (&self.id, &self.now) {
             (RecordId::Document { collection, id }, _) => image.to_document(collection, id).map(Record::Document),
@@ -205,7 +206,8 @@ async fn page<R: Reader>(reader: &mut R, asked: &Asked<(History, TransientKeys)>
     Ok(page)
 }
 
-/// The newest version that was committed by then. One whose time was not recorded was there before the history began.
+/// Finds the newest version that was committed by the given time. A version without a commit time existed before the
+/// history began.
 async fn as_of<R: Reader>(
     reader: &mut R,
     asked: &Asked<(RecordId, Timestamp, TransientKeys)>,
@@ -224,7 +226,7 @@ async fn as_of<R: Reader>(
     Ok(found)
 }
 
-/// Goes over the versions of a record, newest first: to the removal before them, or on behind it.
+/// Walks the versions of a record, newest first: back to the removal before them, or beyond it.
 async fn go_back<R: Reader>(
     reader: &mut R,
     id: &RecordId,
@@ -252,17 +254,17 @@ async fn go_back<R: Reader>(
             if let (RecordId::Memory(_), Some(image)) = (id, &image)
                 && entry.revision.get() > image.revision
             {
-                // It came in behind the record.
+                // This entry was written after the record was read.
                 place = of_row;
                 continue;
             }
             let is_own = image.as_ref().is_some_and(|image| match id {
-                // Later updates changed transient keys alone.
+                // Later updates changed only transient keys.
                 RecordId::Memory(_) => image.revision >= entry.revision.get(),
                 RecordId::Document { .. } => image.revision == entry.revision.get(),
             });
             if let Some(without_entry) = image.as_ref().filter(|_| !is_own || entry.is_removal) {
-                // Nothing is known of what was before it.
+                // Nothing is known of earlier versions.
                 let position = Position { place, is_before: true };
                 let (committed_at, actor, what) = (None, None, What::Was(without_entry));
                 if !visit(&base, &Seen { position, committed_at, actor, what })? {
@@ -306,7 +308,8 @@ async fn go_back<R: Reader>(
     Ok(())
 }
 
-/// The record, and the newest entries that go with it: where an engine has no one view of both, a write may come in between.
+/// Reads the record and the newest entries that belong to it. On an engine without a common snapshot, a write may come
+/// in between.
 async fn consistent<R: Reader>(
     reader: &mut R,
     id: &RecordId,

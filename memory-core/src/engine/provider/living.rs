@@ -1,4 +1,4 @@
-//! Sessions as the calls see them: what is over is not there (X2).
+//! Sessions in which expired records don't exist (X2).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ use crate::{
     Collection, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, Tombstone,
 };
 
-/// What a call does in a session, as [`Work`].
+/// The work of a call in such a session; compare [`Work`].
 pub(super) type LivingWork<S, A, T> = for<'v, 's> fn(&'s mut Living<'v, S>, &'s A) -> Steps<'s, T>;
 
-/// How a call looks at the storage.
+/// How a call reads the storage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     access: Access,
-    /// Whether it also sees what is over: to erase it.
+    /// Whether it also sees expired records, in order to erase them.
     is_all: bool,
 }
 
@@ -43,18 +43,18 @@ impl From<Access> for View {
     }
 }
 
-/// A session in which what is over is not there.
+/// A session that hides expired records.
 pub(super) struct Living<'v, S> {
     session: &'v mut S,
-    /// `None` where all is shown.
+    /// `None` if nothing is hidden.
     lifetimes: Option<&'v Lifetimes>,
-    /// What was asked for by name and is over, and since when.
+    /// Expired records that were read by id, with the time of their expiry.
     hidden: HashMap<RecordId, Timestamp>,
-    /// What is over in the places of puts.
+    /// Expired documents that block a put.
     in_the_way: &'v Mutex<Vec<RecordId>>,
 }
 
-/// The work of one attempt.
+/// One attempt to run the work of a call.
 struct Attempt<S, A, T> {
     argument: Arc<A>,
     work: LivingWork<S, A, T>,
@@ -63,7 +63,8 @@ struct Attempt<S, A, T> {
 }
 
 impl<E: Engine> Open<E> {
-    /// Runs work in a session that shows what is not over. What is over in the place of a put is swept, and the work begins anew.
+    /// Runs work in a session that hides expired records. If an expired document blocks a put, it is swept and the work
+    /// starts over.
     pub(super) async fn in_session<A, T>(
         &self,
         view: View,
@@ -82,7 +83,7 @@ impl<E: Engine> Open<E> {
             let run: Work<E::Session, Attempt<E::Session, A, T>, T> = |session, attempt| {
                 Box::pin(async move {
                     let _session = COUNTERS.sessions.count();
-                    // An engine may run it again.
+                    // An engine may run the work again.
                     attempt.in_the_way().clear();
                     let (lifetimes, in_the_way) = (attempt.lifetimes.as_ref(), &attempt.in_the_way);
                     let mut living = Living { session, lifetimes, hidden: HashMap::new(), in_the_way };
@@ -107,7 +108,7 @@ impl<S, A, T> Attempt<S, A, T> {
 }
 
 impl<S: Reader> Living<'_, S> {
-    /// An error where what is over is in the place of a put: the storage has it, and the caller has not seen it.
+    /// Fails if an expired document blocks a put: the storage has it, but the caller has not seen it.
     fn check_places(&self, puts: &[Put<'_, S::Version>]) -> Result<()> {
         let records = puts.iter().map(|put| (put.after.collection.clone(), put.after.id.clone()).into());
         let over: Vec<RecordId> = records.filter(|record| self.hidden.contains_key(record)).collect();
@@ -189,7 +190,7 @@ impl<S: Reader> Reader for Living<'_, S> {
         self.session.changes(after, most)
     }
 
-    /// None of what was asked for before and is over: its sweep takes also what was under its name before it was removed.
+    /// Empty for an expired record that was read before: its sweep also erases earlier records of the same id.
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
         match self.hidden.contains_key(of) {
             true => Ok(Vec::new()),
@@ -197,7 +198,7 @@ impl<S: Reader> Reader for Living<'_, S> {
         }
     }
 
-    /// Those of what was asked for before and is over, too.
+    /// Also returns tombstones for expired records that were read before.
     async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
         let mut found = self.session.tombstones(of).await?;
         for (record, at) in of.iter().filter_map(|record| Some((record, self.hidden.get(record)?))) {
@@ -280,7 +281,7 @@ impl<S: Writer> Writer for Living<'_, S> {
     }
 }
 
-/// A row whose head tells whether its record is over.
+/// A row whose head tells whether the record has expired.
 struct LivingRow<'r, K: Selects> {
     row: &'r dyn Row<K>,
     lifetimes: &'r Lifetimes,

@@ -1,4 +1,4 @@
-//! How calls look at many records: light, or with a permit (L8).
+//! Runs calls that examine records: light ones, and heavy ones with a permit (L8).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,23 +13,23 @@ use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
 use crate::{Collection, DocumentPage, DocumentQuery, MemoryPage, MemoryQuery, Result, SpaceLevel, SpaceQuery};
 
-/// How many records a call examines at most before it takes a permit (L8).
+/// Maximum number of records that a call examines without a permit (L8).
 const MAX_LIGHT_EXAMINED: u64 = 1_000;
 
-/// How a call looks at records.
+/// How a call examines records.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) view: View,
-    /// When its deadline is.
+    /// The deadline of the call.
     pub(super) until: Instant,
     /// Whether it takes a permit.
     pub(super) is_heavy: bool,
-    /// Whether records can be looked for by place.
+    /// Whether documents are indexed by place.
     pub(super) has_places: bool,
 }
 
 impl Look {
-    /// A light one that begins now, by place.
+    /// A light call that begins now, with the index by place.
     pub(super) fn new<E: Engine>(open: &Open<E>, view: impl Into<View>) -> Self {
         Self { view: view.into(), until: open.until(), is_heavy: false, has_places: true }
     }
@@ -45,12 +45,12 @@ impl Look {
 }
 
 impl<E: Engine> Shared<E> {
-    /// The permit of a call that needs one (L8).
+    /// Takes a permit if the call needs one (L8).
     pub(super) async fn permit(&self, is_heavy: bool) -> Result<Option<Arc<Permit>>> {
         if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
     }
 
-    /// The page of a query of the ledger.
+    /// Returns a page of memories.
     pub(super) async fn memories(&self, view: impl Into<View>, query: &MemoryQuery) -> Result<MemoryPage> {
         let open = self.ready().await?;
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
@@ -58,7 +58,7 @@ impl<E: Engine> Shared<E> {
         self.look(&open, how, query, work).await
     }
 
-    /// The page of a query of documents.
+    /// Returns a page of documents.
     pub(super) async fn documents(&self, view: impl Into<View>, query: &DocumentQuery) -> Result<DocumentPage> {
         let open = self.ready().await?;
         let has_places = open.has_document_places().await;
@@ -67,7 +67,8 @@ impl<E: Engine> Shared<E> {
         self.look(&open, how, query, work).await
     }
 
-    /// The levels of a query of spaces. One that seemed light and has examined many records begins anew, with a permit (L8).
+    /// Returns the levels of a query of spaces. A light call that has examined too many records starts over with a
+    /// permit (L8).
     pub(super) async fn list(
         &self,
         open: &Arc<Open<E>>,
@@ -89,7 +90,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// What is found for a question. One that seemed light and has examined many records begins anew, with a permit (L8).
+    /// Runs a query. A light call that has examined too many records starts over with a permit (L8).
     pub(super) async fn look<Q, T>(
         &self,
         open: &Arc<Open<E>>,
@@ -111,7 +112,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// The same, as a light or a heavy call. What it gives where it was spent is no answer.
+    /// Runs a query once, light or heavy. If the watch is spent, the result must be discarded.
     pub(super) async fn look_once<Q, T>(
         &self,
         open: &Arc<Open<E>>,

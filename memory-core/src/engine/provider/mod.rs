@@ -1,4 +1,4 @@
-//! The whole contract over an engine.
+//! The provider: the whole contract on top of an engine.
 
 mod bury;
 mod documents;
@@ -59,60 +59,62 @@ use tail::Tail;
 pub use watcher::HEARTBEAT;
 use watcher::Watcher;
 
-/// How many collections are listed at once.
+/// Number of collections that are listed at once.
 const NAMES: usize = 1_000;
 
-/// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
+/// Agent memory on an engine: implements [`MemoryProvider`] and [`DocumentStore`] in the same way for every engine.
 ///
-/// Open it, call [`init`](MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
+/// Open it, call [`init`](MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the
+/// connections.
 #[derive(Debug)]
 pub struct Provider<E: Engine> {
     shared: Arc<Shared<E>>,
 }
 
-/// What the ledger and the documents of one provider share.
+/// State shared by the ledger and the documents of one provider.
 #[derive(Debug)]
 struct Shared<E: Engine> {
     config: E::Config,
     settings: EngineSettings,
     gate: Gate,
-    /// Set by `init`, taken by `shutdown`.
+    /// Set by `init`, removed by `shutdown`.
     open: RwLock<Option<Arc<Open<E>>>>,
-    /// The end of the feed, while anybody watches.
+    /// The end of the feed, shared by all watches.
     tail: Tail,
-    /// Taken by heavy recalls that wait for a model, since they keep what they know of their scope meanwhile: as many at once as heavy calls.
+    /// Limits how many heavy recalls wait for a model at once, to the number of heavy calls, because each keeps the
+    /// digests of its scope.
     waiting_for_models: Semaphore,
-    /// Whether the last question that was asked of a model had no answer.
+    /// Whether the last question to a model got no answer.
     is_model_down: AtomicBool,
 }
 
-/// An engine that is open, with what its calls share.
+/// An open engine, with the state that its calls share.
 #[derive(Debug)]
 struct Open<E: Engine> {
     engine: E,
     settings: EngineSettings,
-    /// Seals the cursors of the namespace.
+    /// Seals the namespace's cursors.
     key: CursorKey,
-    /// Makes the hashes of tombstones, if the engine can erase; empty until one is needed.
+    /// Hashes for tombstones; empty until the first use, and on an engine that can't erase.
     hash_key: OnceCell<HashKey>,
     batch: Batch,
-    /// Since when the namespace keeps a history, if it does; empty until that is decided.
+    /// The beginning of the namespace's history, `None` if it keeps none; empty until that is decided.
     since: OnceCell<Option<Timestamp>>,
-    /// What has to wait for the backfills that are pending, as far as is known; everything, before that was asked.
+    /// What the pending backfills block, as far as known; [`Blocks::Everything`] until the first check.
     blocked: Mutex<Vec<Blocks>>,
-    /// Since when documents can't be looked for by place, if that was found.
+    /// When documents were last found not to be indexed by place.
     no_places: Mutex<Option<Instant>>,
-    /// How long records are kept.
+    /// The retention rules, cached.
     rules: KnownRules,
-    /// The embedding model, as a recall learned it last.
+    /// The vector model that a recall saw last.
     model: Mutex<Option<VectorModel>>,
 }
 
 impl<E: Engine> Provider<E> {
-    /// A provider with this configuration, or what one is made of, such as a URL or a path. Touches nothing before
-    /// [`init`](MemoryProvider::init).
+    /// Makes a provider from a configuration, or from something that converts to one, such as a URL or a path. Opens
+    /// nothing before [`init`](MemoryProvider::init).
     ///
-    /// `InvalidInput` when the configuration is not valid.
+    /// `InvalidInput` if the configuration is not valid.
     pub fn open<C>(config: C) -> Result<Self>
     where
         C: TryInto<E::Config>,
@@ -123,7 +125,7 @@ impl<E: Engine> Provider<E> {
         Ok(Self::with_config(config))
     }
 
-    /// A provider with a configuration that is known to be valid.
+    /// Makes a provider from a configuration that is known to be valid.
     pub(crate) fn with_config(config: E::Config) -> Self {
         let settings = config.settings();
         let gate = Gate::new(E::NAME, settings.deadline);
@@ -132,7 +134,7 @@ impl<E: Engine> Provider<E> {
         Self { shared: Arc::new(Shared { config, settings, gate, open, tail, waiting_for_models, is_model_down }) }
     }
 
-    /// How it was configured.
+    /// Returns the engine's configuration.
     pub fn config(&self) -> &E::Config {
         &self.shared.config
     }
@@ -155,7 +157,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let key = match kept.and_then(|kept| CursorKey::parse(&kept)) {
                 Ok(key) => key,
                 Err(error) => {
-                    // The first error tells more.
+                    // The first error is the more informative one.
                     let _ = engine.close().await;
                     return Err(error);
                 }
@@ -165,7 +167,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let (since, hash_key, no_places) = (OnceCell::new(), OnceCell::new(), Mutex::default());
             let (rules, model) = (KnownRules::default(), Mutex::default());
             let open = Open { engine, settings, key, hash_key, since, batch, blocked, no_places, rules, model };
-            // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
+            // A program without write access can't decide; a temporary failure is left to the first call that needs the
+            // answer.
             if let Err(error) = open.history_since().await
                 && error.kind() == ErrorKind::SchemaMismatch
             {
@@ -221,7 +224,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn shutdown(&self) -> Result<()> {
         let work = async {
             self.shared.tail.close();
-            // The gate let the calls in flight finish.
+            // The gate has already waited for the calls in flight.
             match self.shared.set_open(None) {
                 Some(open) => open.engine.close().await,
                 None => Ok(()),
@@ -394,8 +397,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn set_vector_model(&self, model: &VectorModel) -> Result<()> {
-        // Vectors of another model may have come in the place of those that a keeper of this one has made before. One that can't be read is
-        // another one. Each is a call by itself: keepers that look at every record again change nothing.
+        // Vectors of another model may have replaced those that a keeper of this model made before. A stored model that
+        // can't be read counts as another one. Each step is a call of its own: keepers that start over change no data.
         let replaces = match self.vector_model().await {
             Ok(before) => before.is_some_and(|before| !before.is_same(model)),
             Err(error) if error.kind() == ErrorKind::Corrupt => true,
@@ -407,7 +410,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
         let work = async { self.shared.ready().await?.set_vector_model(model).await };
         self.shared.gate.write("set_vector_model", work).await?;
         match replaces {
-            // A keeper of the other model may have put its own again meanwhile.
+            // A keeper of the other model may have stored its mark again meanwhile.
             true => remove_marks(&*self.documents()).await.map_err(|error| error.after(Outcome::Unknown)),
             false => Ok(()),
         }
@@ -424,7 +427,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             return done;
         }
         let unknown = |error: Error| error.after(Outcome::Unknown);
-        // One that was set meanwhile may have lost vectors to these, of which no keeper would hear.
+        // A model that was set meanwhile may have lost vectors to these, and no keeper would notice.
         if self.vector_model().await.map_err(unknown)?.is_some_and(|present| !present.is_same(model)) {
             remove_marks(&*self.documents()).await.map_err(unknown)?;
             return Err(model.is_another().with_outcome(Outcome::Unknown));
@@ -447,13 +450,13 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// The engine, behind a gate that is open.
+    /// Returns the open engine; call it only behind the gate.
     fn open(&self) -> Result<Arc<Open<E>>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| Error::new(ErrorKind::Closed, "the provider has no connection"))
     }
 
-    /// The same, for a call that needs what every call does.
+    /// Returns the open engine once no backfill blocks all calls.
     async fn ready(&self) -> Result<Arc<Open<E>>> {
         let open = self.open()?;
         open.check_backfill(Blocks::Everything).await?;
@@ -466,7 +469,7 @@ impl<E: Engine> Shared<E> {
 }
 
 impl<E: Engine> Open<E> {
-    /// When the deadline of a call is that begins now.
+    /// Returns the deadline of a call that begins now.
     fn until(&self) -> Instant {
         after(self.settings.deadline)
     }
@@ -476,7 +479,7 @@ impl<E: Engine> Open<E> {
     }
 }
 
-/// The time after a duration; a year from now where that is beyond what the clock has.
+/// Returns the time after a duration; a year from now if the clock can't represent it.
 fn after(duration: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60))
@@ -489,7 +492,7 @@ async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
     }
 }
 
-/// `Erased` where a tombstone has the id (E2).
+/// Fails with `Erased` if a tombstone has the id (E2).
 async fn check_erased(reader: &mut impl Reader, id: MemoryId) -> Result<()> {
     match tombstone(reader, &id.into()).await? {
         Some(_) => Err(Error::erased()),

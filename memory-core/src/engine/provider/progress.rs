@@ -1,45 +1,45 @@
-//! How far a watch is, and the token that says so.
+//! The progress of a watch, and its token.
 
 use crate::cursor::{CursorKey, Fingerprint, Position};
 use crate::engine::FeedPosition;
 use crate::{Collection, Error, Result, Timestamp, WatchToken};
 
-/// How far a watch is.
+/// The progress of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// In the snapshot.
+    /// The snapshot is not complete.
     Snapshot {
-        /// Where the feed ended when the snapshot was begun, so that the watch goes on there.
+        /// The end of the feed when the snapshot began; the watch continues there.
         feed: FeedPosition,
-        /// The part of the snapshot.
+        /// The current part of the snapshot.
         part: Part,
-        /// The last record of the part that was told or passed over.
+        /// The last record of that part that was delivered or skipped.
         behind: Option<Position>,
     },
-    /// In the feed, behind this place.
+    /// The snapshot is complete; the watch follows the feed after this position.
     Feed(FeedPosition),
 }
 
-/// A part of a snapshot. The memories come first, and then one collection after the other, by their names.
+/// A part of a snapshot: first the memories, then the collections in the order of their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
     Memories,
     Documents(Collection),
 }
 
-/// What a token begins with.
+/// The first byte of a token.
 const FEED: u8 = 0;
 const SNAPSHOT: u8 = 1;
 
 impl Progress {
-    /// The place in the feed that it needs to go on.
+    /// Returns the feed position that the watch needs in order to continue.
     pub(super) fn feed(&self) -> &FeedPosition {
         match self {
             Self::Snapshot { feed, .. } | Self::Feed(feed) => feed,
         }
     }
 
-    /// The token of a watch with this fingerprint.
+    /// Seals the progress in a token of the watch with this fingerprint.
     pub(super) fn seal(&self, key: &CursorKey, fingerprint: &Fingerprint) -> Result<WatchToken> {
         let mut bytes = Vec::new();
         match self {
@@ -50,7 +50,7 @@ impl Progress {
             Self::Snapshot { feed, part, behind } => {
                 bytes.push(SNAPSHOT);
                 push(&mut bytes, feed.as_bytes());
-                // No collection has an empty name.
+                // A collection name is never empty.
                 push(
                     &mut bytes,
                     if let Part::Documents(collection) = part { collection.as_str().as_bytes() } else { &[] },
@@ -64,7 +64,7 @@ impl Progress {
         key.seal_bytes(fingerprint, bytes).map(WatchToken)
     }
 
-    /// What a token says. `InvalidInput` unless this key sealed it for this watch.
+    /// Opens a token. `InvalidInput` unless this key sealed it for this watch.
     pub(super) fn open(text: &str, key: &CursorKey, fingerprint: &Fingerprint) -> Result<Self> {
         let progress = key.open_bytes(text, fingerprint).and_then(|bytes| Self::parse(&bytes));
         progress.ok_or_else(|| Error::invalid("not a token that a watch of these records gave"))
@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-/// Writes bytes behind their number, which is at most 255.
+/// Writes a length byte, then the bytes, of which there are at most 255.
 fn push(to: &mut Vec<u8>, bytes: &[u8]) {
     to.push(bytes.len() as u8);
     to.extend(bytes);

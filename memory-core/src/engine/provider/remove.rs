@@ -1,4 +1,4 @@
-//! Removing documents: found first, then removed in one step (D4).
+//! Removes documents: finds them first, then removes them in one step (D4).
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::page::Verdict;
 use crate::query::Documents;
 use crate::{Actor, Document, DocumentId, DocumentSelection, ErrorKind, Order, Result, Timestamp};
 
-/// How many documents are looked at between two pauses of the walk.
+/// Number of documents that a walk examines before it pauses.
 const SLICE: usize = 256;
-/// How many are read at once by their ids.
+/// Number of documents that are read at once by id.
 const SLICE_OF_IDS: usize = 64;
-/// A removal that has found documents of so many bytes is heavy: it keeps them until its turn to write (L8).
+/// A removal is heavy once the found documents have this many bytes, because it keeps them until it writes (L8).
 const LIGHT_BYTES: usize = 16 << 20;
 
 impl<E: Engine> Open<E> {
@@ -48,7 +48,7 @@ impl<E: Engine> Open<E> {
         if ids.is_empty() {
             return Ok(ids);
         }
-        // Whether a document is selected is not asked again: while an engine writes, others wait.
+        // The selection is not evaluated again: while an engine writes, other writers wait.
         let removal = (selection.collection().clone(), documents, end.clone());
         let removed = self.run_watched(permit.clone(), watching, Access::Write.into(), removal, |writer, removal| {
             Box::pin(async move {
@@ -59,8 +59,8 @@ impl<E: Engine> Open<E> {
         if removed.await? {
             return Ok(ids);
         }
-        // Something has changed since. Where it goes on to change, who looks and removes in one session is the first: on SQLite that is one
-        // transaction, and elsewhere little comes in between.
+        // Something changed since. Finding and removing in one session wins against continued changes: on SQLite that
+        // is one transaction, and elsewhere little time passes in between.
         loop {
             let again = search(Some(ids.clone()));
             let removed = self.run_watched(permit.clone(), watching, Access::Write.into(), again, |writer, search| {
@@ -75,7 +75,7 @@ impl<E: Engine> Open<E> {
 
 struct Search {
     selection: Arc<DocumentSelection>,
-    /// Only these, if they are known.
+    /// Only these ids, if known.
     ids: Option<Vec<DocumentId>>,
     max: usize,
     watch: Arc<Watch>,
@@ -83,7 +83,7 @@ struct Search {
     end: Option<End>,
 }
 
-/// What ends the history of the documents of a removal.
+/// The last history entry of the removed documents.
 #[derive(Clone)]
 struct End {
     at: Timestamp,
@@ -98,7 +98,7 @@ fn removals<'a, V>(documents: &'a [Found<Document, V>], end: Option<&End>) -> Ve
     documents.iter().map(removal).collect()
 }
 
-/// The documents of a removal, and their ids in ascending order.
+/// The selected documents, and their ids in ascending order.
 struct Selection<V> {
     ids: Vec<DocumentId>,
     documents: Vec<Found<Document, V>>,
@@ -112,7 +112,7 @@ async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R:
         None => find_ids(reader, search).await?,
     };
     let (mut selected, mut documents) = (Selected::new(*max), Vec::new());
-    // Only some at once, since what is there and not selected may be large.
+    // In chunks, because documents that are not selected may be large.
     for some in ids.chunks(SLICE_OF_IDS) {
         for found in reader.documents(selection.collection(), some).await? {
             watch.check()?;
@@ -121,7 +121,7 @@ async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R:
                     selected.add(&found.record)?;
                     documents.push(found);
                 }
-                // What can't be read is not selected.
+                // A document that can't be read is not selected.
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 _ => {}
             }
@@ -135,7 +135,7 @@ async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R:
     Ok(Selection { ids: selected.into_ids(), documents })
 }
 
-/// Finds and removes them in one step. `None`, and nothing is removed, when some have changed meanwhile.
+/// Finds and removes them in one step. Returns `None`, and removes nothing, if some have changed meanwhile.
 async fn remove<W: Writer>(writer: &mut W, search: &Search) -> Result<Option<Vec<DocumentId>>> {
     let Selection { ids, documents } = find(writer, search).await?;
     let removals = removals(&documents, search.end.as_ref());
@@ -143,7 +143,7 @@ async fn remove<W: Writer>(writer: &mut W, search: &Search) -> Result<Option<Vec
     Ok(is_removed.then_some(ids))
 }
 
-/// The ids of the selected documents, in ascending order.
+/// Returns the ids of the selected documents, in ascending order.
 async fn find_ids(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
     let Search { selection, max, watch, has_places, .. } = search;
     let mut selected = Selected::new(*max);
@@ -179,7 +179,7 @@ async fn find_in(
                 .and_then(|head| (!head.is_over && selection.covers(head.space)).then(|| row.read(&head)).transpose());
             match document {
                 Ok(Some(document)) if selection.matches(&document) => selected.add(&document)?,
-                // What can't be read is not selected.
+                // A document that can't be read is not selected.
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 _ => {}
             }

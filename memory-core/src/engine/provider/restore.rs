@@ -1,4 +1,4 @@
-//! Restoring records exactly as they are given (W12, W13).
+//! Restores records exactly as given (W12, W13).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use crate::{
     Collection, Document, DocumentId, ErrorKind, HashKey, Memory, Outcome, Record, RestoreReport, Result, Timestamp,
 };
 
-/// What becomes of a record that is there and differs from the one that is given.
+/// What happens to a stored record that differs from the given one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Present {
     /// It stays (W12).
     Stays,
-    /// A later version of it takes its place (W13).
+    /// It is replaced by a later version (W13).
     GivesWay,
 }
 
-/// Records to restore.
+/// Records to restore, with the values that a restore needs.
 struct Given<T> {
     records: Vec<T>,
     present: Present,
-    /// When it is, for the entries of the history.
+    /// The time of the restore, for history entries.
     at: Option<Timestamp>,
-    /// Makes the hashes of their idempotency keys, if some have one and the engine can erase.
+    /// Makes the hashes of idempotency keys, if some memories have one and the engine can erase.
     hash_key: Option<HashKey>,
     lifetimes: Lifetimes,
 }
 
-/// What became of a record.
+/// The result of restoring one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Restored {
     Written,
     Equal,
     Conflict,
-    /// It was erased, and stays so (E3), or is over (X2).
+    /// The record stays erased (E3), or has expired (X2).
     Erased,
-    /// What is over is in its place, and has to be swept first.
+    /// An expired document blocks it, and must be swept first.
     BehindSweep,
 }
 
@@ -101,7 +101,8 @@ impl<E: Engine> Open<E> {
         Ok(report)
     }
 
-    /// Restores documents, but for those that have what is over in their places: the report does not count these.
+    /// Restores documents. Returns the places of those that an expired document blocks; the report does not count
+    /// these.
     async fn restore_slice(&self, given: Given<Document>, until: Instant) -> Result<(RestoreReport, Vec<usize>)> {
         let given = Arc::new(given);
         let attempt = |_| {
@@ -109,14 +110,14 @@ impl<E: Engine> Open<E> {
                 Box::pin(restore_documents(writer, given))
             })
         };
-        // Never after an unknown outcome: a document that was put and removed since would come back (W11).
+        // Never retried after an unknown outcome: a document that was put and removed since would come back (W11).
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
     }
 }
 
 impl RestoreReport {
-    /// Adds what became of the records from a place on. A failure behind a slice that may have been written, also by an attempt whose
-    /// answer was lost, leaves the outcome unknown (W11).
+    /// Adds the result of a slice that starts at a place. If an earlier slice may have been written, also by an attempt
+    /// whose answer was lost, a failure has an unknown outcome (W11).
     pub(super) fn extend(&mut self, start: usize, slice: Result<Self>) -> Result<()> {
         let earlier = if self.written + self.equal > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let slice = slice.map_err(|error| error.after(earlier))?;
@@ -127,7 +128,7 @@ impl RestoreReport {
         Ok(())
     }
 
-    /// The same of records that have these places.
+    /// Maps the places of the report to these places.
     fn of_places(mut self, places: &[usize]) -> Self {
         for place in self.conflicts.iter_mut().chain(&mut self.erased) {
             *place = places[*place];
@@ -147,7 +148,7 @@ impl RestoreReport {
     }
 }
 
-/// The records in slices that one step can restore, each with the place of its first.
+/// Splits records into slices that one step can restore, each with the place of its first record.
 pub(super) fn slices<E: Engine, T>(records: &[T], size: impl Fn(&T) -> usize) -> Vec<(usize, &[T])> {
     let (most, most_bytes) = E::RESTORE;
     let (mut slices, mut start, mut bytes) = (Vec::new(), 0, 0);
@@ -169,7 +170,8 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
     let is_over = |place: &usize| given.lifetimes.end_of_memory(&memories[*place]).is_some();
     let (over, mut places): (Vec<_>, Vec<_>) = (0..memories.len()).partition(is_over);
     report.erased = over;
-    // A record whose id or key another one of the slice has comes in a later round, when that one is there or not.
+    // A record with the same id or key as another one of the slice waits for a later round, when the other one is
+    // decided.
     while !places.is_empty() {
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
         let is_first = |place: &usize| {
@@ -192,7 +194,7 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
                 Appended::Erased => Some(Restored::Erased),
                 Appended::NotWritten => None,
                 Appended::Taken(owner) => match present.get(&owner) {
-                    // As behind a sweep, its tombstone would have the key (X2).
+                    // After a sweep, its tombstone would have the key (X2).
                     Some(Ok(found)) if owner != memory.id => match given.lifetimes.end_of_memory(&found.record) {
                         Some(_) => Some(Restored::Erased),
                         None => Some(Restored::Conflict),
@@ -201,9 +203,9 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
                         let met = given.meets(writer, found, memory);
                         met.await.map_err(|error| error.after(Outcome::Unknown))?
                     }
-                    // It was erased in between, which the next round tells.
+                    // It was erased in between; the next round finds that out.
                     None if owner == memory.id => None,
-                    // Another memory has its key, or what is there can't be read.
+                    // Another memory has its key, or the stored memory can't be read.
                     _ => Some(Restored::Conflict),
                 },
             };
@@ -219,7 +221,7 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
     Ok(report)
 }
 
-/// What is there in the way of the memories that were not written.
+/// Reads the memories that block those that were not written.
 async fn present<R: Reader>(reader: &mut R, appended: &[Appended]) -> Result<MemoriesFound<R::Version>> {
     let owners = appended.iter().filter_map(|appended| match appended {
         Appended::Taken(owner) => Some(*owner),
@@ -229,7 +231,7 @@ async fn present<R: Reader>(reader: &mut R, appended: &[Appended]) -> Result<Mem
     if owners.is_empty() { Ok(HashMap::new()) } else { reader.memories(&owners).await }
 }
 
-/// The places of those that have what is over in their places come apart.
+/// Also returns the places of documents that an expired one blocks.
 async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -> Result<(RestoreReport, Vec<usize>)> {
     let is_over = |place: &usize| given.lifetimes.end_of_document(&given.records[*place]).is_some();
     let (over, places): (Vec<_>, Vec<_>) = (0..given.records.len()).partition(is_over);
@@ -245,7 +247,7 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
         ids.sort_unstable();
         ids.dedup();
         let found = writer.documents(collection, &ids).await.map_err(|error| error.after(Outcome::Unknown))?;
-        // What can't be read differs from what is given.
+        // A document that can't be read differs from the given one.
         let readable = found.into_iter().filter_map(Result::ok);
         present.extend(readable.map(|found| ((collection, found.record.id.clone()), found)));
     }
@@ -268,7 +270,7 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
 }
 
 impl Given<Memory> {
-    /// What becomes of a memory where one with its id is there; `None` where that has changed since it was read.
+    /// Decides about a memory whose id is stored; `None` if the stored one has changed since it was read.
     async fn meets<W: Writer>(
         &self,
         writer: &mut W,
@@ -288,14 +290,14 @@ impl Given<Memory> {
 }
 
 impl Given<Document> {
-    /// A document in the place of what is there, with its entry.
+    /// Makes the put of a document over the stored one, with its history entry.
     fn put<'a, V>(&self, before: Option<&'a Found<Document, V>>, after: &'a Document) -> Put<'a, V> {
         let entry = |at| VersionEntry::of_put(before.map(|found| &found.record), after, at, None);
         Put { before, after, entry: self.at.map(entry), is_guarded: true }
     }
 
-    /// What becomes of a document where one with its id was there. What was read of that is asked for again where it has changed, or where
-    /// another one of the slice has been compared with it.
+    /// Decides about a document whose id was taken. Reads the stored one again if it has changed, or if another
+    /// document of the slice was already compared with it.
     async fn meets<W: Writer>(
         &self,
         writer: &mut W,
@@ -320,7 +322,7 @@ impl Given<Document> {
                         Some(_) => Restored::BehindSweep,
                     });
                 }
-                // It was removed since.
+                // The stored document was removed since.
                 None if is_erased(writer, document).await? => return Ok(Restored::Erased),
                 None if self.present == Present::Stays => return Ok(Restored::Conflict),
                 _ => {}
@@ -328,7 +330,7 @@ impl Given<Document> {
             if writer.put(&[self.put(before.as_ref(), document)]).await? {
                 return Ok(Restored::Written);
             }
-            // One that was put behind an erasure gives way to no version from before it.
+            // A document that was put after an erasure is not replaced by a version from before it.
             if is_erased(writer, document).await? {
                 return Ok(Restored::Erased);
             }
@@ -336,13 +338,13 @@ impl Given<Document> {
     }
 }
 
-/// Whether a tombstone keeps a document out (E3).
+/// Returns whether a tombstone keeps a document out (E3).
 pub(super) async fn is_erased(reader: &mut impl Reader, document: &Document) -> Result<bool> {
     let record = document.into();
     Ok(super::tombstone(reader, &record).await?.is_some_and(|tombstone| tombstone.keeps_out(document)))
 }
 
-/// What is there under the id of a document. An error in its place when it can't be read.
+/// Reads the stored document with the same id; an inner error if it can't be read.
 async fn read_document<R: Reader>(
     reader: &mut R,
     document: &Document,
@@ -354,7 +356,7 @@ async fn read_document<R: Reader>(
     }
 }
 
-/// Whether this is a later version of the same record.
+/// Returns whether a record is a later version of the stored one.
 pub(super) fn is_later(record: &Record, present: &Record) -> bool {
     match (record, present) {
         (Record::Memory(memory), Record::Memory(present)) => {
@@ -368,7 +370,7 @@ pub(super) fn is_later(record: &Record, present: &Record) -> bool {
     }
 }
 
-/// Whether this is a later version of the same memory: what never changes is the same (W6).
+/// Returns whether a memory is a later version of the stored one: the immutable fields are equal (W6).
 fn is_later_memory(memory: &Memory, present: &Memory) -> bool {
     memory.revision > present.revision
         && memory.space_id == present.space_id
@@ -377,7 +379,8 @@ fn is_later_memory(memory: &Memory, present: &Memory) -> bool {
         && memory.idempotency_key == present.idempotency_key
 }
 
-/// Whether this is a later version of the same document. One that was removed and put again is another one, unless it has the same createdAt.
+/// Returns whether a document is a later version of the stored one. A document that was removed and put again is
+/// another one, unless it has the same createdAt.
 fn is_later_document(document: &Document, present: &Document) -> bool {
     document.revision > present.revision && document.created_at == present.created_at
 }

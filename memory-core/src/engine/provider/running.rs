@@ -1,4 +1,4 @@
-//! How work is run in sessions of an engine.
+//! Runs work in sessions of an engine.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::engine::watch::Watch;
 use crate::{Error, ErrorKind, Result};
 
 impl<E: Engine> Open<E> {
-    /// Runs work. What writes is repeated only while it has written nothing.
+    /// Runs work. Work that writes is retried only if it has written nothing.
     pub(super) async fn run<A, T>(
         &self,
         view: impl Into<View>,
@@ -47,10 +47,10 @@ impl<E: Engine> Open<E> {
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
     }
 
-    /// Runs work that may look at many records.
+    /// Runs work that may examine many records.
     ///
-    /// With a permit it has a thread for itself, since all that it does with one record after the other would keep the calls of others off
-    /// a thread of the executor. It ends soon after its caller is gone, and keeps the permit until then.
+    /// With a permit it runs on a blocking thread, because it would occupy a thread of the executor that other calls
+    /// need. It ends soon after its caller is gone, and holds the permit until then.
     pub(super) async fn run_watched<A, T>(
         self: &Arc<Self>,
         permit: Option<Arc<Permit>>,
@@ -73,8 +73,8 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// Runs work that has a thread for itself, unless the engine has its own, since it would keep the calls of others off a thread of the
-    /// executor. It ends soon after its caller is gone.
+    /// Runs work on a blocking thread, unless the engine has threads of its own, because it would occupy a thread of
+    /// the executor that other calls need. It ends soon after its caller is gone.
     pub(super) async fn run_apart<A, T>(
         self: &Arc<Self>,
         until: Instant,
@@ -91,7 +91,7 @@ impl<E: Engine> Open<E> {
             return self.run_until(until, view, argument, work).await;
         }
         let (open, executor) = (Arc::clone(self), Handle::current());
-        // Closed when this future is dropped.
+        // Dropping this future closes the channel.
         let (_caller, given_up) = oneshot::channel::<()>();
         let run = async move {
             tokio::select! {
@@ -105,14 +105,14 @@ impl<E: Engine> Open<E> {
     }
 }
 
-/// Work with the permit of its call, which is given back when the work has ended, also where its caller has gone before.
+/// Work with its call's permit, which is returned when the work has ended, even if its caller is gone.
 struct Watched<S, A, T> {
     argument: A,
     work: LivingWork<S, A, T>,
     _permit: Option<Arc<Permit>>,
 }
 
-/// What a task has done, or panics as it has.
+/// Returns a task's result, or resumes its panic.
 pub(super) fn ended<T>(task: std::result::Result<Result<T>, JoinError>) -> Result<T> {
     task.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),

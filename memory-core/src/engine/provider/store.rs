@@ -1,4 +1,4 @@
-//! Storing memories: alone, in a batch with others, or as one batch of a caller.
+//! Stores memories: alone, in a shared batch, or as a batch of one caller.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{
     Error, ErrorKind, HashKey, IdempotencyKey, Memory, MemoryId, Outcome, RecordId, Result, Timestamp, check_repetition,
 };
 
-/// How many memories are compared at once with those that they repeat.
+/// Number of memories that are compared at once with those that they repeat.
 const COMPARED: usize = 64;
 
 impl<E: Engine> Open<E> {
@@ -23,7 +23,7 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// Stores all or none, and gives the ids in their order.
+    /// Stores all or none, and returns the ids in their order.
     pub(super) async fn store_all(&self, memories: Vec<Arc<Memory>>, earlier: Outcome) -> Result<Vec<MemoryId>> {
         let (until, at, hash_key) = (self.until(), self.written_at().await?, self.hash_key_of(&memories).await?);
         let attempt = |attempt| {
@@ -31,7 +31,7 @@ impl<E: Engine> Open<E> {
             let given = Arc::new(Given { memories: memories.clone(), is_repeated, at, hash_key: hash_key.clone() });
             self.in_session(Access::Write.into(), until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
-        // Under its own id a memory is stored once, however often that is tried (W11).
+        // Its own id makes repeated attempts store a memory once (W11).
         self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await
     }
 }
@@ -55,13 +55,13 @@ impl<E: Engine> BatchStore for Open<E> {
     }
 }
 
-/// Memories to append.
+/// Memories to append, with the values that an append needs.
 struct Given {
     memories: Vec<Arc<Memory>>,
     is_repeated: bool,
-    /// When they are appended, if the engine keeps a history.
+    /// The time of the append, if the engine keeps a history.
     at: Option<Timestamp>,
-    /// Makes the hashes of their keys, if the engine can erase.
+    /// Makes the hashes of their idempotency keys, if the engine can erase.
     hash_key: Option<HashKey>,
 }
 
@@ -71,7 +71,7 @@ impl Given {
     }
 }
 
-/// Appends all or none, and gives their ids: of a memory that repeats another one, that one's (W3).
+/// Appends all or none, and returns their ids; for a memory that repeats another one, the other one's id (W3).
 async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<MemoryId>> {
     let (mut firsts, mut fresh) = (HashMap::<&IdempotencyKey, MemoryId>::new(), Vec::new());
     let mut ids = Vec::with_capacity(given.memories.len());
@@ -92,9 +92,9 @@ async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<Memor
         if taken.is_empty() {
             break;
         }
-        // Nothing was written. Those that are there stay out, and the others are tried again.
+        // Nothing was written. The taken ones are left out, and the others are tried again.
         let firsts = firsts_of(writer, &taken).await?;
-        // As where it is swept already, what is over comes before what conflicts (X2).
+        // As after a sweep, `Erased` takes precedence over a conflict (X2).
         let is_erased =
             |first: &&Result<MemoryId>| first.as_ref().is_err_and(|error| error.kind() == ErrorKind::Erased);
         if let Some(Err(error)) = firsts.iter().find(is_erased) {
@@ -109,24 +109,25 @@ async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<Memor
     Ok(ids.into_iter().map(|id| owners.get(&id).copied().unwrap_or(id)).collect())
 }
 
-/// Appends each memory by itself: its id, or what its failure has left behind.
+/// Appends each memory by itself, and returns its id, or the outcome of its failure.
 async fn append_each(writer: &mut impl Writer, given: &Given) -> Result<Vec<Result<MemoryId, Outcome>>> {
     let mut keys = HashSet::new();
     let all = given.memories.iter().map(Arc::as_ref);
-    // One that repeats another of the batch is stored after it.
+    // A memory that repeats another of the batch is stored after it.
     let first: Vec<&Memory> =
         all.filter(|memory| memory.idempotency_key.as_ref().is_none_or(|key| keys.insert(key))).collect();
     let appended = writer.append(given.append(&first, Atomicity::Each, given.is_repeated)).await?;
     let written = first.iter().zip(&appended).filter(|(_, appended)| **appended == Appended::Written);
     let mut stored: HashMap<_, _> = written.map(|(memory, _)| (memory.id, memory.id)).collect();
     let taken = taken(&first, &appended);
-    // Where the session is one transaction, a failure takes back what was written before it: each is then tried again alone.
+    // If the session is one transaction, a failure rolls back what was written before; each memory is then retried
+    // alone.
     let firsts = firsts_of(writer, &taken).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
     stored.extend(taken.iter().zip(firsts).filter_map(|((memory, _), first)| Some((memory.id, first.ok()?))));
     Ok(given.memories.iter().map(|memory| stored.get(&memory.id).copied().ok_or(Outcome::NotDone)).collect())
 }
 
-/// The memories that were not written because of another one, with that one's id.
+/// Returns the memories whose id or key is taken, with the id of the one that has it.
 fn taken<'m>(memories: &[&'m Memory], appended: &[Appended]) -> Vec<(&'m Memory, MemoryId)> {
     let taken = memories.iter().zip(appended).filter_map(|(memory, appended)| match appended {
         Appended::Taken(owner) => Some((*memory, *owner)),
@@ -135,15 +136,15 @@ fn taken<'m>(memories: &[&'m Memory], appended: &[Appended]) -> Vec<(&'m Memory,
     taken.collect()
 }
 
-/// What a store of each of these memories answers: the id of the memory that it repeats, or `Conflict` (W3).
+/// Returns the result of storing each of these memories: the id of the memory that it repeats, or `Conflict` (W3).
 async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> Result<Vec<Result<MemoryId>>> {
     let mut firsts = Vec::with_capacity(taken.len());
-    // Only some at once, since what is there may be large.
+    // In chunks, because stored memories may be large.
     for taken in taken.chunks(COMPARED) {
         let others = taken.iter().filter(|(memory, owner)| memory.id != *owner);
         let others: Vec<_> = others.map(|(_, owner)| *owner).collect();
         let found = if others.is_empty() { HashMap::new() } else { writer.memories(&others).await? };
-        // One that is gone was erased meanwhile (E3).
+        // A memory that is gone was erased meanwhile (E3).
         let gone = others.iter().filter(|owner| !found.contains_key(*owner)).map(|owner| RecordId::from(*owner));
         let gone: Vec<_> = gone.collect();
         let erased = if gone.is_empty() { Vec::new() } else { writer.tombstones(&gone).await? };

@@ -1,4 +1,5 @@
-//! The end of the feed, which all watches of a provider share: one task reads it and waits for the engine, as long as anybody watches.
+//! The end of the feed, shared by all watches of a provider: one task reads it and waits for the engine, as long as a
+//! watch is open.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,40 +14,41 @@ use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPage, FeedPosition};
 use crate::{Error, ErrorKind, MAX_WATCHES, Result};
 
-/// How many sessions all watches have at once, so that the calls of others find one however many watches a change wakes; and how many of these
-/// read a snapshot at most, which examines many records and may have to wait for a permit (L8), so that live watches find one.
+/// Number of sessions that all watches use at once, so that other calls find one however many watches a change wakes;
+/// and how many of these read a snapshot, which examines many records and may wait for a permit (L8), so that live
+/// watches find one.
 const SESSIONS: usize = 4;
 const OF_SNAPSHOTS: usize = 2;
-/// How many entries a watch takes at once.
+/// Number of entries that a watch takes at once.
 pub(super) const PAGE: usize = 256;
-/// How many entries are kept, for watches that are a little behind.
+/// Number of entries kept for watches that are a little behind.
 const RECENT: usize = 1_024;
-/// How long the task rests after each page, so that changes that come one after the other wake the watches less often.
+/// How long the task rests after each page, so that rapid changes wake the watches less often.
 const REST: Duration = Duration::from_millis(10);
-/// How long the task waits at most before it asks the engine by a call, and how much longer for an engine that has not come back by then: the
-/// server that it listens to may be silent, and another one be there for those who ask.
+/// Maximum time that the task waits for the engine before it reads again, and the extra time for an engine that has not
+/// returned by then: the server that it listens to may be silent while another one serves reads.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 const OVERDUE: Duration = Duration::from_secs(2);
-/// How long it waits after the engine could not wait.
+/// How long it waits after the engine failed to wait.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// What the task has read last, and what watches share beside it.
+/// The entries that the task has read last, and the state that watches share.
 #[derive(Debug)]
 pub(super) struct Tail {
-    /// `None` while no task reads.
+    /// `None` while no task runs.
     recent: Mutex<Option<Recent>>,
-    /// Has a receiver for each watch. Sends when there is something new, or when no task reads any more.
+    /// Has a receiver for each watch. Notifies of new entries, and of the end of the task.
     news: watch::Sender<()>,
     closing: Notify,
-    /// The changes that watches have read and not told.
+    /// The changes that watches have read and not delivered.
     pub(super) held: Arc<Held>,
-    /// Has a permit for each further watch, for each further session, and for each further one of a snapshot.
+    /// Permits for watches, for sessions, and for sessions of snapshots.
     watches: Arc<Semaphore>,
     sessions: Semaphore,
     of_snapshots: Semaphore,
 }
 
-/// The entries behind one place and up to another.
+/// The entries after one position and up to another.
 #[derive(Debug)]
 struct Recent {
     behind: FeedPosition,
@@ -54,7 +56,7 @@ struct Recent {
     reached: FeedPosition,
 }
 
-/// Some entries, and up to where they go.
+/// Some entries, and the position that they reach.
 #[derive(Debug)]
 pub(super) struct Entries {
     pub(super) entries: Vec<Arc<FeedEntry>>,
@@ -71,7 +73,7 @@ impl Default for Tail {
 }
 
 impl Tail {
-    /// Counts a watch until this is dropped. `LimitExceeded` where there are [`MAX_WATCHES`] already.
+    /// Counts a watch until the permit is dropped. Fails with `LimitExceeded` if [`MAX_WATCHES`] are open.
     pub(super) fn count(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
             let message = format!("{MAX_WATCHES} watches are open; no more are allowed at once");
@@ -79,28 +81,28 @@ impl Tail {
         })
     }
 
-    /// Waits for the turn of a watch to have a session, after those that came before it. Taken before the gate: a shutdown holds up every
-    /// further call there until those end that have passed it, and these must not wait for a turn of one that is held up.
+    /// Waits for a session of a watch, first come, first served. Taken before the gate: a shutdown blocks new calls at
+    /// the gate until earlier ones have ended, and these must not wait for a session of a blocked one.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         self.sessions.acquire().await.ok()
     }
 
-    /// The same for a page of a snapshot.
+    /// Like [`turn`](Self::turn), for a page of a snapshot.
     pub(super) async fn turn_of_snapshot(&self) -> [Option<SemaphorePermit<'_>>; 2] {
         [self.of_snapshots.acquire().await.ok(), self.turn().await]
     }
 
-    /// What tells a watch to look again.
+    /// Returns the receiver that tells a watch to check again.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.news.subscribe()
     }
 
-    /// The next entries behind a place; none, reaching no further, at the end. `None` where the tail does not go back so far.
+    /// Returns the next entries after a position; none at the end. `None` if the kept entries don't go back so far.
     pub(super) fn entries(&self, behind: &FeedPosition) -> Option<Entries> {
         let recent = self.recent();
         let recent = recent.as_ref().filter(|recent| recent.behind <= *behind)?;
-        // A watch that has read by itself may be ahead.
+        // A watch that has read the feed itself may be ahead.
         let end = (&recent.reached).max(behind);
         let begin = recent.entries.partition_point(|entry| entry.position <= *behind);
         let entries: Vec<_> = recent.entries.range(begin..).take(PAGE).cloned().collect();
@@ -111,13 +113,13 @@ impl Tail {
         Some(Entries { reached: reached.clone(), entries })
     }
 
-    /// Ends the task, so that each watch looks again and finds the provider closed.
+    /// Ends the task, so that each watch checks again and finds the provider closed.
     pub(super) fn close(&self) {
         self.closing.notify_one();
         self.news.send_replace(());
     }
 
-    /// Starts the task, at the end of the feed, unless it goes on already.
+    /// Starts the task at the end of the feed, unless it runs already.
     pub(super) fn follow<E: Engine>(shared: &Arc<Shared<E>>, end: &FeedPosition) {
         let mut recent = shared.tail.recent();
         if recent.is_none() {
@@ -145,7 +147,7 @@ impl Tail {
 }
 
 impl<E: Engine> Shared<E> {
-    /// The next entries of the feed.
+    /// Reads the next entries of the feed.
     pub(super) async fn changes(&self, behind: &FeedPosition, most: usize) -> Result<FeedPage> {
         let asked = (behind.clone(), most);
         let work = async {
@@ -156,7 +158,8 @@ impl<E: Engine> Shared<E> {
     }
 }
 
-/// Held by the task. However it ends, each watch then reads by itself, and the first that finds nothing new starts another one.
+/// Held by the task. When the task ends, each watch reads the feed itself, and the first that finds nothing new starts
+/// another task.
 struct Following<E: Engine>(Arc<Shared<E>>);
 
 impl<E: Engine> Drop for Following<E> {
@@ -169,7 +172,8 @@ impl<E: Engine> Drop for Following<E> {
     }
 }
 
-/// Reads the end of the feed until nobody watches, the provider is closed, or the engine fails, which each watch then learns by itself.
+/// Reads the end of the feed until no watch is open, the provider is closed, or the engine fails, which each watch then
+/// finds out itself.
 async fn follow<E: Engine>(following: Following<E>, mut end: FeedPosition) {
     let shared = &following.0;
     loop {

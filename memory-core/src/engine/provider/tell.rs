@@ -1,4 +1,4 @@
-//! What the entries of a feed are to a watch: each is judged by itself, by the record as it is now (C3, C4).
+//! Decides what a watch delivers for the entries of a feed: each by itself, by the record's current state (C3, C4).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::{
     Result, Revision, Spaces, Unreadable, Watch,
 };
 
-/// How many records are read at once at most: four times as many as before, and as long as these are small, since one may have 12 MiB.
+/// Number of records that are read at once: it grows by this factor, as long as they are small, since one may have 12
+/// MiB.
 const SLICE: usize = 16;
 const GROWTH: usize = 4;
 const SMALL_BYTES: usize = 256 << 10;
@@ -21,26 +22,26 @@ const SMALL_BYTES: usize = 256 << 10;
 pub(super) struct Noted {
     pub(super) watch: Arc<Watch>,
     pub(super) entries: Vec<Arc<FeedEntry>>,
-    /// From when on the page ends with what it has, so that a watch comes on however slowly it reads.
+    /// After this time the page ends with what it has, so that a slow watch makes progress.
     pub(super) until: Instant,
 }
 
-/// What is told of them.
+/// The changes that a watch delivers for some entries.
 pub(super) struct Told {
-    /// In the order of the entries.
+    /// The changes, in the order of the entries.
     pub(super) changes: Vec<(FeedPosition, ChangeKind)>,
-    /// The last entry that was looked at, where some are left.
+    /// The last entry that was examined, if some are left.
     pub(super) cut: Option<FeedPosition>,
 }
 
-/// The records of some entries as they are now. What is not there was removed since.
+/// The current records of some entries. A record that is missing was removed since.
 #[derive(Default)]
 struct Present {
     memories: HashMap<MemoryId, Result<Memory>>,
     documents: HashMap<(Collection, DocumentId), Result<Document>>,
 }
 
-/// Whether a watch may have to tell of an entry. What lies outside of its spaces costs no more than this.
+/// Returns whether a watch may have to deliver an entry. This is all that entries outside of its spaces cost.
 pub(super) fn concerns(watch: &Watch, write: &FeedWrite, hash_key: Option<&HashKey>) -> bool {
     let (of, conditions) = (watch.of(), watch.conditions());
     match write {
@@ -56,8 +57,8 @@ pub(super) fn concerns(watch: &Watch, write: &FeedWrite, hash_key: Option<&HashK
                 RecordId::Document { collection, .. } => of.has_collection(collection),
             };
             let finds = |spaces: &Spaces| hash_key.and_then(|hash_key| hash_key.finds(places, spaces));
-            // Where that can't be told of what is asked for, it is told; of where the caller may look, it is not (E4).
-            // What an erasure has taken from the feed before has no places: it is told by that one.
+            // If hashes can't tell: for the query's own spaces it is delivered, for the caller's `within` it is not
+            // (E4). An entry that a later erasure has overwritten has no places; the later one is delivered.
             is_of
                 && !places.is_empty()
                 && conditions.within().is_none_or(|within| finds(within) == Some(true))
@@ -66,11 +67,11 @@ pub(super) fn concerns(watch: &Watch, write: &FeedWrite, hash_key: Option<&HashK
     }
 }
 
-/// What is told of entries that concern a watch.
+/// Returns the changes for entries that concern a watch.
 pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told> {
     let Noted { watch, entries, until } = noted;
     let last: HashMap<_, _> = entries.iter().enumerate().map(|(place, entry)| (entry.write.record(), place)).collect();
-    // A later entry of the same record stands for this one.
+    // A later entry of the same record covers this one.
     let is_last = |place: usize, write: &FeedWrite| last.get(&write.record()) == Some(&place);
     let (mut changes, mut bytes) = (Vec::new(), 0);
     let (mut first, mut size) = (0, 1);
@@ -97,10 +98,11 @@ pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told
     Ok(Told { changes, cut: None })
 }
 
-/// What an entry is told as.
+/// Returns the change for one entry.
 ///
-/// An entry is passed over only when a later one of the same record tells what there is to tell, whatever the watch has seen before: where
-/// the record has left since, the entry of that has a space in the scope; where it is gone, that of its removal does.
+/// An entry is skipped only if a later one of the same record tells all that there is to tell, whatever the watch has
+/// seen before: if the record has left the scope since, that entry has a space in the scope; if it is gone, the entry
+/// of its removal does.
 fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present) -> Result<Option<ChangeKind>> {
     let conditions = watch.conditions();
     match write {
@@ -130,7 +132,7 @@ fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present)
     }
 }
 
-/// What a record is told as, or that it can't be read.
+/// Returns the change for a record, or that it can't be read.
 fn told<R>(
     record: Result<R>,
     write: &FeedWrite,
@@ -149,14 +151,14 @@ fn told<R>(
     }
 }
 
-/// How a memory is told that satisfies the conditions.
+/// Returns the change for a memory that satisfies the conditions.
 pub(super) fn of_memory(memory: Memory) -> ChangeKind {
     let is_first = memory.revision == Revision::FIRST;
     let record = Record::Memory(memory);
     if is_first { ChangeKind::Stored(record) } else { ChangeKind::Updated(record) }
 }
 
-/// How a document is told that satisfies the conditions.
+/// Returns the change for a document that satisfies the conditions.
 pub(super) fn of_document(document: Document) -> ChangeKind {
     let is_first = document.revision == Revision::FIRST;
     let record = Record::Document(document);
@@ -164,13 +166,13 @@ pub(super) fn of_document(document: Document) -> ChangeKind {
 }
 
 impl Present {
-    /// How many bytes all of them have.
+    /// Returns the total bytes.
     fn bytes(&self) -> usize {
         let memories = self.memories.values().flatten().map(Memory::size);
         memories.chain(self.documents.values().flatten().map(Document::size)).sum()
     }
 
-    /// How many bytes the record has that was written.
+    /// Returns the bytes of the written record.
     fn size(&self, write: &FeedWrite) -> usize {
         match write.record() {
             RecordId::Memory(id) => self.memories.get(&id).map(|found| found.as_ref().map_or(0, Memory::size)),
@@ -181,7 +183,7 @@ impl Present {
         .unwrap_or_default()
     }
 
-    /// Reads the records that were written.
+    /// Reads the written records.
     async fn read(reader: &mut impl Reader, writes: impl Iterator<Item = &FeedWrite>) -> Result<Self> {
         let (mut ids, mut of_collections) = (Vec::new(), BTreeMap::<&Collection, Vec<DocumentId>>::new());
         for write in writes {
@@ -225,7 +227,7 @@ impl Present {
         if !is_damaged {
             return Ok(());
         }
-        // Only by itself a document tells that it is the damaged one.
+        // Reading a document alone shows whether it is the damaged one.
         for id in ids {
             let key = (collection.clone(), id.clone());
             if self.documents.contains_key(&key) {

@@ -1,4 +1,4 @@
-//! How a memory is updated (W6 to W10).
+//! Updates a memory (W6 to W10).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ impl<E: Engine> Shared<E> {
         let (open, patch) = (self.ready().await?, Arc::new(patch));
         open.check_expiry([patch.expires_at.time()])?;
         loop {
-            // Asked here, since a clock that panics must not end a thread of the engine.
+            // Read here, because a clock that panics must not end a thread of the engine.
             let (patch, now) = (Arc::clone(&patch), open.settings.clock.now());
             let is_empty = patch.is_empty();
             let transient = match is_empty || open.history_since().await?.is_none() {
@@ -25,7 +25,7 @@ impl<E: Engine> Shared<E> {
                 true => open.run(Access::ReadLatest, change, |reader, change| Box::pin(told(reader, change))).await?,
                 false => open.run(Access::Write, change, |writer, change| Box::pin(update(writer, change))).await?,
             };
-            // A race that was lost is run again, until the deadline.
+            // If another writer won the race, try again, until the deadline.
             if let Some(updated) = updated {
                 return Ok(updated);
             }
@@ -33,23 +33,23 @@ impl<E: Engine> Shared<E> {
     }
 }
 
-/// What an update does.
+/// An update to execute.
 struct Change {
     id: MemoryId,
     patch: Arc<MemoryPatch>,
     now: Timestamp,
-    /// What alone may change without a version; `None` where no history is kept.
+    /// The keys that may change without a version; `None` if no history is kept.
     transient: Option<TransientKeys>,
 }
 
-/// What a patch that changes nothing tells.
+/// Returns the result of a patch that changes nothing.
 async fn told(reader: &mut impl Reader, change: &Change) -> Result<Option<Updated>> {
     let memory = get(reader, change.id).await?.ok_or_else(Error::not_found)?;
     change.patch.apply(&memory, change.now)?;
     Ok(Some(Updated::from(&memory)))
 }
 
-/// `None` when the memory was changed meanwhile.
+/// Returns `None` if the memory was changed meanwhile.
 async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Updated>> {
     let Some(found) = writer.memories(&[change.id]).await?.remove(&change.id).transpose()? else {
         check_erased(writer, change.id).await?;
@@ -67,7 +67,7 @@ async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Upda
     Ok(writer.replace(&found, &patched, entry.as_ref()).await?.then(|| Updated::from(&patched)))
 }
 
-/// Whether an update is more than a change of transient keys: also one with values that are there already is a version (W7).
+/// Returns whether an update changes more than transient keys. An update that sets equal values is a version too (W7).
 fn makes_version(before: &Memory, after: &Memory, transient: &TransientKeys) -> Result<bool> {
     Ok(before.status != after.status
         || before.context != after.context

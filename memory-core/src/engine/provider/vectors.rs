@@ -1,4 +1,4 @@
-//! Vectors beside records, and what is asked by them (M1 to M4).
+//! Vectors beside records, and recalls by vector or model (M1 to M4).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
@@ -24,22 +24,22 @@ use crate::{
 
 /// How long a question waits for its vector; then words alone answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a recall waits for the model of the namespace where it knows one.
+/// How long a recall waits for the namespace's model if it knows an earlier one.
 const KNOWN: Duration = Duration::from_secs(2);
-/// The most records of a step that reads records for their vectors: the first step, which does not know how large they are, and the others.
+/// Maximum number of records that one step reads for their vectors: in the first step, which does not know their size, and in later ones.
 const FIRST_READ: usize = 4;
 const READ: usize = 64;
-/// About how many bytes the records of a step have.
+/// Approximate maximum of their bytes.
 const READ_BYTES: usize = 4 << 20;
 
-/// How many records the next step reads, if those of the last one had so many bytes: few large ones, so that neither memory nor other
-/// writes suffer from them.
+/// Returns how many records the next step reads, if the records of the last one had so many bytes. Large records are read few at a time, so that
+/// they neither fill the memory nor hold up other writes.
 fn next_read(records: usize, bytes: usize) -> usize {
     (records * READ_BYTES / bytes.max(1)).clamp(1, READ)
 }
 
 impl<E: Engine> Open<E> {
-    /// The model of the namespace.
+    /// Returns the namespace's model.
     pub(super) async fn vector_model(&self) -> Result<Option<VectorModel>> {
         if !E::VECTORS {
             return Ok(None);
@@ -49,7 +49,8 @@ impl<E: Engine> Open<E> {
         kept.as_deref().map(VectorModel::parse).transpose()
     }
 
-    /// The same for a recall. Where nobody can be asked it is as it was last: a replica answers also where the server that keeps it does not.
+    /// Returns the model for a recall. If the server can't be asked, that is the last known one, because a replica
+    /// answers even if the server that stores the model does not.
     async fn model_of_recalls(&self) -> Result<Option<VectorModel>> {
         let known = || self.model.lock().unwrap_or_else(PoisonError::into_inner);
         let last = known().clone();
@@ -105,7 +106,7 @@ impl<E: Engine> Open<E> {
         let work: LivingWork<E::Session, _, _> = |writer, slice| Box::pin(embed(writer, slice));
         let slice = &slice;
         let attempt = async |attempt| {
-            // Another one may have become that of the namespace, whose vectors are not replaced.
+            // Another model may have been set, whose vectors must not be replaced.
             if slice.first + attempt > 0
                 && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.0))
             {
@@ -113,7 +114,7 @@ impl<E: Engine> Open<E> {
             }
             self.in_session(Access::Write.into(), until, Arc::new(slice.clone()), work).await
         };
-        // To keep a vector again changes nothing.
+        // Storing a vector again changes nothing.
         let retry = Retry::until(until.min(after(self.settings.patience))).repeatable();
         retry.run(|error| self.engine.is_temporary(error), attempt).await
     }
@@ -134,7 +135,7 @@ impl<E: Engine> Open<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// What answers a question.
+    /// Executes a recall.
     pub(super) async fn recall<K>(&self, open: &Arc<Open<E>>, recall: &Recall<K>) -> Result<Recalled<K::Record>>
     where
         K: Recallable,
@@ -153,7 +154,7 @@ impl<E: Engine> Shared<E> {
             }
         }
         match recall.meaning.clone() {
-            // Of nothing no vector is made.
+            // A blank question has no vector.
             Some(Meaning::Made { .. }) if recall.question.trim().is_empty() => {
                 recall.meaning = None;
                 self.recall_at_once(open, until, &recall).await
@@ -163,7 +164,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// Answers a question whose vector is at hand, or that has none.
+    /// Executes a recall whose vector is given, or that has none.
     async fn recall_at_once<K>(
         &self,
         open: &Arc<Open<E>>,
@@ -179,7 +180,8 @@ impl<E: Engine> Shared<E> {
         self.look(open, how, recall, work).await
     }
 
-    /// Looks at the scope, asks the model for the vector of the question, and reads what answers: nothing of the storage is held meanwhile.
+    /// Gathers the scope, asks the model for the question's vector, and reads the hits. Holds no session while it waits
+    /// for the model.
     async fn recall_by<K>(
         &self,
         open: &Arc<Open<E>>,
@@ -239,7 +241,8 @@ impl<E: Engine> Shared<E> {
         self.look(open, how, &asked, work).await
     }
 
-    /// Has the words of a question answer alone, where it has some: its model can't be asked. It is told once until the model answers again.
+    /// Falls back to words alone, if the question has terms, because the model can't be used. Logs this once until the
+    /// model answers again.
     fn words_alone<K>(&self, recall: &mut Recall<K>, error: Error) -> Result<()> {
         let or_words = matches!(recall.meaning, Some(Meaning::Made { or_words: true, .. }));
         if recall.terms.is_empty() && !(or_words && is_of_namespace(&error)) {
@@ -256,12 +259,12 @@ impl<E: Engine> Shared<E> {
         let refused =
             |_| Error::new(ErrorKind::Unavailable, "too many recalls wait for the model: try again later").retryable();
         let place = timeout(self.settings.deadline / 2, self.waiting_for_models.acquire()).await.map_err(refused)?;
-        // Nobody closes it.
+        // The semaphore is never closed.
         place.map_err(|_| Error::new(ErrorKind::Closed, "the provider is closed"))
     }
 }
 
-/// The vector of a question; `None` of a blank one.
+/// Embeds a question; `None` if it is blank.
 async fn vector_of<K: Kind>(
     recall: &Recall<K>,
     names: &BTreeSet<u16>,
@@ -277,7 +280,7 @@ async fn vector_of<K: Kind>(
     timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late).map(|mut made| made.pop())
 }
 
-/// Vectors to keep, from one on.
+/// Vectors to store, from `first` on.
 #[derive(Clone)]
 struct Slice {
     given: Arc<(VectorModel, Vec<Embedding>)>,
@@ -285,7 +288,7 @@ struct Slice {
     count: usize,
 }
 
-/// Keeps the next of them, each that is of the present revision of its record; tells how many bytes these records have, too.
+/// Stores the next of them, each if its record is at the right revision. Also returns the bytes of these records.
 async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, usize)> {
     let (model, embeddings) = &*slice.given;
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + slice.count)];
@@ -308,14 +311,15 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, u
     Ok((done, present.size()))
 }
 
-/// The vectors of these records; tells how many bytes the records have, too.
+/// Returns the vectors of these records, and how many bytes the records have.
 async fn vectors<R: Reader>(
     reader: &mut R,
     asked: &(VectorModel, Vec<RecordId>),
 ) -> Result<(Vec<Option<Embedding>>, usize)> {
     let (model, of) = asked;
     let seal = model.sealing();
-    // An engine may read each of these at another time: a vector is of the texts that its record had before and behind.
+    // An engine may read each of these at another time: a vector is returned only if its record had the same texts
+    // before and after.
     let before = Present::of(reader, of).await?;
     let kept: HashMap<_, _> = reader.vectors(of).await?.into_iter().collect();
     let behind = Present::of(reader, of.iter().filter(|record| kept.contains_key(record))).await?;
@@ -328,14 +332,14 @@ async fn vectors<R: Reader>(
     Ok((of.iter().map(embedding).collect(), before.size()))
 }
 
-/// Records that are there, by their names.
+/// Existing records, by id.
 struct Present<V> {
     memories: HashMap<MemoryId, Found<Memory, V>>,
     documents: HashMap<RecordId, Found<Document, V>>,
 }
 
 impl<V> Present<V> {
-    /// Those of these records that are there and can be read.
+    /// Reads those of these records that exist and can be read.
     async fn of<'r, R: Reader<Version = V>>(
         reader: &mut R,
         records: impl IntoIterator<Item = &'r RecordId>,
@@ -367,7 +371,7 @@ impl<V> Present<V> {
         }
     }
 
-    /// How many bytes the records have.
+    /// Returns the total bytes of the records.
     fn size(&self) -> usize {
         let memories: usize = self.memories.values().map(|found| found.record.size()).sum();
         memories + self.documents.values().map(|found| found.record.size()).sum::<usize>()
@@ -397,23 +401,23 @@ fn check_count(count: usize) -> Result<()> {
     }
 }
 
-/// Whether words answer a question by which a model can't be asked.
+/// Returns whether words answer a question for which the model can't be used.
 fn gives_way(meaning: &Meaning, error: &Error) -> bool {
     match meaning {
         Meaning::Given(_) => false,
-        // Also where the name of a model is none.
+        // Also if the model's name is not valid.
         Meaning::Made { or_words, .. } => {
             error.kind() == ErrorKind::InvalidInput || *or_words && is_of_namespace(error)
         }
     }
 }
 
-/// Whether the namespace has no vectors of the model.
+/// Returns whether the error means that the namespace has no vectors of the model.
 fn is_of_namespace(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::SchemaMismatch | ErrorKind::Unsupported)
 }
 
-/// The model by which a question is asked, which is that of the namespace.
+/// Returns the model that a question is compared by, which must be the namespace's.
 fn asked_model(model: Option<VectorModel>, meaning: &Meaning) -> Result<VectorModel> {
     match meaning {
         Meaning::Given(vector) => {
@@ -422,7 +426,7 @@ fn asked_model(model: Option<VectorModel>, meaning: &Meaning) -> Result<VectorMo
             model.check(vector)?;
             Ok(model)
         }
-        // Before the first record is embedded nothing has a vector, of whatever model.
+        // Before the first record is embedded, no record has a vector of any model.
         Meaning::Made { embedder, .. } => {
             let asked = embedder.vector_model()?;
             match model {

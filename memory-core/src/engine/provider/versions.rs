@@ -1,4 +1,4 @@
-//! Restoring a record with what it was before (H9).
+//! Restores a record together with its earlier versions (H9).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::{
     TransientKeys, Version,
 };
 
-/// Some of the versions of one record.
+/// A slice of the versions of one record.
 struct Given {
     versions: Arc<Versions>,
-    /// Which of them are written now.
+    /// The places of the versions that this step writes.
     range: Range<usize>,
     transient: TransientKeys,
     now: Timestamp,
@@ -31,7 +31,7 @@ struct Versions {
     all: Vec<(Version, Record)>,
 }
 
-/// What is there.
+/// The stored record.
 enum Present<V> {
     Nothing,
     Memory(Found<Memory, V>),
@@ -46,7 +46,7 @@ impl<E: Engine> Open<E> {
         self.check_erases(versions.all.iter().map(|(_, record)| record.expires_at()))?;
         let hash_key = self.hash_key_of(versions.first_memory().as_slice()).await?;
         for (start, some) in slices::<E, _>(&versions.all, |(_, record)| record.size()) {
-            // They are of one record.
+            // All versions are of one record, so all stay erased.
             if !report.erased.is_empty() {
                 report.erased.extend(start..start + some.len());
                 continue;
@@ -61,8 +61,8 @@ impl<E: Engine> Open<E> {
                     Box::pin(restore(writer, given))
                 })
             };
-            // A memory is stored once under its id, however often that is tried; a document that was put and removed since would come back
-            // (W11).
+            // Its id makes repeated attempts store a memory once; a document that was put and removed since would come
+            // back (W11).
             let retry = match versions.id {
                 RecordId::Memory(_) => self.retry().repeatable(),
                 RecordId::Document { .. } => self.retry(),
@@ -75,7 +75,8 @@ impl<E: Engine> Open<E> {
 }
 
 impl Versions {
-    /// `InvalidInput` unless they are versions of one record, each later than the one before. `None` where there are none.
+    /// Checks that they are versions of one record, each later than the one before; else `InvalidInput`. `None` if
+    /// there are none.
     fn check(versions: Vec<Version>) -> Result<Option<Self>> {
         if versions.len() > MAX_LIMIT {
             let count = versions.len();
@@ -106,7 +107,7 @@ impl Versions {
 }
 
 impl Versions {
-    /// The first of them, where they are of a memory: all have its idempotency key.
+    /// Returns the first version if it is of a memory; all versions have its idempotency key.
     fn first_memory(&self) -> Option<&Memory> {
         match self.all.first() {
             Some((_, Record::Memory(memory))) => Some(memory),
@@ -114,19 +115,20 @@ impl Versions {
         }
     }
 
-    /// Which of the versions a record is as a whole.
+    /// Returns the place of the version that equals a record.
     fn equal_to(&self, present: &Record) -> Option<usize> {
         self.all.iter().position(|(_, record)| record == present)
     }
 
-    /// Which of the versions a record is but for what is transient, and whether it has all that this one has: of a memory in which transient
-    /// members alone have changed, an earlier revision has not (H8). `None` where it is none of them, or has gone another way since.
+    /// Returns the place of the version that equals a record except for transient members, and whether the record is at
+    /// that version's revision or later: updates of transient members alone raise the revision without a version (H8).
+    /// `None` if it equals none of them, or has been changed otherwise since.
     fn place_of(&self, present: &Record, commit: &Commit, transient: &TransientKeys) -> Option<(usize, bool)> {
         let is_same = |(_, record): &(Version, Record)| is_same_version(present, record, transient);
         let has_commit =
             |(version, _): &(Version, Record)| version.committed_at == commit.at && version.actor == commit.actor;
-        // An update to equal values is a version too, told by its commit. A record that was restored without its versions has that of the
-        // restore, which is none of theirs.
+        // An update that sets equal values is a version too, identified by its commit. A record that was restored
+        // without versions has the commit of the restore, which none of them has.
         let place = self.all.iter().rposition(|version| is_same(version) && has_commit(version));
         let place = place.or_else(|| self.all.iter().position(is_same).filter(|_| commit.is_first))?;
         let is_behind = |(_, record): &(Version, Record)| record.revision() > present.revision();
@@ -134,17 +136,17 @@ impl Versions {
     }
 }
 
-/// When and by whom the newest version of a record was made, as far as that is known.
+/// The commit of a record's newest version, as far as known.
 #[derive(Default)]
 struct Commit {
     at: Option<Timestamp>,
     actor: Option<Actor>,
-    /// Whether it made the record, as far as this ledger has it.
+    /// Whether this is the first version that this ledger has of the record.
     is_first: bool,
 }
 
 impl Commit {
-    /// That of a record as it was read; `None` where it has changed meanwhile.
+    /// Returns the commit of a record as it was read; `None` if the record has changed meanwhile.
     async fn of<R: Reader>(reader: &mut R, present: &Record) -> Result<Option<Self>> {
         let Record::Memory(memory) = present else { return Ok(Some(Self::default())) };
         let Some(newest) = reader.history(&memory.id.into(), u64::MAX, 1).await?.pop() else {
@@ -155,7 +157,7 @@ impl Commit {
     }
 }
 
-/// Whether two records are one memory, and differ in transient members and the revision alone.
+/// Returns whether two records are the same memory and differ only in transient members and the revision.
 fn is_same_version(one: &Record, other: &Record, transient: &TransientKeys) -> bool {
     let (Record::Memory(one), Record::Memory(other)) = (one, other) else { return false };
     let lasting = |memory: &Memory| transient.strip(&memory.metadata).ok();
@@ -190,7 +192,7 @@ async fn restore<W: Writer>(writer: &mut W, given: &Given) -> Result<RestoreRepo
     let mut report = RestoreReport::default();
     for place in given.range.clone() {
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
-        // They are of one record.
+        // All versions are of one record, so all stay erased.
         let restored = match report.erased.is_empty() {
             true => restore_one(writer, given, place).await.map_err(|error| error.after(earlier))?,
             false => Restored::Erased,
@@ -204,7 +206,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
     let (versions, now) = (&*given.versions, given.now);
     let (version, record) = &versions.all[place];
     let (at, actor) = (version.committed_at, version.actor.clone());
-    // What was read may change meanwhile.
+    // The stored record may change after it was read, so this repeats.
     loop {
         let present = Present::read(writer, &versions.id).await?;
         let found = match present.record() {
@@ -227,7 +229,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
         };
         let is_written = match (&present, record) {
             (Present::Memory(found), Record::Memory(after)) => {
-                // One that is another only in what is transient is the same version.
+                // If only transient members differ, it is the same version and gets no entry.
                 let at = at.filter(|_| stands != Some(place));
                 let entry = at.map(|at| VersionEntry::of_update(&found.record, after, at, actor.clone()));
                 writer.replace(found, after, entry.as_ref()).await?
@@ -250,7 +252,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
             }
             (present, Record::Document(after)) => {
                 let before = if let Present::Document(found) = present { Some(found) } else { None };
-                // A document has no other place for the time of its first version than an entry.
+                // The commit time of a document's first version can only be stored in an entry.
                 let (found, at) = (before.map(|found| &found.record), at.unwrap_or(now));
                 let entry = Some(VersionEntry::of_put(found, after, at, actor.clone()));
                 let is_put = writer.put(&[Put { before, after, entry, is_guarded: true }]).await?;
@@ -266,7 +268,7 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
     }
 }
 
-/// Whether a tombstone has the id of a memory, or keeps a document out (E3).
+/// Returns whether a tombstone has a memory's id, or keeps a document out (E3).
 async fn is_kept_out(reader: &mut impl Reader, record: &Record) -> Result<bool> {
     match record {
         Record::Memory(memory) => Ok(tombstone(reader, &memory.id.into()).await?.is_some()),

@@ -1,4 +1,4 @@
-//! One watch: a snapshot, if it begins with one, and then the feed.
+//! A watch: the snapshot, if it begins with one, and then the feed.
 
 use std::mem;
 use std::sync::Arc;
@@ -25,35 +25,37 @@ use steps::{Listed, Page, Step, Steps};
 
 mod steps;
 
-/// After how long without a change a watch tells how far it is (C2).
+/// Interval at which a watch without changes sends a token (C2).
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How long a watch that begins waits at most for what is held back, which would otherwise come although it was there before.
+/// How long a new watch waits at most for writes that are held back, which it would otherwise deliver although they
+/// were visible before.
 const SETTLING: Duration = Duration::from_secs(2);
-/// How long it waits before it asks again, which doubles.
+/// Pause before it checks again; it doubles each time.
 const UNSETTLED: Duration = Duration::from_millis(10);
 
-/// The state of a watch. Its changes are made when the stream is polled.
+/// The state of a watch. It advances when the stream is polled.
 pub(super) struct Watcher<E: Engine> {
     steps: Arc<Steps<E>>,
-    /// How far it is with everything that is due.
+    /// The progress once everything that is due is delivered.
     progress: Progress,
-    /// The changes that are due.
+    /// The changes to deliver next.
     due: Arc<held::Page>,
-    /// How far it is without them.
+    /// The progress without them.
     behind: Progress,
-    /// The collections that the snapshot has not come to. Those that come later are in the feed.
+    /// The collections that the snapshot has not reached. Those created later are in the feed.
     listed: Listed,
-    /// Whether it has told of all that was there when it began.
+    /// Whether it has delivered everything that was there when it began.
     is_caught_up: bool,
-    /// The step that is under way, if one is. It goes on while nobody polls the stream, so that it gives back what it has taken, and ends with
-    /// the stream.
+    /// The step in progress, if any. It continues while nobody polls the stream, so that it returns the session that it
+    /// has taken; it ends with the stream.
     step: JoinSet<Result<(Page, Arc<held::Page>)>>,
     news: Receiver<()>,
     _counted: OwnedSemaphorePermit,
 }
 
 impl<E: Engine> Watcher<E> {
-    /// Begins where the watch says. `FeedReset` where the feed does not go back so far, `LimitExceeded` where there are too many watches.
+    /// Begins a watch. Fails with `FeedReset` if the feed does not go back to its token, and with `LimitExceeded` if
+    /// too many watches are open.
     pub(super) async fn begin(shared: &Arc<Shared<E>>, watch: &Watch) -> Result<Self> {
         let begun = async {
             let (counted, open) = (shared.tail.count()?, shared.ready().await?);
@@ -72,7 +74,7 @@ impl<E: Engine> Watcher<E> {
                 shared.changes(progress.feed(), 1).await?;
                 progress
             }
-            // What is written from here on is in the feed behind that place, and what was written before is in the snapshot.
+            // Later writes are in the feed after this position, earlier ones in the snapshot.
             (WatchFrom::Beginning, None) => {
                 Progress::Snapshot { feed: shared.newest_change().await?, part: Part::Memories, behind: None }
             }
@@ -89,7 +91,7 @@ impl<E: Engine> Watcher<E> {
         Ok(Self { steps, progress, due, behind, listed, is_caught_up, step, news, _counted })
     }
 
-    /// The stream, which ends with the first error.
+    /// Converts to the stream, which ends with the first error.
     pub(super) fn into_changes(self) -> Changes {
         let next = |watcher: Option<Self>| async {
             let mut watcher = watcher?;
@@ -112,7 +114,7 @@ impl<E: Engine> Watcher<E> {
                     return told;
                 }
                 Ok(None) => {}
-                // They are read again.
+                // The dropped changes are read again.
                 Err(LetGo) => {
                     (self.progress, self.listed) = (self.behind.clone(), Listed::default());
                     self.due = self.steps.shared.tail.held.page(Vec::new());
@@ -123,7 +125,7 @@ impl<E: Engine> Watcher<E> {
                 return self.told(&self.progress, kind);
             }
             if self.step.is_empty() {
-                // What comes from here on wakes the watch.
+                // A change from here on wakes the watch.
                 self.news.mark_unchanged();
                 let Some(step) = self.next_step() else {
                     self.wait(heartbeat).await;
@@ -135,7 +137,7 @@ impl<E: Engine> Watcher<E> {
             tokio::select! {
                 Some(page) = self.step.join_next() => {
                     if !self.add(ended(page)?) {
-                        // What is held back wakes the watch when it comes.
+                        // A write that is held back wakes the watch when it is delivered.
                         self.wait(heartbeat).await;
                     }
                 }
@@ -149,11 +151,11 @@ impl<E: Engine> Watcher<E> {
         Ok(Change { token: progress.seal(key, &watch.fingerprint)?, kind })
     }
 
-    /// What has to be read next; `None` when there is nothing new. What does not concern the watch is passed over here.
+    /// Returns the next step; `None` if there is nothing new. Entries that don't concern the watch are skipped here.
     fn next_step(&mut self) -> Option<Step> {
         let Progress::Feed(behind) = &mut self.progress else { return Some(Step::Snapshot(self.listed.take())) };
         let Steps { shared, watch, .. } = &*self.steps;
-        // The tail may be a little behind, so it does not tell whether that was all.
+        // The tail may be a little behind, so it can't confirm the end of the feed.
         while self.is_caught_up
             && let Some(Entries { mut entries, reached }) = shared.tail.entries(behind)
         {
@@ -161,7 +163,7 @@ impl<E: Engine> Watcher<E> {
                 return None;
             }
             let hash_key = shared.known_hash_key();
-            // A step asks for it.
+            // A step reads the key.
             if hash_key.is_none() && entries.iter().any(|entry| entry.write.is_erasure()) {
                 return Some(Step::Feed);
             }
@@ -174,7 +176,7 @@ impl<E: Engine> Watcher<E> {
         Some(Step::Feed)
     }
 
-    /// Takes what a step has read; `false` when that was nothing.
+    /// Adds what a step has read; returns `false` if that was nothing.
     fn add(&mut self, (page, due): (Page, Arc<held::Page>)) -> bool {
         let Page { progress, listed, is_end, .. } = page;
         let is_new = progress != self.progress;
@@ -186,7 +188,7 @@ impl<E: Engine> Watcher<E> {
         is_new || !self.due.is_empty()
     }
 
-    /// Waits until there may be something new, or until then. Whichever it was, the watch looks again.
+    /// Waits until there may be something new, or until the heartbeat. The watch then checks again.
     async fn wait(&mut self, heartbeat: Instant) {
         tokio::select! {
             _ = self.news.changed() => {}
@@ -196,7 +198,8 @@ impl<E: Engine> Watcher<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// The end of the feed, once it has come up to all that is there now, if that is soon. Keeps no session while it waits.
+    /// Returns the end of the feed, after a short wait for visible writes that are held back. Holds no session while it
+    /// waits.
     async fn newest_change(&self) -> Result<FeedPosition> {
         let give_up = Instant::now() + SETTLING.min(self.settings.deadline / 2);
         let FeedEnd { mut position, held_back_to } = self.feed_end().await?;

@@ -1,4 +1,4 @@
-//! What one step of a watch reads.
+//! The steps in which a watch reads.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,14 +15,14 @@ use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedPage, FeedPosition};
 use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
 
-/// What all steps of a watch have.
+/// State shared by all steps of a watch.
 pub(super) struct Steps<E: Engine> {
     pub(super) shared: Arc<Shared<E>>,
     pub(super) key: CursorKey,
     pub(super) watch: Arc<Watch>,
 }
 
-/// What is to be read.
+/// The next step.
 pub(super) enum Step {
     /// The next page of the snapshot.
     Snapshot(Listed),
@@ -32,10 +32,10 @@ pub(super) enum Step {
     Tell(Entries),
 }
 
-/// What was read.
+/// What a step has read.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// How far the watch is with it.
+    /// The progress of the watch after this page.
     pub(super) progress: Progress,
     pub(super) due: Vec<Due>,
     pub(super) listed: Listed,
@@ -43,16 +43,16 @@ pub(super) struct Page {
     pub(super) is_end: bool,
 }
 
-/// The next collections of a snapshot of all, as far as they were listed.
+/// The next collections of a snapshot of all, as far as listed.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     names: VecDeque<Collection>,
-    /// Whether none come behind them.
+    /// Whether no more follow.
     is_all: bool,
 }
 
 impl Listed {
-    /// Gives the names that were listed, and keeps none.
+    /// Takes the listed names, leaving none.
     pub(super) fn take(&mut self) -> Self {
         mem::take(self)
     }
@@ -63,7 +63,7 @@ impl Page {
         Self { progress, due: Vec::new(), listed: Listed::default(), is_end: false }
     }
 
-    /// Adds records of the page that can't be read, which have no place of their own: the watch is where it was.
+    /// Adds records that can't be read. They have no position, so the progress stays.
     fn report(&mut self, unreadable: Vec<Unreadable>) {
         let progress = &self.progress;
         self.due.extend(unreadable.into_iter().map(|one| (progress.clone(), ChangeKind::Unreadable(one))));
@@ -71,7 +71,7 @@ impl Page {
 }
 
 impl<E: Engine> Steps<E> {
-    /// Takes a step of a watch that is so far. What is due counts as held from here on, whoever asks for it.
+    /// Executes a step. From here on its changes count as held, whoever polls the watch.
     pub(super) async fn take(self: Arc<Self>, progress: Progress, step: Step) -> Result<(Page, Arc<held::Page>)> {
         let mut page = self.read(progress, step).await?;
         let due = self.shared.tail.held.page(mem::take(&mut page.due));
@@ -96,7 +96,8 @@ impl<E: Engine> Steps<E> {
         }
     }
 
-    /// The next page of the snapshot. It is read as the latest, as the end of the feed was, from which the watch goes on.
+    /// Reads the next page of the snapshot, with the latest state, because the feed position that the watch continues
+    /// from is the latest too.
     async fn snapshot(
         &self,
         feed: FeedPosition,
@@ -141,7 +142,7 @@ impl<E: Engine> Steps<E> {
         Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.0)
     }
 
-    /// The part of the snapshot that comes next.
+    /// Returns the next part of the snapshot.
     async fn part_behind(&self, part: &Part, listed: &mut Listed) -> Result<Option<Part>> {
         let last = match part {
             Part::Memories => None,
@@ -163,7 +164,7 @@ impl<E: Engine> Steps<E> {
         Ok(next.map(Part::Documents))
     }
 
-    /// The next page of the feed.
+    /// Reads the next page of the feed.
     async fn feed(&self, behind: &FeedPosition) -> Result<Page> {
         let FeedPage { mut entries, reached, is_end } = self.shared.changes(behind, PAGE).await?;
         if reached == *behind {
@@ -177,7 +178,7 @@ impl<E: Engine> Steps<E> {
         self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end).await
     }
 
-    /// What is told of entries that concern the watch.
+    /// Reads the changes for entries that concern the watch.
     async fn tell(&self, Entries { entries, reached }: Entries, is_end: bool) -> Result<Page> {
         if entries.is_empty() {
             return Ok(Page { is_end, ..Page::at(Progress::Feed(reached)) });
