@@ -78,7 +78,7 @@ class Write:
         return self.pack(json.dumps(value, allow_nan=False).encode())
 
     def pack(self, value: bytes) -> Packed:
-        """The packed value for the document. Large values become parts, which are put with the document, or before it if they are too many."""
+        """The packed value for the document. A large one becomes parts, which are put with the document, or before it if they are many."""
         if len(value) <= _INLINE:
             return {"data": base64.b64encode(value).decode()}
         names = []

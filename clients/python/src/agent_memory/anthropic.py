@@ -35,7 +35,7 @@ _SNIPPET = "The memory file has been edited. Here is the snippet showing the cha
 
 
 class AgentMemoryTool(BetaAbstractMemoryTool):
-    """Each file below ``/memories`` is a document, in the space ``ROOT/...`` of its path. Answers are worded as in the tool's documentation.
+    """Each file below ``/memories`` is a document, in the space ``ROOT/...`` of its path. Answers are those in the tool's documentation.
     ``root`` is one name or several, such as ``("anthropic", user)``: nothing outside of it can be reached.
     """
 
