@@ -1,11 +1,11 @@
-//! Runs a command with a server of each engine, found or started as for the tests, and ended after it:
+//! Runs a command with a server of each engine. The servers are found or started as for the tests, and end after the command:
 //!
 //! ```sh
 //! cargo run -p conformance --example servers -- sh -c 'agent-memory conformance --url memory: --url "$MEMORY_TEST_POSTGRES_URL"'
 //! ```
 //!
-//! `MEMORY_TEST_POSTGRES_URL`, `MEMORY_TEST_REDIS_URL` and `MEMORY_TEST_MONGO_URL` say where they are. So several test programs can
-//! also share servers that each would start for itself otherwise.
+//! The command finds their URLs in `MEMORY_TEST_POSTGRES_URL`, `MEMORY_TEST_REDIS_URL` and `MEMORY_TEST_MONGO_URL`. Several test programs
+//! that are run in this way share the servers, instead of starting their own.
 
 #[cfg(unix)]
 fn main() -> Result<std::process::ExitCode, Box<dyn std::error::Error>> {

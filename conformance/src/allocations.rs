@@ -1,4 +1,4 @@
-//! How often an engine asks for memory.
+//! Counts the allocations of a recall.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -10,13 +10,14 @@ use tokio::runtime::Runtime;
 use crate::server::trial;
 use crate::workload::Ledger;
 
-/// How many rows a recall gives, and how many bytes of text each has.
+/// The limit of each recall, in rows, and the text of each row, in bytes.
 const ROWS: usize = 50;
 const PAYLOAD: usize = 1_000;
 const RECALLS: usize = 20;
 
-/// Checks how often a recall allocates for each row, as `main` of a test with `harness = false`: at most `most` times. `start` gives a
-/// provider on a new server, with what ends that when it is dropped, and `allocations` tells how many there were so far.
+/// Fails if a recall allocates more than `most` times per row. Runs as the `main` of a test with `harness = false`. `start` returns a
+/// provider on a new server, and a guard that ends the server when it is dropped; `allocations` returns how many allocations the process
+/// has made so far.
 pub fn run<P: MemoryProvider, G>(
     engine: &str,
     most: f64,
@@ -36,9 +37,10 @@ pub fn run<P: MemoryProvider, G>(
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
 }
 
-/// How often a recall of 50 rows of 1 KB allocates for each row, as the whole process counts it: nothing else may be at work.
+/// The number of allocations per row when a query returns 50 rows of 1 KB. It counts those of the whole process, so nothing else may run.
 ///
-/// Stores the rows on a provider that is initialised and empty. `allocations` tells how many there were so far.
+/// Stores its rows on `provider`, which must be initialised and empty. `allocations` returns how many allocations the process has made so
+/// far.
 pub async fn per_recalled_row(provider: &dyn MemoryProvider, allocations: impl Fn() -> u64) -> f64 {
     let rows = Ledger { payload: PAYLOAD, ..Ledger::new(ROWS) }.rows();
     provider.store_many(rows.collect()).await.expect("stores");
@@ -48,7 +50,7 @@ pub async fn per_recalled_row(provider: &dyn MemoryProvider, allocations: impl F
             assert_eq!(provider.query(&query).await.expect("answers").memories.len(), ROWS);
         }
     };
-    // Connections are made, statements are prepared.
+    // The first round opens connections and prepares statements, so it is not counted.
     recall().await;
     let before = allocations();
     recall().await;

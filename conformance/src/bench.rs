@@ -1,4 +1,4 @@
-//! The workloads on an engine, beside its bare driver doing the same work on the same data.
+//! Runs the workloads on an engine and on its bare driver, on the same data.
 
 use std::future::Ready;
 use std::str::FromStr;
@@ -19,54 +19,56 @@ use tokio::runtime::Runtime;
 
 use crate::workload::{BATCH, Ledger, PAYLOAD, QUESTION, Ratios, RowOrder, SpaceForm, WORD, size};
 
-/// How many tasks store at the same time.
+/// How many tasks store concurrently.
 const TASKS: usize = 64;
-/// How many memories or documents a scope has, and the collections in which it lies alone and beside others.
+/// The size of a scope, in memories or documents, and the collections in which the scope lies alone and beside others.
 const SCOPE: usize = 1_000;
 const ALONE: &str = "alone";
 const BESIDE: &str = "beside";
-/// How many batches are under way while a ledger is loaded.
+/// How many batches are in flight while a ledger is loaded.
 const LOADING: usize = 4;
 
 /// An engine to measure.
 #[async_trait]
 pub trait Engine {
-    /// A provider over an empty namespace that asks this of the history, with `init` called, and the bare driver on the same data.
+    /// Opens and initialises a provider on an empty namespace with these history settings, and the bare driver on the same data.
     async fn open(&self, namespace: &str, history: HistorySettings) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>);
-    /// How many bytes are taken by what the namespace holds, or by all that the server holds where it tells no less.
+    /// The disk space that the namespace takes, in bytes, or that of the whole server if the engine reports nothing smaller.
     async fn size(&self, namespace: &str) -> u64;
-    /// Removes what the namespace holds.
+    /// Removes everything that the namespace holds.
     async fn remove(&self, namespace: &str);
 }
 
-/// The driver of an engine, without the provider: the best that the same work can cost, in the tables and indexes of the provider.
+/// The driver of an engine, without the provider, on the tables and indexes of the provider: the lowest cost that the same work can have.
 #[async_trait]
 pub trait Bare: Send + Sync {
     /// Stores one memory.
     async fn store(&self, row: NewMemory);
     /// Stores a batch.
     async fn store_many(&self, rows: Vec<NewMemory>);
-    /// Stores a whole ledger: in batches, unless the engine has a faster way.
+    /// Stores a whole ledger, in batches unless the engine has a faster way.
     async fn import(&self, ledger: Ledger) {
         stream::iter(ledger.batches()).for_each_concurrent(LOADING, |batch| self.store_many(batch)).await;
     }
-    /// Brings what was stored onto the disk, so that no write goes on while reads are measured.
+    /// Flushes earlier writes to disk, so that none is in progress while reads are measured.
     async fn settle(&self) {}
     /// Sets the context of a memory.
     async fn update(&self, id: MemoryId, context: &Context);
     /// Reads one memory.
     async fn get(&self, id: MemoryId);
-    /// Reads the answer to a question of the workload, by the best statement that one would write for it by hand, and gives the
-    /// ids; `None` where there is no such statement.
+    /// Answers a question of the workload by the best statement that one would write for it by hand, and returns the ids; `None` if there
+    /// is no such statement.
     async fn answer(&self, question: &str) -> Option<Vec<MemoryId>>;
 }
 
-/// Measures an engine, and prints a table of the medians and their ratios, which are what counts: figures of one machine in
-/// one run. Recalls from 10,000 rows, or from as many as `MEMORY_BENCH_ROWS` says; from none with 0. Looks for documents beside as many
-/// others, or beside as many as `MEMORY_BENCH_DOCUMENTS` says.
+/// Measures an engine, and prints a table of the medians and of their ratios. Only the ratios are comparable: the figures are those of one
+/// machine in one run.
 ///
-/// With a ratio in `MEMORY_BENCH_MINIMUM` it is a smoke test: with one ledger only, and it panics where the provider is slower than
-/// that in proportion to the bare driver.
+/// Recall is measured on 10,000 rows, or on `MEMORY_BENCH_ROWS`; 0 skips it. Documents are looked for beside as many others, or beside
+/// `MEMORY_BENCH_DOCUMENTS`.
+///
+/// `MEMORY_BENCH_MINIMUM`, a ratio, turns this into a smoke test: it uses one ledger only, and panics if the provider is slower than that
+/// ratio of the bare driver's speed.
 pub fn run(engine: &dyn Engine) {
     let rows = variable("MEMORY_BENCH_ROWS").unwrap_or(10_000);
     let documents = variable("MEMORY_BENCH_DOCUMENTS").unwrap_or(rows);
@@ -176,7 +178,7 @@ impl Bench<'_> {
         self.close(ours, namespace);
     }
 
-    /// What a history costs an update: instead of the bare driver stands a provider that keeps none.
+    /// The cost of a history for an update. A provider that keeps none takes the place of the bare driver.
     fn history(
         &mut self,
         ours: &dyn MemoryProvider,
@@ -188,7 +190,7 @@ impl Bench<'_> {
         let (without, _bare) = self.runtime.block_on(self.engine.open(namespace, none));
         let ids = self.runtime.block_on(without.store_many(next(10_000))).expect("stores");
         let mut turn = ids.into_iter().cycle();
-        // A step of a task goes on with its chain.
+        // A task appends its next step to its chain.
         let count = AtomicUsize::new(0);
         let step = || {
             let number = count.fetch_add(1, Ordering::Relaxed);
@@ -210,7 +212,7 @@ impl Bench<'_> {
         self.close(without, namespace);
     }
 
-    /// The newest 50 of each shape.
+    /// Queries of the newest 50 rows of each shape.
     fn recall(&mut self, ledger: Ledger) {
         let namespace = format!("bench_{:?}_{:?}", ledger.order, ledger.form).to_lowercase();
         let (ours, bare) = self.runtime.block_on(self.engine.open(&namespace, HistorySettings::default()));
@@ -224,7 +226,7 @@ impl Bench<'_> {
                     ours.query(&question.query).await.expect("answers");
                 }
             };
-            // Once is enough for what takes long.
+            // Slow queries run once.
             let times = if question.name.starts_with("prefix") { 1 } else { 20 };
             // No statement of a database knows what a word is (T1).
             let is_bare = question.query.text().is_none();
@@ -241,8 +243,8 @@ impl Bench<'_> {
         self.close(ours, &namespace);
     }
 
-    /// What a text and a question cost in a scope of the ledger alone, which stands in the place of the bare driver, and beside so many
-    /// other memories.
+    /// The cost of a text and of a question in a scope of memories: in a ledger without others, which takes the place of the bare driver,
+    /// and beside `others` other memories.
     fn words(&mut self, others: usize) {
         let (ledger, namespaces) = (Ledger::new(others), ["bench_words_alone", "bench_words_beside"]);
         let [alone, beside] = namespaces
@@ -260,7 +262,7 @@ impl Bench<'_> {
             let store = async |batch| drop(beside.store_many(batch).await.expect("stores"));
             stream::iter(ledger.batches()).for_each_concurrent(LOADING, store).await;
         });
-        // On a page of 50, and only behind all of the scope.
+        // One word that fills a page of 50 early, and one that no row has, for which all of the scope is read.
         for (name, text) in [("a word of every eighth", WORD), ("a word of none", "zebra")] {
             let query = MemoryQuery::builder().under("scope").text(text).build().expect("a query");
             let ask = async |ours: &Arc<dyn MemoryProvider>, times: Vec<()>| {
@@ -284,7 +286,7 @@ impl Bench<'_> {
         let name = "recall: a question to memories of a scope, beside reading all of it";
         let reading = async |_: Vec<()>| drop(beside.query(&scoped(SCOPE)).await.expect("answers"));
         self.compare(name, || vec![()], Some(reading), async |_| recall(&beside).await);
-        // Of a large scope, a recall looks at the newest memories (R5).
+        // A recall looks at no more than the newest memories of a large scope (R5).
         let all = MemoryQuery::builder().all().limit(10).build().expect("a query");
         let all = Recall::new(QUESTION, all).expect("a question");
         let recall = async |_: Vec<()>| drop(beside.recall(&all).await.expect("answers"));
@@ -294,8 +296,8 @@ impl Bench<'_> {
         }
     }
 
-    /// What a scope of documents costs alone, which stands in the place of the bare driver, and beside as many others of its collection as a
-    /// ledger has rows.
+    /// The cost of a scope of documents: in a collection without others, which takes the place of the bare driver, and beside `others`
+    /// other documents.
     fn documents(&mut self, others: usize) {
         let namespace = "bench_documents";
         let (ours, _) = self.runtime.block_on(self.engine.open(namespace, HistorySettings::default()));
@@ -356,7 +358,7 @@ impl Bench<'_> {
         self.compare(name, || vec![(); 20], Some(alone), async |times| preview(BESIDE, times).await);
         let name = "documents: a removal in a scope, alone and beside others";
         let alone = async |times| remove(ALONE, times).await;
-        // What the one before has removed is there again.
+        // Puts the documents again that the previous round has removed.
         let again = || {
             for name in [ALONE, BESIDE] {
                 let removed = scope(name).filter(|document| selection(name).matches(document));
@@ -368,7 +370,7 @@ impl Bench<'_> {
         self.close(ours, namespace);
     }
 
-    /// Stores a ledger; one with plain spaces beside the bare driver in a namespace of its own.
+    /// Stores a ledger. One with plain spaces is also stored by the bare driver, in a namespace of its own.
     fn load(&mut self, ledger: Ledger, namespace: &str, ours: &dyn MemoryProvider) {
         let before = self.runtime.block_on(self.engine.size(namespace));
         let start = Instant::now();
@@ -402,7 +404,7 @@ impl Bench<'_> {
         });
     }
 
-    /// Runs both in turns, on input of the same kind, and keeps what each takes for one item.
+    /// Runs both ways in turn on input of the same kind, and records the time of each per item.
     fn compare<I>(
         &mut self,
         name: &str,
@@ -437,7 +439,7 @@ impl Bench<'_> {
     }
 }
 
-/// A document below a path, at a place in time.
+/// A document below a path, with the createdAt of an index in time.
 fn document(collection: &str, path: &str, number: usize, place: usize) -> Document {
     let metadata = format!(r#"{{"n":{}}}"#, number % 100);
     Document {
@@ -458,7 +460,7 @@ fn space(path: &str, number: usize) -> SpaceId {
     SpaceId::parse(format!("{path}-{}-{number}", number % 10)).expect("a space")
 }
 
-/// How a row is stored, for many tasks.
+/// Stores a row, callable from many tasks.
 type Store = Arc<dyn Fn(NewMemory) -> BoxFuture<'static, ()> + Send + Sync>;
 
 fn bare_store(bare: &Arc<dyn Bare>) -> Store {

@@ -1,4 +1,4 @@
-//! A case of the suite, and what it works with.
+//! A case of the suite, its requirements, and the stage on which it runs.
 
 use std::error::Error;
 use std::fmt;
@@ -14,19 +14,19 @@ use crate::fault::Faults;
 use crate::harness::Harness;
 use crate::namespace::Namespace;
 
-/// What a case returns. It may also panic, by an assertion.
+/// The result of a case. A case reports a wrong answer by a panicking assertion, and a call that must not fail by an `Err`.
 pub type CaseResult = std::result::Result<(), Box<dyn Error + Send + Sync>>;
 
 type Run = fn(Stage) -> Pin<Box<dyn Future<Output = CaseResult> + Send>>;
 
-/// One thing that the contract promises, tried on an engine.
+/// One situation of the contract, tried on an engine.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Chapter and situation: `write.batch_is_all_or_nothing`.
+    /// Chapter and situation, such as `write.batch_is_all_or_nothing`.
     pub id: &'static str,
-    /// The numbers of the rules in `CONTRACT.md` that it checks; at least one.
+    /// The numbers of the rules in `CONTRACT.md` that the case checks; at least one.
     pub rules: &'static [&'static str],
-    /// What an engine must be able to do for it.
+    /// What engine and harness must be able to do; the case is unsupported otherwise.
     pub needs: Needs,
     pub(crate) run: Run,
 }
@@ -37,37 +37,37 @@ impl fmt::Debug for Case {
     }
 }
 
-/// What a case needs beyond the contract itself.
+/// What a case requires of the engine and its harness beyond the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing.
+    /// No requirement: every engine runs the case.
     Nothing,
-    /// A harness that can damage a row.
+    /// A harness that can damage a row ([`Harness::can_damage`]).
     Damage,
-    /// A harness that can leave a schema of a later program.
+    /// A harness that can leave the schema of a later program ([`Harness::can_make_newer`]).
     NewerSchema,
-    /// An engine that can be made read-only.
+    /// An engine that can be made read-only ([`Harness::can_be_read_only`]).
     ReadOnly,
-    /// An engine with a feed of changes.
+    /// An engine with a feed of changes ([`Harness::can_watch`]).
     Feed,
-    /// The same, and a harness that can damage a row.
+    /// An engine with a feed of changes, and a harness that can damage a row.
     DamageAndFeed,
-    /// An engine that keeps a history.
+    /// An engine that keeps a history ([`Harness::keeps_history`]).
     History,
-    /// An engine that can erase.
+    /// An engine that can erase ([`Harness::can_erase`]).
     Erasure,
-    /// An engine that keeps vectors beside records.
+    /// An engine that keeps vectors beside records ([`Harness::keeps_vectors`]).
     Vectors,
-    /// The same, and one that can erase.
+    /// An engine that keeps vectors beside records and can erase.
     VectorsAndErasure,
-    /// An engine that keeps vectors beside records, and has a feed of changes.
+    /// An engine that keeps vectors beside records and has a feed of changes.
     VectorsAndFeed,
-    /// An engine with a feed of changes, and a harness that can lose some.
+    /// An engine with a feed of changes, and a harness that can make it lose some ([`Harness::can_lose_changes`]).
     LostChanges,
-    /// A server that a proxy can be put before.
+    /// A server that a proxy can stand in front of ([`Harness::faults`]).
     #[cfg(feature = "faults")]
     Server,
-    /// A server of its own, to kill.
+    /// A server that the case starts for itself and may kill ([`Faults::can_start`]).
     #[cfg(feature = "faults")]
     OwnServer,
 }
@@ -75,7 +75,7 @@ pub enum Needs {
 const NO_VECTORS: &str = "the engine keeps no vectors";
 
 impl Needs {
-    /// Why a harness can't be put to a case with these needs, if it can't.
+    /// The reason why this harness can't run a case with these needs; `None` if it can.
     pub(crate) fn lacking_in(self, harness: &dyn Harness) -> Option<&'static str> {
         let (is_there, reason) = match self {
             Self::Nothing => return None,
@@ -103,14 +103,14 @@ impl Needs {
     }
 }
 
-/// What a run of the suite can vary.
+/// The settings of a run of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// What every case with random parts starts from; two runs of the same seed choose the same.
+    /// The seed of everything random in the cases; two runs with the same seed make the same choices.
     pub seed: u64,
-    /// How many random sequences the model-based part plays.
+    /// How many random sequences of calls the chapter `model` plays.
     pub sequences: u32,
-    /// The most calls of a sequence, which may have any number up to it. `None` plays mostly short ones, and few of up to 500 calls.
+    /// Maximum number of calls of a sequence, which has any number up to it. With `None` most sequences are short, and a few have up to 500 calls.
     pub calls: Option<u32>,
 }
 
@@ -121,8 +121,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults, or what `MEMORY_TEST_SEED`, `MEMORY_TEST_SEQUENCES` and `MEMORY_TEST_CALLS` say; `Err` names the one that is no
-    /// number.
+    /// The values of `MEMORY_TEST_SEED`, `MEMORY_TEST_SEQUENCES` and `MEMORY_TEST_CALLS`, or the defaults where they are unset. `Err` names the
+    /// variable that is not a number.
     pub fn from_env() -> std::result::Result<Self, String> {
         let Self { seed, sequences, calls } = Self::default();
         Ok(Self {
@@ -136,7 +136,7 @@ impl Settings {
     }
 }
 
-/// What a variable of the environment says; `Err` when it is no number.
+/// Parses an environment variable, or returns the default where it is unset. `Err` names the variable when it is not a number.
 pub(crate) fn variable<T: FromStr>(name: &str, default: T) -> std::result::Result<T, String> {
     match std::env::var(name) {
         Ok(text) => text.parse().map_err(|_| format!("{name} must be a number")),
@@ -144,13 +144,13 @@ pub(crate) fn variable<T: FromStr>(name: &str, default: T) -> std::result::Resul
     }
 }
 
-/// Where a case plays: one engine, and namespaces that are removed when the case is over.
+/// What a case runs on: one engine, and namespaces that the runner removes when the case has ended.
 #[derive(Debug, Clone)]
 pub struct Stage {
     harness: Arc<dyn Harness>,
     settings: Settings,
     namespace: Namespace,
-    /// Every namespace of the case, for the runner to remove.
+    /// Every namespace that the case has used, for the runner to remove.
     used: Arc<Mutex<Vec<Namespace>>>,
 }
 
@@ -159,54 +159,54 @@ impl Stage {
         Self::of(harness, settings, Namespace::unique())
     }
 
-    /// The stage of a namespace that may be there already.
+    /// A stage on a namespace that may hold data already.
     pub(crate) fn of(harness: Arc<dyn Harness>, settings: Settings, namespace: Namespace) -> Self {
         let used = Arc::new(Mutex::new(vec![namespace.clone()]));
         Self { harness, settings, namespace, used }
     }
 
-    /// A provider over the namespace of the case, initialised. Again: another handle on the same data.
+    /// Opens and initialises a provider on the namespace of the case. A second call opens another handle on the same data.
     pub async fn open(&self) -> Result<Arc<dyn MemoryProvider>> {
         let provider = self.open_uninitialised().await?;
         provider.init().await?;
         Ok(provider)
     }
 
-    /// The same before `init`.
+    /// Opens a provider on the namespace of the case, without calling `init`.
     pub async fn open_uninitialised(&self) -> Result<Arc<dyn MemoryProvider>> {
         self.harness.open(&self.namespace).await
     }
 
-    /// The engine.
+    /// The harness of the engine under test.
     pub fn harness(&self) -> &Arc<dyn Harness> {
         &self.harness
     }
 
-    /// What this run of the suite varies.
+    /// The settings of this run of the suite.
     pub fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// The place and the settings that [`Stage::open`] uses.
+    /// The namespace that [`Stage::open`] opens, with its clock, deadline and history settings.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// The same namespace with another deadline.
+    /// Sets the deadline of the calls of every provider that the stage opens from now on.
     #[must_use]
     pub fn with_deadline(mut self, deadline: std::time::Duration) -> Self {
         self.namespace.deadline = deadline;
         self
     }
 
-    /// The same namespace where something else is asked of the history.
+    /// Sets the history settings of every provider that the stage opens from now on.
     #[must_use]
     pub fn with_history(mut self, history: memory_core::HistorySettings) -> Self {
         self.namespace.history = history;
         self
     }
 
-    /// A stage with another namespace on the same engine.
+    /// A stage with a new namespace on the same engine, which the runner removes too.
     #[must_use]
     pub fn elsewhere(&self) -> Self {
         let namespace = Namespace::unique();

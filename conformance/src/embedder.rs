@@ -1,4 +1,4 @@
-//! An embedding model for cases: it makes them of words, or does as it is told.
+//! An embedding model for cases. It derives vectors from words, or misbehaves as a case demands.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,40 +8,41 @@ use tokio::sync::Semaphore;
 
 use crate::random::mix;
 
-/// A model in which each word has a direction of its own, and a text the sum of those of its words. Models of different names share none.
+/// Each word has a direction of its own, and the vector of a text is the sum of the directions of its words. Models with different names
+/// share no direction.
 #[derive(Debug)]
 pub(crate) struct WordModel {
     name: &'static str,
     width: usize,
     manner: Mutex<Manner>,
-    /// The texts that it was asked for, in their order.
+    /// The texts that were embedded since the last [`WordModel::take_asked`], in order.
     asked: Mutex<Vec<String>>,
-    /// Has a permit for each call that came.
+    /// Gets one permit for each call of `embed`.
     calls: Semaphore,
-    /// What calls that hang wait for.
+    /// Calls wait here while the manner is [`Manner::Hangs`].
     release: Semaphore,
 }
 
-/// How a model answers.
+/// How the model answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Soundly,
-    /// With `Unavailable`.
+    /// Fails with `Unavailable`.
     Fails,
-    /// Only when [`WordModel::release`] was called.
+    /// Blocks until [`WordModel::release`] is called.
     Hangs,
     OneTooFew,
     OneTooMany,
-    /// With vectors that have one number more than it says.
+    /// Returns vectors with one number more than the model's width.
     TooWide,
     NotFinite,
     Zeros,
-    /// With `InvalidInput` when a text has this in it.
+    /// Fails with `InvalidInput` if a text contains this.
     Refuses(&'static str),
 }
 
 impl WordModel {
-    /// A sound one with vectors of 32 numbers.
+    /// A model that answers soundly, with vectors of 32 numbers.
     pub(crate) fn new(name: &'static str) -> Self {
         Self::with_width(name, 32)
     }
@@ -51,27 +52,27 @@ impl WordModel {
         Self { name, width, manner, asked, calls: Semaphore::new(0), release: Semaphore::new(0) }
     }
 
-    /// From now on it answers so.
+    /// Sets how the model answers from now on.
     pub(crate) fn answers(&self, manner: Manner) {
         *locked(&self.manner) = manner;
     }
 
-    /// Lets those go on that hang, and those that come.
+    /// Releases the calls that hang, and those that follow.
     pub(crate) fn release(&self) {
         self.release.add_permits(1);
     }
 
-    /// Has those hang again that come, once nobody hangs.
+    /// Makes the following calls hang again. No call may hang at this time.
     pub(crate) fn hold(&self) {
         self.release.forget_permits(1);
     }
 
-    /// Waits until one more call has come.
+    /// Waits until one more call has arrived.
     pub(crate) async fn called(&self) {
         self.calls.acquire().await.expect("it is never closed").forget();
     }
 
-    /// Takes the texts that it was asked for since.
+    /// Returns the texts that were embedded since the last call of this function.
     pub(crate) fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut *locked(&self.asked))
     }
@@ -81,7 +82,7 @@ impl WordModel {
         Vector::new(&self.numbers(text)).expect("a direction")
     }
 
-    /// What a namespace remembers of it.
+    /// The description of the model that a namespace stores.
     pub(crate) fn kept(&self, precision: Precision) -> VectorModel {
         VectorModel::new(self.name, self.width, precision).expect("a model")
     }
@@ -91,7 +92,7 @@ impl WordModel {
         let seed = hash(0, self.name);
         let mut numbers = vec![0.0; self.width];
         let words = text.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty());
-        // What has no words has a direction, too.
+        // A text without words has a direction, too.
         for word in words.map(str::to_lowercase).chain([String::new()].into_iter().filter(|_| is_blank(text))) {
             let word = hash(seed, &word);
             for (number, place) in numbers.iter_mut().zip(0..) {
@@ -120,7 +121,7 @@ impl Embedder for WordModel {
         match manner {
             Manner::Soundly => {}
             Manner::Fails => return Err(Error::new(ErrorKind::Unavailable, "the model is not there")),
-            // The permit comes back, so that all of them go on.
+            // Dropping the permit returns it, so that every hanging call proceeds.
             Manner::Hangs => drop(self.release.acquire().await.expect("it is never closed")),
             Manner::OneTooFew => drop(vectors.pop()),
             Manner::OneTooMany => vectors.push(self.numbers("one more")),

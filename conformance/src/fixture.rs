@@ -1,4 +1,4 @@
-//! Short ways to what cases are made of. All of them panic on a mistake: it would be one in the suite.
+//! Helpers that build the values of cases. They panic on invalid input, since that is a mistake in the suite and not in the engine.
 
 use memory_core::{
     Actor, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Documents,
@@ -6,58 +6,58 @@ use memory_core::{
     Order, QueryBuilder, Result, SpaceId, Timestamp, Trigger,
 };
 
-/// A point in time.
+/// The time `millis` milliseconds after 1970-01-01 UTC.
 pub(crate) fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis).expect("a valid time")
 }
 
-/// A space.
+/// Parses the id of a space.
 pub(crate) fn space(id: &str) -> SpaceId {
     SpaceId::parse(id).expect("a valid space")
 }
 
-/// A trigger.
+/// Parses a trigger from its JSON.
 pub(crate) fn trigger(json: &str) -> Trigger {
     Trigger::parse(json).expect("a valid trigger")
 }
 
-/// A context.
+/// Parses a context from its JSON.
 pub(crate) fn context(json: &str) -> Context {
     Context::parse(json).expect("a valid context")
 }
 
-/// Metadata.
+/// Parses metadata from a JSON object.
 pub(crate) fn metadata(json: &str) -> Metadata {
     Metadata::parse(json).expect("valid metadata")
 }
 
-/// A memory to store, with a small trigger.
+/// A memory to store in this space, with a small trigger and the createdAt `millis`.
 pub(crate) fn new_memory(space_id: &str, millis: i64) -> NewMemory {
     NewMemory::new(space(space_id), trigger(r#"{"text":"hello"}"#), at(millis))
 }
 
-/// A collection.
+/// Parses the name of a collection.
 pub(crate) fn collection(name: &str) -> Collection {
     Collection::parse(name).expect("a valid collection")
 }
 
-/// The id of a document.
+/// Parses the id of a document.
 pub(crate) fn document_id(id: &str) -> DocumentId {
     DocumentId::parse(id).expect("a valid id")
 }
 
-/// A document to put, at the time 1,000.
+/// A put of a document with the createdAt 1,000.
 pub(crate) fn new_document(name: &str, id: &str, space_id: &str, content: &str) -> DocumentWrite {
     let content = Content::parse(content).expect("a valid content");
     DocumentWrite::new(collection(name), space(space_id), content, at(1_000)).with_id(document_id(id))
 }
 
-/// A query of the ledger.
+/// Builds a query of the ledger.
 pub(crate) fn query(build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>) -> MemoryQuery {
     build(MemoryQuery::builder()).build().expect("a valid query")
 }
 
-/// Every memory that a query finds, over all its pages.
+/// Collects the memories of all pages of a query.
 pub(crate) async fn walk(
     provider: &dyn MemoryProvider,
     build: impl Fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
@@ -71,7 +71,7 @@ pub(crate) async fn walk(
     }
 }
 
-/// Every document of a collection that a query finds, over all its pages.
+/// Collects the documents of all pages of a query of one collection.
 pub(crate) async fn walk_documents(
     documents: &dyn DocumentStore,
     name: &str,
@@ -87,37 +87,37 @@ pub(crate) async fn walk_documents(
     }
 }
 
-/// The ids of memories.
+/// The ids of these memories, in their order.
 pub(crate) fn ids(memories: &[Memory]) -> Vec<MemoryId> {
     memories.iter().map(|memory| memory.id).collect()
 }
 
-/// The spaces of memories.
+/// The spaces of these memories, in their order.
 pub(crate) fn spaces(memories: &[Memory]) -> Vec<&str> {
     memories.iter().map(|memory| memory.space_id.as_str()).collect()
 }
 
-/// Who makes a change.
+/// Parses an actor, who is recorded as the author of a change (H7).
 pub(crate) fn actor(name: &str) -> Actor {
     Actor::parse(name).expect("a valid actor")
 }
 
-/// An idempotency key.
+/// Parses an idempotency key.
 pub(crate) fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::parse(text).expect("a valid key")
 }
 
-/// The whole ledger, oldest first.
+/// Every memory of the ledger, oldest first.
 pub(crate) async fn ledger(provider: &dyn MemoryProvider) -> Result<Vec<Memory>> {
     walk(provider, |query| query.all().order(Order::OldestFirst)).await
 }
 
-/// The memory with this id, which must be there.
+/// The memory with this id. Panics if there is none.
 pub(crate) async fn the(provider: &dyn MemoryProvider, id: MemoryId) -> Result<Memory> {
     Ok(provider.get(id).await?.expect("a stored memory is found by its id"))
 }
 
-/// How a call failed; `None` when it succeeded.
+/// The kind of the error if the call failed.
 pub(crate) fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind())
 }

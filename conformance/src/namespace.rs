@@ -1,4 +1,4 @@
-//! The place of a case on an engine.
+//! The namespace of a case on an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use memory_core::engine::EngineSettings;
 use memory_core::{Clock, DEFAULT_DEADLINE, HistorySettings, ManualClock, Timestamp};
 use uuid::Uuid;
 
-/// What a provider is opened with: a place of its own, and the settings that a case wants.
+/// What a harness opens a provider with: the name of a namespace, and the settings that the case wants.
 #[derive(Debug, Clone)]
 pub struct Namespace {
-    /// Unique for each case: lower-case letters, digits and `_`, at most 48 bytes.
+    /// Unique to the case: lower-case letters, digits and `_`, at most 48 bytes.
     pub name: String,
-    /// Where `updatedAt` comes from. Stands at 1,000,000 ms until the case sets it.
+    /// The clock of the provider, such as for `updatedAt`. It shows 1,000,000 ms until the case sets it.
     pub clock: Arc<ManualClock>,
-    /// How long a call may take.
+    /// The deadline of each call.
     pub deadline: Duration,
-    /// What is asked of the history. Nothing, until the case asks something.
+    /// The history settings; the defaults unless the case sets others.
     pub history: HistorySettings,
 }
 
 impl Namespace {
-    /// A namespace that nobody else has.
+    /// A namespace with a new, unique name and default settings.
     pub fn unique() -> Self {
         Self {
             name: format!("t_{}", Uuid::now_v7().simple()),
@@ -31,7 +31,7 @@ impl Namespace {
         }
     }
 
-    /// What an engine is opened with that keeps its settings so.
+    /// The clock, the deadline and the history settings, for an engine that is opened with [`EngineSettings`].
     pub fn settings(&self) -> EngineSettings {
         let Self { deadline, history, .. } = self.clone();
         let clock = Arc::<ManualClock>::clone(&self.clock) as Arc<dyn Clock>;

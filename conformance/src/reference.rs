@@ -1,4 +1,4 @@
-//! The reference provider as an engine under test.
+//! The in-memory provider as an engine under test.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use memory_core::{InMemory, MemoryProvider, Result};
 use crate::harness::Harness;
 use crate::namespace::Namespace;
 
-/// The harness of [`InMemory`], the one engine that the suite has at hand.
+/// The harness of [`InMemory`], which needs neither files nor servers.
 #[derive(Debug, Default)]
 pub struct Reference {
     open: Mutex<HashMap<String, InMemory>>,

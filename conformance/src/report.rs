@@ -1,4 +1,4 @@
-//! The suite as a report: what became of each case on each engine.
+//! The suite as a report: how each case ended on each engine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -13,44 +13,44 @@ use crate::case::{Case, Settings, Stage};
 use crate::harness::Harness;
 use crate::runner::{Outcome, run_case};
 
-/// How many of the slowest cases are told.
+/// How many of the slowest cases a report lists.
 const SLOWEST: usize = 5;
 
-/// Which cases to run, and how.
+/// Which cases to run, and with which settings.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// What every case gets.
+    /// The settings of every case.
     pub settings: Settings,
-    /// Cases to run: a case runs when one of these is its id, its chapter, or one of its rules. All when empty.
+    /// Cases to run, each named by its id, its chapter or one of its rules. Empty means all cases.
     pub only: Vec<String>,
     /// Cases to leave out, named in the same way, each with the reason.
     pub skip: Vec<(String, String)>,
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The version of the suite.
     pub suite: &'static str,
-    /// What every case with random parts started from.
+    /// The seed of everything random in the cases.
     pub seed: u64,
-    /// How many random sequences the model-based part played.
+    /// How many random sequences of calls the chapter `model` played.
     pub sequences: u32,
-    /// The most calls that each of them might have, if that was said.
+    /// Maximum number of calls of a sequence, if the settings have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
-    /// How long the run took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
-    /// Whether it was ended before every case had begun; the others are skipped.
+    /// Whether the run was interrupted before every case had begun; the cases that had not begun are skipped.
     pub interrupted: bool,
-    /// Green, red or invalid.
+    /// Whether the engines keep the contract, as far as this run can say.
     pub verdict: Verdict,
     /// The engines, in the order in which they were given.
     pub engines: Vec<Engine>,
-    /// Every case that was chosen, in the order of the suite.
+    /// Every selected case, in the order of the suite.
     pub cases: Vec<CaseReport>,
-    /// Those that took longest, beginning with the longest.
+    /// The slowest cases, the slowest first.
     pub slowest: Vec<SlowCase>,
 }
 
@@ -60,79 +60,79 @@ pub struct Report {
 pub struct Engine {
     /// The name of the harness.
     pub name: String,
-    /// What the engine told of itself; `None` when it could not be asked.
+    /// Name, version, schema version and durability, as the health check answers them; `None` if the engine could not be asked.
     pub version: Option<String>,
 }
 
-/// What became of a case on each engine.
+/// How a case ended on each engine.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CaseReport {
-    /// Chapter and situation.
+    /// Chapter and situation, separated by a dot.
     pub id: &'static str,
-    /// The rules of the contract that it checks.
+    /// The numbers of the rules that the case checks.
     pub rules: &'static [&'static str],
-    /// One result for each engine, in their order.
+    /// One result for each engine, in the order of [`Report::engines`].
     pub results: Vec<CaseOutcome>,
 }
 
-/// What became of a case on one engine.
+/// How a case ended on one engine.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CaseOutcome {
-    /// What became of it.
+    /// The outcome, with its reason.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// How long it took.
+    /// The duration of the case, in seconds.
     pub seconds: f64,
 }
 
-/// How long a case took on an engine.
+/// The duration of a case on one engine.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SlowCase {
     /// The name of the harness.
     pub engine: String,
-    /// Chapter and situation.
+    /// Chapter and situation, separated by a dot.
     pub id: &'static str,
-    /// How long it took.
+    /// The duration of the case, in seconds.
     pub seconds: f64,
 }
 
-/// Whether a report may be trusted, and what it says.
+/// What a report as a whole says of its engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// Every case that ran has passed, and on each engine at least one ran.
+    /// Every case that ran has passed, and on each engine at least one case ran.
     Green,
-    /// A case has failed.
+    /// At least one case failed, returned an error or timed out.
     Red,
-    /// On some engine nothing ran, or the run was interrupted before anything failed: that says nothing.
+    /// The report proves nothing: no case ran on some engine, or the run was interrupted before any case failed.
     Invalid,
 }
 
-/// How the cases of a chapter ended on one engine.
+/// How many cases of a chapter ended in each way on one engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The engine keeps their rules.
+    /// Cases that passed.
     pub passed: usize,
-    /// Wrong answers.
+    /// Cases in which the engine gave a wrong answer.
     pub failed: usize,
-    /// Calls that failed.
+    /// Cases in which a call failed that must succeed.
     pub errors: usize,
-    /// Cases that were not over in time.
+    /// Cases that did not end within their time limit.
     pub timeouts: usize,
-    /// As the harness declares.
+    /// Cases that the engine or its harness can't run.
     pub unsupported: usize,
-    /// By whoever started the run, or ended it.
+    /// Cases that were excluded, or had not begun when the run was interrupted.
     pub skipped: usize,
 }
 
 impl Report {
-    /// Runs the cases of a plan on these engines, and tells of each result as it comes. After `end`, no further case begins;
-    /// those that run come to their end, and what they made is removed.
+    /// Runs the cases of a plan on these engines, and calls `tell` with each result as it comes. Once `end` completes, no further case
+    /// begins; the cases that are running end normally, and their namespaces are removed.
     ///
-    /// Must be called on a multi-threaded tokio runtime with its timers and its I/O.
+    /// Must be called on a multi-threaded tokio runtime with timers and I/O enabled.
     pub async fn make(
         harnesses: &[Arc<dyn Harness>],
         plan: &Plan,
@@ -187,12 +187,12 @@ impl Report {
         }
     }
 
-    /// The cases that ended differently on two engines.
+    /// The cases whose outcomes differ between engines.
     pub fn differences(&self) -> impl Iterator<Item = &CaseReport> {
         self.cases.iter().filter(|case| case.is_difference())
     }
 
-    /// How the cases of each chapter ended, for each engine in their order.
+    /// The counts of each chapter, one entry for each engine in the order of [`Report::engines`].
     pub fn chapters(&self) -> BTreeMap<&'static str, Vec<Counts>> {
         let mut chapters = BTreeMap::<_, Vec<Counts>>::new();
         for case in &self.cases {
@@ -204,12 +204,12 @@ impl Report {
 }
 
 impl CaseReport {
-    /// The part of its id before the dot.
+    /// The chapter: the part of the id before the dot.
     pub fn chapter(&self) -> &'static str {
         self.id.split('.').next().unwrap_or(self.id)
     }
 
-    /// Whether it ended differently on two engines on which it ran.
+    /// Whether its outcomes differ between the engines on which it ran.
     pub fn is_difference(&self) -> bool {
         let mut ran = self.results.iter().map(|result| &result.outcome).filter(|outcome| outcome.ran());
         let first = ran.next().map(Outcome::name);
@@ -245,12 +245,12 @@ impl Plan {
         self.skip.iter().find(|(name, _)| is_named(case, name)).map(|(_, reason)| reason.as_str())
     }
 
-    /// How many cases it has, those to skip among them.
+    /// How many cases the plan has, those to skip included.
     pub fn count(&self) -> usize {
         crate::cases::all().iter().filter(|case| self.chooses(case)).count()
     }
 
-    /// A name, of those to run and to skip, that no case has.
+    /// A name, among those to run and to skip, that matches no case.
     pub fn unknown_name(&self) -> Option<&str> {
         let cases = crate::cases::all();
         let mut names = self.only.iter().chain(self.skip.iter().map(|(name, _)| name));
@@ -288,7 +288,7 @@ fn slowest(cases: &[CaseReport], engines: &[Engine]) -> Vec<SlowCase> {
     all
 }
 
-/// What an engine tells of itself in a namespace that is removed at once.
+/// The description of an engine from its health check, in a namespace that is removed afterwards.
 async fn version(harness: &Arc<dyn Harness>, settings: Settings) -> Result<String> {
     if let Some(missing) = harness.missing() {
         return Err(Error::new(ErrorKind::Unavailable, missing.reason()));

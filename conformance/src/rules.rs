@@ -1,4 +1,4 @@
-//! The numbers of the contract's rules, read from its text.
+//! The numbers of the contract's rules, parsed from its text.
 
 /// The contract that the cases check: the text of `CONTRACT.md`.
 pub const CONTRACT: &str = include_str!("../CONTRACT.md");

@@ -1,4 +1,4 @@
-//! Runs one case. There is one way to do that, whoever asks for it and however the result is told.
+//! Runs one case. All front ends, the test program and the reports, run cases through this module.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +9,42 @@ use tokio::task::JoinError;
 use crate::case::{Case, Settings, Stage};
 use crate::harness::Harness;
 
-/// How long a case may take. Well above what any takes; it ends a case that hangs.
+/// The time limit of a case: well above what any case takes, so it ends only a case that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
-/// How long it may take for each random sequence that was asked for, and for each 500 calls that it may have, if that is more.
+/// The time limit for each random sequence of the settings, and each 500 calls that it may have, where that adds up to more than
+/// [`TIME_LIMIT`].
 const SEQUENCE_TIME: Duration = Duration::from_secs(5);
 
-/// What became of a case on an engine.
+/// How a case ended on an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", content = "reason", rename_all = "lowercase")]
 pub enum Outcome {
-    /// The engine keeps the rules of the case.
+    /// The engine keeps the rules that the case checks.
     Pass,
-    /// An answer is wrong.
+    /// An assertion of the case failed: the engine gave a wrong answer. Holds the message of the panic.
     Fail(String),
-    /// A call failed that must not, or the namespace could not be removed.
+    /// A call failed that must succeed, or the namespace could not be removed. Holds the error.
     Error(String),
-    /// The case was not over in time.
+    /// The case did not end within its time limit.
     Timeout(String),
-    /// The harness says that the engine can't be put to the case, or that there is no engine to test here, and why.
+    /// The engine or its harness can't run the case, or there is no engine to test on. Holds the reason.
     Unsupported(String),
-    /// Whoever started the run left the case out, and said why, or ended the run before it.
+    /// The case was excluded from the run, or the run was interrupted before the case began. Holds the reason.
     Skipped(String),
 }
 
 impl Outcome {
-    /// Whether the case ran to some end.
+    /// Whether the case ran: it passed, failed, returned an error or timed out.
     pub fn ran(&self) -> bool {
         matches!(self, Self::Pass) || self.is_failure()
     }
 
-    /// Whether the engine does not keep the contract, as far as can be told.
+    /// Whether the case ran and did not pass.
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::Fail(_) | Self::Error(_) | Self::Timeout(_))
     }
 
-    /// What there is to say beyond the outcome itself.
+    /// The reason or message that the outcome holds; `None` for [`Outcome::Pass`].
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
@@ -55,7 +56,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome in a word.
+    /// The name of the outcome in lower case, as in reports: `pass`, `fail`, `error`, `timeout`, `unsupported` or `skipped`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -68,9 +69,9 @@ impl Outcome {
     }
 }
 
-/// Runs one case in a namespace of its own, which is removed in any case.
+/// Runs one case in a new namespace, and removes the namespace whatever the outcome.
 ///
-/// Must be called on a multi-threaded tokio runtime with its timers and its I/O.
+/// Must be called on a multi-threaded tokio runtime with timers and I/O enabled.
 pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings) -> Outcome {
     match harness.missing() {
         Some(missing) if missing.is_required() => return Outcome::Error(format!("{missing}, and it is required")),
@@ -83,7 +84,7 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
     let stage = Stage::new(harness, settings);
     let pieces = settings.calls.map_or(1, |calls| calls.div_ceil(500));
     let limit = TIME_LIMIT.max(SEQUENCE_TIME * settings.sequences.saturating_mul(pieces));
-    // A task of its own, so that a panic ends the case only.
+    // A separate task, so that a panic ends only this case.
     let played = tokio::spawn(tokio::time::timeout(limit, (case.run)(stage.clone()))).await;
     let removed = stage.remove().await;
     match played {

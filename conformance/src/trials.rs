@@ -10,10 +10,9 @@ use crate::case::{Case, Settings};
 use crate::harness::Harness;
 use crate::runner::{Outcome, run_case};
 
-/// Runs the whole suite on these engines, as `main` of a test with `harness = false`.
+/// Runs the whole suite on these engines, as the `main` of a test with `harness = false`.
 ///
-/// Each case is a test of its own, named `engine::chapter.case`. A case that an engine can't be put to is ignored, with the
-/// reason.
+/// Each case is a test named `engine::chapter.case`. A case that an engine or its harness can't run is ignored, with the reason.
 pub fn run(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     let arguments = Arguments::from_args();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -24,7 +23,7 @@ pub fn run(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     };
     let trials = harnesses.iter().flat_map(|harness| trials(&runtime, harness, settings)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // Servers end here: not on a thread of the runtime, and while it is still there.
+    // Dropping the harnesses ends their servers: outside of the runtime's threads, and while the runtime still exists.
     drop(harnesses);
     conclusion.exit_code()
 }

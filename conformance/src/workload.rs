@@ -1,4 +1,4 @@
-//! Workloads for benchmarks: the same rows and questions for every engine, made from fixed seeds.
+//! Workloads for benchmarks: the same rows and questions for every engine, generated from fixed seeds.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use memory_core::{MemoryQuery, Metadata, NewMemory, SpaceId, Status, Timestamp, 
 
 use crate::random::mix;
 
-/// The bytes of text in each row's trigger, unless a ledger says otherwise.
+/// The text in each row's trigger, in bytes, unless a ledger says otherwise.
 pub const PAYLOAD: usize = 600;
-/// The rows of one batch while loading.
+/// The size of a batch while loading, in rows.
 pub const BATCH: usize = 1_000;
 /// How many rows of a ledger are pending, whatever its size.
 pub const PENDING: usize = 20;
 
-/// The order of time in which rows are written.
+/// The order in time in which rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
     /// As they happen.
     Ascending,
-    /// As an import of many sources may bring them.
+    /// In random order, as an import from many sources may bring them.
     Random,
     /// Newest first, as an export of another system may have them.
     Descending,
@@ -29,23 +29,23 @@ impl RowOrder {
     pub const ALL: [Self; 3] = [Self::Ascending, Self::Random, Self::Descending];
 }
 
-/// How spaces look.
+/// The form of the ids of spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceForm {
     /// Six plain segments: `plugin-discord-g1-c2-u3-m4`.
     Plain,
-    /// The same with a UUID as user, whose hyphens are boundaries too.
+    /// The same with a UUID as the user, whose hyphens are boundaries too.
     WithUuid,
 }
 
-/// How many spaces there are on each level, apart from those that a question is about.
+/// How many spaces each level has, apart from those that the questions ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spread {
-    /// In all; at least one.
+    /// The number of guilds; at least one.
     pub guilds: u64,
-    /// In each guild; at least one.
+    /// The number of channels in each guild; at least one.
     pub channels: u64,
-    /// In each channel; at least one.
+    /// The number of users in each channel; at least one.
     pub users: u64,
 }
 
@@ -57,48 +57,48 @@ impl Default for Spread {
 
 /// A ledger of `rows` rows.
 ///
-/// Half of the rows are in one guild (dense), a thousandth in another (medium), 20 in a third (sparse), the oldest thousandth
-/// in a fourth (stale); a room takes twice a thousandth under one id; the dense guild has 20 rows of its own; the rest is
-/// spread over the guilds, channels and users of its [`Spread`].
+/// Half of the rows are in one guild (dense), a thousandth in another (medium), 20 in a third (sparse), and the oldest thousandth in a
+/// fourth (stale). A room has twice a thousandth under one id, and the dense guild has 20 rows at its own id. The other rows are spread
+/// over the guilds, channels and users of its [`Spread`].
 #[derive(Debug, Clone, Copy)]
 pub struct Ledger {
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: usize,
-    /// In which order of time they are written.
+    /// The order in time in which the rows are written.
     pub order: RowOrder,
-    /// How their spaces look.
+    /// The form of the ids of their spaces.
     pub form: SpaceForm,
-    /// How many spaces there are.
+    /// How many spaces each level has.
     pub spread: Spread,
-    /// The bytes of text in each row's trigger.
+    /// The text in each row's trigger, in bytes.
     pub payload: usize,
 }
 
-/// A question, and what it is called.
+/// A query with a name.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The name, for a table.
+    /// The name, for tables.
     pub name: &'static str,
     /// The query.
     pub query: MemoryQuery,
 }
 
-/// The time of the oldest row; each later one comes a second after.
+/// The createdAt of the oldest row, in milliseconds; each later row comes a second later.
 const START: i64 = 1_600_000_000_000;
 
 impl Ledger {
-    /// A ledger of plain spaces, written as it happened.
+    /// A ledger of plain spaces, written in the order of time.
     pub fn new(rows: usize) -> Self {
         let (order, form) = (RowOrder::Ascending, SpaceForm::Plain);
         Self { rows, order, form, spread: Spread::default(), payload: PAYLOAD }
     }
 
-    /// The rows in the order in which they are written.
+    /// The rows, in the order in which they are written.
     pub fn rows(self) -> impl Iterator<Item = NewMemory> {
         (0..self.rows).map(move |place| self.row(self.place_in_time(place)))
     }
 
-    /// The rows in batches.
+    /// The rows in batches of [`BATCH`], in the order in which they are written.
     pub fn batches(self) -> impl Iterator<Item = Vec<NewMemory>> {
         (0..self.rows.div_ceil(BATCH)).map(move |batch| {
             let places = batch * BATCH..self.rows.min((batch + 1) * BATCH);
@@ -106,7 +106,7 @@ impl Ledger {
         })
     }
 
-    /// The row at a place in time; places from `rows` on are further rows of the same kind.
+    /// The row at an index in the order of time. Indexes from `rows` on give further rows of the same kind.
     pub fn row(self, place: usize) -> NewMemory {
         let trigger = format!(r#"{{"text":"{}","n":{place}}}"#, self.text(place));
         let trigger = Trigger::parse(&trigger).expect("valid JSON");
@@ -121,7 +121,7 @@ impl Ledger {
             .with_status(if pending { Status::Pending } else { Status::Completed })
     }
 
-    /// The questions of every benchmark: the newest 50 of each shape.
+    /// The queries of every benchmark: the newest 50 rows of each shape.
     pub fn questions(self) -> Vec<Question> {
         let under = |path| MemoryQuery::builder().under(path);
         let channel = format!("plugin-discord-g{}-c{}-*", 42 % self.spread.guilds, 7 % self.spread.channels);
@@ -146,8 +146,8 @@ impl Ledger {
         match self.order {
             RowOrder::Ascending => place,
             RowOrder::Descending => self.rows - 1 - place,
-            // A step that has no factor in common with the number of rows visits each place once; by the golden ratio, rows
-            // that follow one another are far apart.
+            // A step that has no common factor with the number of rows visits each index once. The golden ratio puts consecutive rows far
+            // apart.
             RowOrder::Random => {
                 let step =
                     ((self.rows as f64 * 0.618) as usize + 1..).find(|step| gcd(*step, self.rows) == 1).unwrap_or(1);
@@ -156,7 +156,7 @@ impl Ledger {
         }
     }
 
-    /// Words that differ from row to row. The first is one of eight, and the others are in nearly all rows.
+    /// Text that differs from row to row. Its first word is one of eight, and the others are in nearly all rows.
     fn text(self, place: usize) -> String {
         let mut text = String::with_capacity(self.payload + 16);
         let mut state = mix(place as u64);
@@ -178,7 +178,7 @@ impl Ledger {
             SpaceForm::WithUuid => uuid::Uuid::from_u64_pair(0x4000 | user << 32, 0x8000 << 48 | user).to_string(),
         };
         let whole = |id: &str| SpaceId::parse(id).expect("a valid space");
-        // At least 60 rows of each shape, so that the newest 50 are 50 rows in a small ledger too.
+        // At least 60 rows of each shape, so that even a small ledger has the newest 50.
         let a_thousandth = (self.rows / 1_000).max(60).min(self.rows);
         let every = |count: usize| (self.rows / count).max(1);
         let guild = match place {
@@ -194,27 +194,27 @@ impl Ledger {
     }
 }
 
-/// The bytes of the texts of a row, which every engine has to keep.
+/// The size of the texts of a row, in bytes, which every engine has to keep.
 pub fn size(row: &NewMemory) -> usize {
     let context = row.context.as_ref().map_or(0, |context| context.as_str().len());
     row.space_id.as_str().len() + row.trigger.as_str().len() + context + row.metadata.as_str().len()
 }
 
-/// Collects how long two ways to do the same took in one run, and prints their ratio.
+/// Collects the durations of two ways to do the same work in one run, and prints their ratio.
 #[derive(Debug, Default)]
 pub struct Ratios(Vec<Samples>);
 
-/// What was measured of one kind of work, per operation.
+/// The samples of one kind of work, each the time of one operation.
 #[derive(Debug)]
 struct Samples {
     name: String,
-    /// None where there is nothing to compare with.
+    /// Empty if there is no bare driver to compare with.
     bare: Vec<Duration>,
     ours: Vec<Duration>,
 }
 
 impl Ratios {
-    /// Adds a sample of each, per operation; of the bare driver's where there is one.
+    /// Adds a sample of the provider, and one of the bare driver if there is one. Each is the time of one operation.
     pub fn add(&mut self, name: &str, bare: Option<Duration>, ours: Duration) {
         let place = self.0.iter().position(|samples| samples.name == name).unwrap_or_else(|| {
             self.0.push(Samples { name: name.to_owned(), bare: Vec::new(), ours: Vec::new() });
@@ -224,8 +224,8 @@ impl Ratios {
         self.0[place].ours.push(ours);
     }
 
-    /// A Markdown table of the medians, with the speed of ours in proportion to the bare driver's; of the best samples, which tell best
-    /// what the work itself costs on a machine that others share; and of the 95th percentile.
+    /// A Markdown table with the speed of the provider relative to the bare driver: of the medians; of the best samples, which show the
+    /// cost of the work most clearly on a shared machine; and of the 95th percentiles.
     pub fn table(&self) -> String {
         let columns =
             ["work", "bare driver", "ours", "ratio of speeds", "bare at best", "ours at best", "bare p95", "ours p95"];
@@ -239,7 +239,7 @@ impl Ratios {
         table
     }
 
-    /// The work at which ours is slower than so much of the bare driver's speed, with the ratio.
+    /// The kinds of work at which the provider is slower than `minimum` times the speed of the bare driver, each with its ratio.
     pub fn below(&self, minimum: f64) -> Vec<(&str, f64)> {
         let ratios = self.0.iter().filter_map(|samples| Some((samples.name.as_str(), samples.ratio()?)));
         ratios.filter(|(_, ratio)| *ratio < minimum).collect()
@@ -247,15 +247,15 @@ impl Ratios {
 }
 
 impl Samples {
-    /// The speed of ours in proportion to the bare driver's.
+    /// The speed of the provider relative to the bare driver; 1 means equal.
     fn ratio(&self) -> Option<f64> {
         Some(quantile(&self.bare, 0.5)?.as_secs_f64() / quantile(&self.ours, 0.5)?.as_secs_f64())
     }
 }
 
-/// The word of a row's text that every eighth row has.
+/// The word that every eighth row has in its text.
 pub(crate) const WORD: &str = MOODS[0];
-/// A question in words that [`WORD`] answers, and other rows less well.
+/// A question that rows with [`WORD`] answer best.
 pub const QUESTION: &str = "Who was glad about the weather and the music?";
 
 const MOODS: [&str; 8] = ["glad", "calm", "bored", "tired", "proud", "shy", "angry", "amused"];
@@ -269,7 +269,7 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The sample below which such a share of all lies: the least for 0.
+/// The quantile of the samples, with `share` from 0 to 1; 0 gives the least sample.
 fn quantile(samples: &[Duration], share: f64) -> Option<Duration> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! The table of other systems' bugs is true: it has each bug once, and what it says keeps a bug out exists.
+//! The table of other systems' bugs is correct: it lists each bug once, and everything that it names as preventing a bug exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +46,7 @@ fn what_keeps_a_bug_out_exists() {
     }
 }
 
-/// Whether a file of the workspace has a function of this name.
+/// Whether some file of the workspace has a function of this name.
 fn has_test(file: &str, test: &str) -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     fs::read_to_string(path).is_ok_and(|code| code.contains(&format!("fn {test}(")))

@@ -1,4 +1,4 @@
-//! Contract and cases belong together: every rule has a case, and every case has rules.
+//! The contract and the cases match: every rule has a case, and every case has rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use conformance::{all_cases, rules};
 
-/// What the model of the random sequences decides for itself.
+/// The rules that the model of the random sequences decides by itself.
 const CORES_OWN: [&str; 12] = [
     "InMemory",
     "PageBuilder",

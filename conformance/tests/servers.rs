@@ -17,7 +17,7 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::{TestServer, trial};
 use libtest_mimic::Arguments;
 
-/// Makes this program start a server, tell its process and its folder, and wait to be killed.
+/// Makes this program start a server, print its process and its folder, and wait to be killed.
 const VICTIM: &str = "MEMORY_TEST_SERVER_VICTIM";
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -252,7 +252,7 @@ fn wait_to_be_killed() -> ExitCode {
     }
 }
 
-/// What a server must not leave behind.
+/// The traces that a server must not leave.
 #[derive(Debug)]
 struct Remains {
     id: u32,
@@ -266,7 +266,7 @@ impl Remains {
     }
 
     fn is_running(&self) -> bool {
-        // A process that ended, and that nobody waited for, has a folder there, but no command line any more.
+        // A process that has ended and was not waited for still has a folder there, but no command line.
         fs::read(format!("/proc/{}/cmdline", self.id)).is_ok_and(|command_line| !command_line.is_empty())
     }
 
@@ -275,7 +275,7 @@ impl Remains {
     }
 }
 
-/// The one row that a query returns.
+/// The single row that a query returns.
 fn query(client: &LocalPostgres, url: &str, statement: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
     let arguments = ["--no-psqlrc", "--tuples-only", "--no-align", "--command", statement, "--dbname", url];
     let output = Command::new(client.binaries().join("psql")).args(arguments).output()?;

@@ -8,11 +8,11 @@ import { lineOf, placesOf } from "./text.js";
 
 type Command<Name extends keyof MemoryToolHandlers> = Parameters<MemoryToolHandlers[Name]>[0];
 
-/** Where the files are. */
+/** The location of the files. */
 export interface MemoryToolOptions {
-  /** Whose files these are, such as `["anthropic", user]`: nothing outside of it can be reached. */
+  /** The owner of the files, such as `["anthropic", user]`: files outside of it can't be reached. */
   readonly namespace: readonly string[];
-  /** The collection of the files; `memories` unless given. */
+  /** The collection of the files; `memories` by default. */
   readonly collection?: string;
 }
 
@@ -22,8 +22,8 @@ export function memoryTool(memory: Memory, options: MemoryToolOptions): ReturnTy
 }
 
 /**
- * The commands of the memory tool. Each file is a document in the space of its namespace and its path, as the Python client has them. A
- * change writes only over what it has read.
+ * The commands of the memory tool. Each file is a document in the space of its namespace and path, as in the Python client. A change
+ * fails if the file was changed since it was read.
  */
 export class MemoryFiles implements MemoryToolHandlers {
   readonly #documents: Documents;
@@ -110,7 +110,7 @@ export class MemoryFiles implements MemoryToolHandlers {
     if (await this.#isTaken(names)) throw new ToolError(`Error: The destination ${path} already exists`);
     if (path.startsWith(`${oldPath}/`)) throw new ToolError(`Error: The path ${path} is below ${oldPath}`);
     await this.#checkParents(names);
-    // Each file is written before the old one goes, so that a rename that is cut short loses none.
+    // Each file is written before the old one is removed, so that an interrupted rename loses none.
     for await (const file of this.#below(old)) await this.#move(file, [...names, ...file.names.slice(old.length)]);
     return `Successfully renamed ${oldPath} to ${path}`;
   }
@@ -120,14 +120,14 @@ export class MemoryFiles implements MemoryToolHandlers {
     return document && { ...document, names };
   }
 
-  /** The files with these names, which is one or none, or below them. */
+  /** The file at this path, or the files below it. */
   async *#below(names: readonly string[]): AsyncGenerator<File, void, undefined> {
     for await (const { documents } of this.#documents.pages({ under: this.#spaceOf(names), limit: 1_000 })) {
       for (const document of documents) yield { ...document, names: namesOf(document.spaceId).slice(this.#namespace.length) };
     }
   }
 
-  /** Whether a file has these names or lies below them; the root is always there. */
+  /** Whether a file is at this path or below it; the root always exists. */
   async #isTaken(names: readonly string[]): Promise<boolean> {
     return names.length === 0 || (await this.#documents.query({ under: this.#spaceOf(names), limit: 1 })).documents.length > 0;
   }
@@ -138,14 +138,14 @@ export class MemoryFiles implements MemoryToolHandlers {
     }
   }
 
-  /** Puts a file where `expect` holds, and returns it; `undefined` where it does not hold. */
+  /** Puts a file if `expect` holds, and returns it; `undefined` if it does not hold. */
   async #write(names: readonly string[], content: string, expect: "absent" | number, metadata = {}): Promise<File | undefined> {
     try {
       const document = { spaceId: this.#spaceOf(names), content, metadata };
       return { ...(await this.#documents.put(await this.#idOf(names), document, { expect })), names };
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
-      // Behind an attempt whose outcome is unknown, what is in place may be its own.
+      // After an attempt with an unknown outcome, the file in place may be its own.
       const file = error.outcome === "Unknown" ? await this.#read(names) : undefined;
       return file?.content === content ? file : undefined;
     }
@@ -156,12 +156,12 @@ export class MemoryFiles implements MemoryToolHandlers {
       const copy = await this.#write(names, from.content, "absent");
       if (copy === undefined) throw new ToolError(`Error: The destination ${pathOf(names)} already exists`);
       if (await this.#removeUnchanged(from)) return;
-      // Somebody has changed it meanwhile, so that the copy is of no use.
+      // Another caller has changed it meanwhile, so the copy is of no use.
       await this.#removeUnchanged(copy);
     }
   }
 
-  /** Removes a file if it is as it was read. A removal expects no revision, but it finds what is marked. */
+  /** Removes a file if it was not changed since it was read. A removal can't expect a revision, so the file is marked first. */
   async #removeUnchanged({ id, names, content, revision }: File): Promise<boolean> {
     const mark = crypto.randomUUID();
     const marked = await this.#write(names, content, revision, { mark });
@@ -184,7 +184,7 @@ interface File {
   readonly revision: number;
 }
 
-/** The names in a path of the model, and the path without what means nothing in it. */
+/** The names of the segments in a path from the model, and the normalised path. */
 function named(given: unknown): [names: string[], path: string] {
   const names = namesIn(given);
   return [names, pathOf(names)];

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { delimiter, join } from "node:path";
 import { MemoryError } from "./error.js";
 
-/** The path of the binary: `AGENT_MEMORY_BIN`, else that of the package for this platform, else what `PATH` has. */
+/** The path of the binary: `AGENT_MEMORY_BIN`, or else that of the package for this platform, or else the first on `PATH`. */
 export function findBinary(): string {
   const named = process.env["AGENT_MEMORY_BIN"];
   if (named !== undefined && named !== "") return checked(named, "AGENT_MEMORY_BIN");
@@ -17,7 +17,7 @@ export function findBinary(): string {
   );
 }
 
-/** The path that a setting names, if there is a program. */
+/** The path in a setting, if it is that of a program. */
 export function checked(path: string, setting: string): string {
   if (!isProgram(path)) throw new MemoryError("InvalidInput", `${setting} names no program that can be run`);
   return path;

@@ -1,6 +1,6 @@
 import type { Json } from "./json.js";
 
-/** A value with its bytes as text, so that JSON has it. A member with the name of the mark gets a dollar sign more. */
+/** Encodes the bytes in a value as text, so that JSON can hold it. A member with the name of the mark gets one more dollar sign. */
 export function packed(value: unknown): Json {
   if (value instanceof Uint8Array) return { $bytes: btoa(Array.from(value, (byte) => String.fromCharCode(byte)).join("")) };
   if (Array.isArray(value)) return value.map(packed);
@@ -8,7 +8,7 @@ export function packed(value: unknown): Json {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [isMark(key) ? `$${key}` : key, packed(member)]));
 }
 
-/** The value that `packed` was given. */
+/** Decodes a value that `packed` has encoded. */
 export function unpacked(value: Json | undefined): unknown {
   if (Array.isArray(value)) return value.map(unpacked);
   if (typeof value !== "object" || value === null) return value;

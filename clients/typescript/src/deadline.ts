@@ -1,6 +1,6 @@
 import { AbortedError, type MemoryError, type Outcome, TimeoutError } from "./error.js";
 
-/** The end of a call: after a time, or when the caller's signal says so. */
+/** The deadline of a call: it ends after a time, or when the caller's signal aborts it. */
 export class Deadline {
   readonly #controller = new AbortController();
   readonly #signal: AbortSignal | undefined;
@@ -18,27 +18,27 @@ export class Deadline {
     signal?.addEventListener("abort", this.#onAbort);
   }
 
-  /** Ends the requests of the call. */
+  /** The signal that aborts the requests of the call. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** Whether the call has ended, for whatever reason. */
+  /** Whether the call has ended, for any reason. */
   get hasPassed(): boolean {
     return this.#controller.signal.aborted;
   }
 
-  /** Whether it was the time that has ended it. */
+  /** Whether the call has ended because its time has passed. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** How many milliseconds are left. */
+  /** The milliseconds that are left. */
   left(): number {
     return this.hasPassed ? 0 : Math.max(0, this.#end - performance.now());
   }
 
-  /** Why the call ended. */
+  /** The error with which the call has ended. */
   error(outcome: Outcome): MemoryError {
     if (this.#signal?.aborted) {
       return new AbortedError("the call was aborted", { outcome, cause: this.#signal.reason });
@@ -61,7 +61,7 @@ export class Deadline {
     });
   }
 
-  /** Begins the time anew, with so many milliseconds. */
+  /** Restarts the time, with this many milliseconds. */
   restart(timeout: number): void {
     this.stop();
     this.#timeout = timeout;
@@ -73,18 +73,18 @@ export class Deadline {
     this.#timer = setTimeout(over, Math.min(timeout, 2 ** 31 - 1));
   }
 
-  /** Stops the time until it begins anew. */
+  /** Stops the time until it is restarted. */
   stop(): void {
     clearTimeout(this.#timer);
   }
 
-  /** Lets go of the timer and the caller's signal. */
+  /** Releases the timer and the caller's signal. */
   release(): void {
     this.stop();
     this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 
-  /** Ends the requests of the call, and lets go of everything. */
+  /** Aborts the requests of the call, and releases everything. */
   end(): void {
     this.release();
     this.#controller.abort();

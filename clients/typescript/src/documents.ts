@@ -32,15 +32,15 @@ export class Documents {
   }
 
   /**
-   * Adds a document under an id that is made for it. Safe to repeat; with a `vector`, a repetition may fail with a `ConflictError` whose
-   * outcome is `Unknown`.
+   * Adds a document under a new id. The call is retried safely; with a `vector`, a retry may fail with a `ConflictError` whose outcome is
+   * `Unknown`.
    */
   async add(document: NewDocument, options: CallOptions = {}): Promise<StoredDocument> {
     const id = crypto.randomUUID();
     try {
       return await this.put(id, document, { ...options, expect: "absent" });
     } catch (error) {
-      // The id is new, so that what has it is there by an earlier attempt of this call. It does not tell whether that has kept a vector.
+      // The id is new, so a document that has it comes from an earlier attempt of this call. It does not tell whether a vector was kept.
       const maySettle = error instanceof ConflictError && document.vector === undefined;
       const added = maySettle ? await settled(this, id, error.outcome, options) : undefined;
       if (added === undefined) throw error;
@@ -49,8 +49,8 @@ export class Documents {
   }
 
   /**
-   * Creates or replaces a document. With `expect`, a put whose outcome is unknown is repeated; a `ConflictError` then has the outcome
-   * `Unknown`, since an earlier attempt may be what is in place.
+   * Creates or replaces a document. With `expect`, a put with an unknown outcome is retried; a `ConflictError` then has the outcome
+   * `Unknown`, since the document in place may come from an earlier attempt.
    */
   async put(id: string, document: NewDocument, options: PutOptions = {}): Promise<StoredDocument> {
     const { expect, ...call } = options;
@@ -60,14 +60,14 @@ export class Documents {
     return (await this.#transport.call(request, call)) as StoredDocument;
   }
 
-  /** The document with this id, or `undefined`; as it was at `asOf` if that is given, unless it was removed since. */
+  /** The document with this id, or `undefined`; as of the time `asOf` if that is given, unless it was removed since. */
   async get(id: string, options: ThenOptions & CallOptions = {}): Promise<StoredDocument | undefined> {
     const { asOf, ...call } = options;
     const request = { method: "GET", path: this.#pathOf(id), query: { asOf }, repeatable: true } as const;
     return (await found(this.#transport.call(request, call))) as StoredDocument | undefined;
   }
 
-  /** One page of the versions of a document, newest first; with `removed` also its removals and what was there before them. */
+  /** One page of the versions of a document, newest first. `removed` includes its removals and the versions before them. */
   async history(id: string, options: VersionOptions & { readonly removed?: boolean } & CallOptions = {}): Promise<HistoryPage> {
     const { limit, cursor, removed, ...call } = options;
     const query = { limit, cursor, removed };
@@ -89,25 +89,25 @@ export class Documents {
     }
   }
 
-  /** Removes documents and returns their ids: none when more than `max` are found (`LimitExceededError`). */
+  /** Removes documents and returns their ids. If more than `max` are found, it removes none (`LimitExceededError`). */
   async remove(selection: DocumentSelection, options: RemoveOptions = {}): Promise<string[]> {
     const { max, dryRun, ...call } = options;
-    // Without ids, the server would take all that the rest of the selection finds.
+    // An empty list would be the same as no list, and select everything that the rest of the selection finds.
     if (Array.isArray(selection.id) && selection.id.length === 0) return [];
     const query = { ...selection, max, dryRun };
-    // A repetition would remove what has come meanwhile, and could not tell what the first attempt has removed.
+    // A retry would remove documents that came meanwhile, and could not tell which ones the first attempt has removed.
     const request = { method: "DELETE", path: this.#path, query, repeatable: dryRun === true } as const;
     return ((await this.#transport.call(request, call)) as { ids: string[] }).ids;
   }
 
   #pathOf(id: string): string {
-    // A URL would take these for a folder.
+    // In a URL these would mean a folder.
     if (id === "" || id === "." || id === "..") throw new InvalidInputError("no document can be put or read under this id");
     return `${this.#path}/${percentEncoded(id)}`;
   }
 }
 
-/** What is in place behind a put that found a conflict. An error has the outcome of that put: as one of a read it would say `NotDone`. */
+/** The document in place after a put got a conflict. An error gets the outcome of that put; that of the read would be `NotDone`. */
 export async function settled(
   documents: Documents,
   id: string,

@@ -1,7 +1,7 @@
-/** Whether a failed call may have had its effect: `NotDone` when nothing was written, `Unknown` when that can't be told. */
+/** Whether a failed call may have taken effect: `NotDone` if nothing was written, `Unknown` if that is not known. */
 export type Outcome = "NotDone" | "Unknown";
 
-/** What went wrong: the kinds of the contract, and `Aborted` where the caller's signal ended the call. */
+/** The kind of an error: those of the contract, and `Aborted` if the caller's signal ended the call. */
 export type ErrorKind =
   | "InvalidInput"
   | "TooLarge"
@@ -20,18 +20,18 @@ export type ErrorKind =
   | "Unexpected"
   | "Aborted";
 
-/** What is known of a failure beside its message. */
+/** The properties of an error besides its kind and message. */
 export interface ErrorDetails {
-  /** `NotDone` unless given. */
+  /** `NotDone` by default. */
   readonly outcome?: Outcome;
-  /** The status of the response, if there was one. */
+  /** The HTTP status of the response, if there was one. */
   readonly status?: number;
-  /** Whether the same call can succeed later; false unless given. */
+  /** Whether the same call can succeed later; false by default. */
   readonly retryable?: boolean;
   readonly cause?: unknown;
 }
 
-/** Why a call failed. The message holds no payload and no token. */
+/** The error of a failed call. The message holds no payload and no token. */
 export class MemoryError extends Error {
   readonly kind: ErrorKind;
   readonly outcome: Outcome;
@@ -47,13 +47,13 @@ export class MemoryError extends Error {
     this.status = details.status;
   }
 
-  /** The error of the class that belongs to the kind. */
+  /** Makes an error of the class for its kind. */
   static of(kind: ErrorKind, message: string, details: ErrorDetails = {}): MemoryError {
     const Class = CLASSES[kind];
     return Class === undefined ? new MemoryError(kind, message, details) : new Class(message, details);
   }
 
-  /** The same error after an attempt whose outcome is unknown. */
+  /** The same error with the outcome `Unknown`, for a call with an attempt whose outcome is unknown. */
   withOutcome(outcome: Outcome): MemoryError {
     const { kind, message, retryable, cause, status } = this;
     return MemoryError.of(kind, message, { outcome, retryable, cause, ...(status === undefined ? {} : { status }) });
@@ -62,7 +62,7 @@ export class MemoryError extends Error {
 
 type ErrorClass = new (message: string, details?: ErrorDetails) => MemoryError;
 
-/** The base of the class for a kind. */
+/** Makes the base class for a kind. */
 function errorOf(kind: ErrorKind): ErrorClass {
   return class extends MemoryError {
     constructor(message: string, details?: ErrorDetails) {
@@ -80,10 +80,10 @@ export class TooLargeError extends errorOf("TooLarge") {}
 /** No record has this id. */
 export class NotFoundError extends errorOf("NotFound") {}
 
-/** The memory was erased, and nobody may bring it back. */
+/** The memory was erased or has expired, and can't be restored. */
 export class ErasedError extends errorOf("Erased") {}
 
-/** The revision is another one, the id is taken, or a key stands for another memory. */
+/** The revision is another one, the id is taken, or the idempotency key belongs to another memory. */
 export class ConflictError extends errorOf("Conflict") {}
 
 /** A removal found more than it may remove, and removed nothing. */
@@ -101,7 +101,7 @@ export class TimeoutError extends errorOf("Timeout") {}
 /** The caller's signal ended the call. Its `name` is `AbortError`, and its `cause` the reason of the signal. */
 export class AbortedError extends errorOf("Aborted") {}
 
-/** The feed has lost changes behind the token of a watch: begin anew with a snapshot. */
+/** The feed has lost changes after the token of a watch: begin again with a snapshot. */
 export class FeedResetError extends errorOf("FeedReset") {}
 
 /** This client has been closed. */

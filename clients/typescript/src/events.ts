@@ -4,17 +4,17 @@ import { MemoryError } from "./error.js";
 export interface ServerEvent {
   readonly name: string;
   readonly data: string;
-  /** The last id that the stream has named, here or earlier. */
+  /** The last id in the stream, from this event or an earlier one. */
   readonly id: string | undefined;
 }
 
 /**
- * The largest event, in UTF-16 units. The largest memory has 12 MiB of JSON and its metadata, the largest document 1 MiB of text, of
- * which each character may be escaped.
+ * The limit of an event, in UTF-16 units. The largest memory has 12 MiB of JSON and its metadata; the largest document has 1 MiB of text,
+ * every character of which may be escaped.
  */
 const LARGEST = 16 << 20;
 
-/** Reads the events of one stream, as the WHATWG describes them, whose pieces may end anywhere. One that has no end yet is held. */
+/** Parses the server-sent events of one stream, as specified by the WHATWG. Chunks may end anywhere; an incomplete event is buffered. */
 export class EventParser {
   readonly #decoder = new TextDecoder();
   readonly #largest: number;
@@ -29,11 +29,11 @@ export class EventParser {
     this.#largest = largest;
   }
 
-  /** The events that end in this piece; `Unexpected` for one that is too large. */
+  /** The events that end in this chunk. Fails with `Unexpected` for one that is too large. */
   *push(piece: Uint8Array): Generator<ServerEvent, void, undefined> {
     const text = this.#decoder.decode(piece, { stream: true });
     if (text === "") return;
-    // A CR ends its line at once, so a LF behind it is the other half of the same end.
+    // A CR ends its line at once, so an LF right after it belongs to the same line end.
     const rest = this.#endsInCr && text.startsWith("\n") ? text.slice(1) : text;
     this.#endsInCr = text.endsWith("\r");
     const [first = "", ...others] = rest.split(/\r\n|\n|\r/);
@@ -53,7 +53,7 @@ export class EventParser {
     throw MemoryError.of("Unexpected", `an event of the stream is over ${this.#largest >> 20} Mi: is it agent-memory that answers?`);
   }
 
-  /** Takes a line, and returns the event that it ends. */
+  /** Parses a line, and returns the event that it ends. */
   #take(line: string): ServerEvent | undefined {
     if (line === "") return this.#ended();
     const colon = line.indexOf(":");
@@ -70,7 +70,7 @@ export class EventParser {
   #ended(): ServerEvent | undefined {
     const [name, data] = [this.#name, this.#data];
     [this.#name, this.#data, this.#size] = ["", [], 0];
-    // Unlike a browser, this takes an event that has a name alone.
+    // Unlike a browser, this accepts an event without data.
     return name === "" && data.length === 0 ? undefined : { name: name || "message", data: data.join("\n"), id: this.#id };
   }
 }

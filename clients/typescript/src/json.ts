@@ -9,9 +9,9 @@ export type JsonObject = { readonly [key: string]: Json | undefined };
 /** The longest whole number that is read exactly, in characters; a longer one is read as the nearest double. */
 const LONGEST_INTEGER = 1_000;
 
-/** Reads JSON. Whole numbers beyond 2^53 become `bigint`, all others the nearest double. */
+/** Parses JSON. Whole numbers beyond 2^53 become `bigint`, all others the nearest double. */
 export function parseJson(text: string): Json {
-  // A whole number that a double can't hold has 16 digits at least.
+  // A whole number that a double can't hold has at least 16 digits.
   if (!/\d{16}/.test(text)) return JSON.parse(text) as Json;
   const mark = freshMark();
   return JSON.parse(withMarkedIntegers(text, mark), (_, value: unknown) =>
@@ -19,7 +19,7 @@ export function parseJson(text: string): Json {
   ) as Json;
 }
 
-/** Writes JSON. A `bigint` becomes a number with all its digits; NaN and the infinities, which JSON lacks, are refused. */
+/** Serialises to JSON. A `bigint` becomes a number with all its digits. Refuses NaN and the infinities, which JSON lacks. */
 export function writeJson(value: unknown): string {
   const mark = freshMark();
   let isMarked = false;
@@ -33,7 +33,7 @@ export function writeJson(value: unknown): string {
   return isMarked ? text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1") : text;
 }
 
-/** The text with each whole number that a double can't hold as a string behind a mark. */
+/** The text with each whole number that a double can't hold replaced by a string of a mark and its digits. */
 function withMarkedIntegers(text: string, mark: string): string {
   const number = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
   let [marked, copied, at] = ["", 0, 0];
@@ -59,7 +59,7 @@ function withMarkedIntegers(text: string, mark: string): string {
   return marked + text.slice(copied);
 }
 
-/** Where the string that begins at a quote is over. */
+/** The index after the string that begins at a quote. */
 function endOfString(text: string, begin: number): number {
   let end = begin;
   do {
@@ -69,14 +69,14 @@ function endOfString(text: string, begin: number): number {
   return end + 1;
 }
 
-/** Whether an odd number of backslashes stands before a place. */
+/** Whether an odd number of backslashes precedes an index. */
 function isEscaped(text: string, at: number): boolean {
   let first = at;
   while (text[first - 1] === "\\") first -= 1;
   return (at - first) % 2 === 1;
 }
 
-/** A text that no caller can have guessed, so that no string begins with it by design. */
+/** A random text that no caller can guess, so that no string can be made to begin with it. */
 function freshMark(): string {
   return `integer-${crypto.randomUUID()}:`;
 }

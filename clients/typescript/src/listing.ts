@@ -1,10 +1,10 @@
-/** A file by the names in its path. */
+/** A file, with the names of the segments in its path. */
 export interface Listed {
   readonly names: readonly string[];
   readonly content: string;
 }
 
-/** A directory as the memory tool shows it, which lies at a depth below the root. */
+/** A directory as the memory tool prints it, at this depth below the root. */
 export async function listing(path: string, depth: number, files: AsyncIterable<Listed>): Promise<string> {
   const sizes = new Map<string, number>([[path, 0]]);
   for await (const file of files) {
@@ -20,12 +20,12 @@ export async function listing(path: string, depth: number, files: AsyncIterable<
   return [header, ...entries.map(([entry, bytes]) => `${sized(bytes)}\t${entry}`)].join("\n");
 }
 
-/** Lines with their numbers, as the memory tool shows them. */
+/** Numbered lines, as the memory tool prints them. */
 export function numbered(lines: readonly string[], first: number): string {
   return lines.map((line, index) => `${String(first + index).padStart(6)}\t${line}`).join("\n");
 }
 
-/** A size in the unit that suits it, such as `1.5K`. */
+/** A size in bytes with a unit, such as `1.5K`. */
 function sized(bytes: number): string {
   const power = bytes < 1_024 ? 0 : Math.min(3, Math.floor(Math.log2(bytes) / 10));
   const size = bytes / 1_024 ** power;

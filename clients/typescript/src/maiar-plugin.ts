@@ -3,14 +3,14 @@ import { type Documents, InvalidInputError, type Spaces } from "./index.js";
 import { writeJson } from "./json.js";
 import type { MaiarQuery } from "./maiar.js";
 
-/** What the plugin needs of a task. */
+/** The part of a task that the plugin uses. */
 export interface MaiarTask {
   trigger: unknown;
   contextChain: unknown[];
   space: { id: string; relatedSpaces?: { prefix?: string; pattern?: string } };
 }
 
-/** What the plugin needs of the runtime. */
+/** The part of the runtime that the plugin uses. */
 export interface MaiarRuntime {
   getObject<T>(schema: z.ZodType<T>, prompt: string, config?: { operationLabel?: string }): Promise<T>;
 }
@@ -21,7 +21,7 @@ export interface MaiarResult {
   data?: unknown;
 }
 
-/** The plugin of the provider: the model saves, finds and removes texts in words, and writes no query. */
+/** The plugin of the provider: the model saves, finds and removes texts by words, and writes no query. */
 export class MaiarMemoryPlugin {
   readonly id = "agent-memory";
   readonly description = "Saves, finds and removes texts that the agent wants to keep.";
@@ -47,7 +47,7 @@ export class MaiarMemoryPlugin {
     return this.#runtime;
   }
 
-  /** Called by MAIAR's runtime when the plugin is registered. */
+  /** MAIAR's runtime calls this when the plugin is registered. */
   __setRuntime(runtime: MaiarRuntime): void {
     this.#runtime = runtime;
   }
@@ -90,14 +90,14 @@ export class MaiarMemoryPlugin {
   }
 }
 
-/** The spaces of a query: a pattern before a prefix before one space, as in MAIAR; else all. */
+/** The spaces of a query. As in MAIAR, a pattern goes before a prefix, and that before a single space; without any, all spaces. */
 export function spacesOf({ spaceId, relatedSpaces }: Pick<MaiarQuery, "spaceId" | "relatedSpaces">): Spaces {
   if (relatedSpaces?.pattern) return { glob: relatedSpaces.pattern };
   if (relatedSpaces?.prefix) return { prefix: relatedSpaces.prefix };
   return spaceId && relatedSpaces === undefined ? { space: spaceId } : { all: true };
 }
 
-/** The spaces of a task, in which a model looks: never all of them. */
+/** The spaces of a task, in which its model may search: never all spaces. */
 function spacesOfTask({ space: { id, relatedSpaces } }: MaiarTask): Spaces {
   const spaces = spacesOf({ spaceId: id, ...(relatedSpaces === undefined ? {} : { relatedSpaces }) });
   if (spaces.all) throw new InvalidInputError("the task names no space: give it an id, or related spaces with a prefix or a pattern");

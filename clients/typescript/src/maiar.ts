@@ -4,7 +4,7 @@ import { MaiarMemoryPlugin, spacesOf } from "./maiar-plugin.js";
 
 export { MaiarMemoryPlugin, type MaiarResult, type MaiarRuntime, type MaiarTask } from "./maiar-plugin.js";
 
-/** A memory as MAIAR has it: `trigger` and `context` are JSON as text. */
+/** A memory in MAIAR's form: `trigger` and `context` are texts of JSON. */
 export interface MaiarMemory {
   id: string;
   spaceId: string;
@@ -15,7 +15,7 @@ export interface MaiarMemory {
   metadata?: Record<string, unknown>;
 }
 
-/** What MAIAR asks for. */
+/** A query of MAIAR. */
 export interface MaiarQuery {
   spaceId?: string;
   relatedSpaces?: { prefix?: string; pattern?: string };
@@ -25,12 +25,12 @@ export interface MaiarQuery {
   offset?: number;
 }
 
-/** MAIAR's `MemoryProvider` over a memory. A `pattern` is a glob, as in its provider for SQLite. */
+/** Implements MAIAR's `MemoryProvider` with a `Memory`. A `pattern` is a glob, as in MAIAR's provider for SQLite. */
 export class MaiarMemoryProvider {
   readonly #memory: Memory;
   readonly #plugin: MaiarMemoryPlugin;
 
-  /** The texts of the plugin go to the collection, which is that of an imported database of MAIAR unless given. */
+  /** `collection` holds the texts of the plugin; by default it is that of an imported database of MAIAR. */
   constructor(memory: Memory, { collection = "sandbox" }: { readonly collection?: string } = {}) {
     this.#memory = memory;
     this.#plugin = new MaiarMemoryPlugin(memory.documents(collection));
@@ -44,7 +44,7 @@ export class MaiarMemoryProvider {
     await this.#memory.health();
   }
 
-  /** Closes the memory, and so ends the server that `Memory.open` has started. */
+  /** Closes the memory, which stops the server that `Memory.open` has started. */
   async shutdown(): Promise<void> {
     await this.#memory.close();
   }
@@ -59,7 +59,7 @@ export class MaiarMemoryProvider {
     return this.#memory.store(memory.spaceId, jsonOf(memory.trigger), { ...done, createdAt, metadata: metadata as JsonObject });
   }
 
-  /** Changes context and metadata, as MAIAR's own providers do; fails with `NotFoundError` where they do nothing. */
+  /** Changes context and metadata, as MAIAR's own providers do; fails with `NotFoundError` for an unknown id, where they do nothing. */
   async updateMemory(id: string, { context, metadata }: Partial<MaiarMemory>): Promise<void> {
     await this.#memory.update(id, {
       ...(context === undefined ? {} : ({ context: { set: jsonOf(context) }, status: "completed" } as const)),
@@ -67,7 +67,7 @@ export class MaiarMemoryProvider {
     });
   }
 
-  /** The newest first, and all of them without a `limit`. */
+  /** Returns the newest first, and all of them without a `limit`. */
   async queryMemory(options: MaiarQuery): Promise<MaiarMemory[]> {
     const { after, before, limit = Infinity, offset = 0 } = options;
     const wanted = offset + limit;
@@ -94,7 +94,7 @@ function maiarMemory({ id, spaceId, trigger, context, createdAt, updatedAt, meta
   };
 }
 
-/** The text as JSON where it is an object or an array that is read and written without a change; any other text as a string. */
+/** The text as JSON if it is an object or an array that parsing and serialising do not change; any other text as a string. */
 function jsonOf(text: string): Json {
   try {
     const value = parseJson(text);

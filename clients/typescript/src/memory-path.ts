@@ -1,10 +1,10 @@
 import { InvalidInputError } from "./error.js";
 
-/** The directory of all files of the memory tool. */
+/** The directory that holds all files of the memory tool. */
 const ROOT = "/memories";
 const MOST_SEGMENTS = 20;
 
-/** The names in a path below `/memories`, if it leads nowhere else. */
+/** The names of the segments of a path below `/memories`; `undefined` if it leads elsewhere. */
 export function namesIn(path: unknown): string[] {
   if (typeof path !== "string") throw new InvalidInputError("The path must be a string");
   if (path !== ROOT && !path.startsWith(`${ROOT}/`)) throw new InvalidInputError(`Path must start with /memories, got: ${path}`);
@@ -19,7 +19,7 @@ export function namesIn(path: unknown): string[] {
   return names;
 }
 
-/** The path of these names. */
+/** The path with these segments. */
 export function pathOf(names: readonly string[]): string {
   return [ROOT, ...names].join("/");
 }

@@ -34,18 +34,18 @@ import type {
 } from "./types.js";
 import { changes } from "./watch.js";
 
-/** How `Memory.open` starts its server. */
+/** Options of `Memory.open`: how it starts its server, and how it talks to it. */
 export interface OpenOptions extends Omit<ConnectOptions, "token" | "fetch"> {
-  /** The path of the binary; else `AGENT_MEMORY_BIN`, the package of this platform, or `PATH` has it. */
+  /** The path of the binary; by default `AGENT_MEMORY_BIN`, or else that of the package for this platform, or else the first on `PATH`. */
   readonly binary?: string | undefined;
   /**
-   * The model by which the server makes vectors, so that `recall` finds what is meant: the folder of a model that runs in the server, or the
-   * base of the URLs of anything that speaks OpenAI's embeddings, whose key is the `AGENT_MEMORY_MODEL_KEY` of the environment.
+   * The embedding model of the server, with which `recall` also finds by meaning: the folder of a model that runs in the server, or the base
+   * URL of an endpoint with OpenAI's embeddings API, whose key is taken from `AGENT_MEMORY_MODEL_KEY` in the environment.
    */
   readonly embedder?: string | undefined;
-  /** The name of the model behind such a URL. */
+  /** The name of the model at such an endpoint. */
   readonly embedderModel?: string | undefined;
-  /** How many numbers a vector of that model has. */
+  /** The length of that model's vectors, in numbers. */
   readonly embedderWidth?: number | undefined;
 }
 
@@ -59,14 +59,14 @@ export class Memory {
     this.#server = server;
   }
 
-  /** The memory behind a server. Nothing is sent before the first call. */
+  /** Connects to a running server. Nothing is sent before the first call. */
   static connect(url: string | URL, options: ConnectOptions = {}): Memory {
     return new Memory(new Transport(url, options, "start it with `agent-memory serve`, or give the URL of one that runs"));
   }
 
   /**
-   * The memory in a database: a file of SQLite, made when it is missing, or the URL of any engine. Starts a server for it, which
-   * `close` ends, and which ends with this process however that ends. Node.js only.
+   * Starts a server for a database: the path of a SQLite file, which is created if it is missing, or the URL of any engine. The server ends
+   * with `close`, and with this process, however that ends. Node.js only.
    */
   static async open(database: string, options: OpenOptions = {}): Promise<Memory> {
     const { binary, embedder, embedderModel, embedderWidth, ...connect } = options;
@@ -77,12 +77,12 @@ export class Memory {
     );
   }
 
-  /** The address of the server that `open` has started; `undefined` behind `connect`. */
+  /** The address of the server that `open` has started; `undefined` after `connect`. */
   get url(): string | undefined {
     return this.#server?.url;
   }
 
-  /** Appends a memory and returns its id. Safe to repeat: it has an idempotency key before the first attempt. */
+  /** Stores a memory and returns its id. The call is retried safely: the memory gets an idempotency key before the first attempt. */
   async store(spaceId: string, trigger: Json, options: MemoryOptions & CallOptions = {}): Promise<string> {
     const { signal, timeout, ...rest } = options;
     const body = keyed({ ...rest, spaceId, trigger });
@@ -90,7 +90,7 @@ export class Memory {
     return (stored as { id: string }).id;
   }
 
-  /** Appends memories, all or none, and returns their ids in the same order: 10,000 at most, of 64 MiB. Safe to repeat. */
+  /** Stores memories, all or none, and returns their ids in order: at most 10,000, with 64 MiB of text. The call is retried safely. */
   async storeMany(memories: readonly NewMemory[], options: CallOptions = {}): Promise<string[]> {
     const body = { memories: memories.map(keyed) };
     const stored = await this.#transport.call({ method: "POST", path: "/v1/memories/batch", body, repeatable: true }, options);
@@ -98,8 +98,8 @@ export class Memory {
   }
 
   /**
-   * The memory with this id, or `undefined`; as it was at `asOf` if that is given. A time before the ledger had a history is an
-   * `InvalidInputError`, and one that was erased is an `ErasedError` for who may erase.
+   * The memory with this id, or `undefined`; as of the time `asOf` if that is given. A time before the ledger had a history is an
+   * `InvalidInputError`. An erased memory is an `ErasedError` for a token that may erase, and `undefined` for others.
    */
   async get(id: string, options: ThenOptions & CallOptions = {}): Promise<StoredMemory | undefined> {
     const { asOf, ...call } = options;
@@ -135,8 +135,8 @@ export class Memory {
   }
 
   /**
-   * Answers a question in words: the best hits first, from the ledger or from the documents of a collection. A server that has a model of
-   * vectors asks by what the question means, too. With a `vector`, the question may be empty.
+   * Answers a question in words: the best hits first, from the ledger or from the documents of a collection. A server with an embedding
+   * model also searches by meaning. With a `vector`, the question may be empty.
    */
   async recall(question: string, options: RecallOptions = {}): Promise<Recalled> {
     const { signal, timeout, vector, ...rest } = options;
@@ -152,15 +152,15 @@ export class Memory {
     return { ...recalled, hits: recalled.hits.map((hit) => ({ before: [], after: [], ...hit })) };
   }
 
-  /** The model that the database has its vectors from; `undefined` where it has none yet. */
+  /** The vector model of the database; `undefined` if none was set yet. */
   async vectorModel(options: CallOptions = {}): Promise<VectorModel | undefined> {
     const request = { method: "GET", path: "/v1/vector-model", repeatable: true } as const;
     return (await found(this.#transport.call(request, options))) as VectorModel | undefined;
   }
 
   /**
-   * Makes a model that of the database. The vectors of another one count no more, until that is the model again. For who may write
-   * everything, which no token of a file may. Not repeated while its outcome is unknown.
+   * Sets the vector model of the database. Vectors of other models are ignored until their model is set again. Only a caller who may write
+   * everything may do this; no token of a token file may. The call is not retried while its outcome is unknown.
    */
   async setVectorModel(model: VectorModel, options: CallOptions = {}): Promise<VectorModel> {
     const request = { method: "PUT", path: "/v1/vector-model", body: model, repeatable: false } as const;
@@ -168,8 +168,8 @@ export class Memory {
   }
 
   /**
-   * Keeps vectors that the caller has made beside records that are there, at most 1,000, and tells of each whether it is kept: not where the
-   * record is not there, or has another revision. Where the model is not that of the database, it is an error. Safe to repeat.
+   * Keeps vectors from the caller, at most 1,000, beside existing records. Returns for each whether it was kept; it is not if the record does
+   * not exist or has another revision. A model other than that of the database is an error. The call is retried safely.
    */
   async embed(embeddings: readonly Embedding[], options: EmbedOptions): Promise<boolean[]> {
     const { model, ...call } = options;
@@ -179,12 +179,12 @@ export class Memory {
   }
 
   /**
-   * The changes of some records, as they are committed, one after the other, without end. It begins with the first `next()`, whose answer
-   * says that what is committed from then on comes. To leave the loop closes the connection, `signal` ends it with an `AbortedError`, and
-   * `close` ends the loop.
+   * Iterates endlessly over the changes of some records, as they are committed. The watch begins with the first `next()`; once that has
+   * answered, every later commit comes. Leaving the loop closes the connection, `signal` ends the watch with an `AbortedError`, and `close`
+   * ends the loop.
    *
-   * A connection that breaks, or on which nothing comes for 45 seconds, is replaced by one that goes on behind the last change, again and
-   * again until `timeout` is over. A change may come more than once. `FeedResetError` means to begin anew with `from: "start"`.
+   * If a connection breaks, or is silent for 45 seconds, the watch reconnects and resumes after the last change, repeatedly until `timeout`
+   * has passed. A change may come more than once. `FeedResetError` means to begin again with `from: "start"`.
    */
   watch(query: WatchQuery, options: CallOptions = {}): AsyncGenerator<Change, void, undefined> {
     return changes(this.#transport, query, options);
@@ -196,8 +196,8 @@ export class Memory {
   }
 
   /**
-   * Puts documents of any collections, all or none, in their order: 10,000 at most, of 64 MiB. Repeated while its outcome is unknown only
-   * where each has an `expect` or a new id; a `ConflictError` then has the outcome `Unknown`.
+   * Puts documents in any collections, all or none, and returns them in order: at most 10,000, with 64 MiB of text. While the outcome is
+   * unknown, the call is retried only if each has an `expect` or a new id; a `ConflictError` then has the outcome `Unknown`.
    */
   async putDocuments(documents: readonly NewDocumentOf[], options: CallOptions = {}): Promise<PutDocument[]> {
     const named = documents.map((document) => (document.id === undefined ? identified(document) : document));
@@ -208,9 +208,9 @@ export class Memory {
   }
 
   /**
-   * Erases a slice of what is selected, with its history and all else that is kept of it: there is no way back. A tombstone with the reason
-   * stays of each record, and nothing brings it back. Call it again until `isComplete`. Not repeated while its outcome is unknown. The token
-   * needs `erase = true`.
+   * Erases a slice of the selected records, with their histories and everything else that is kept of them. This can't be undone: a tombstone
+   * with the reason stays of each record, and keeps it from being restored. Call it again until `isComplete`. The call is not retried while
+   * its outcome is unknown. The token needs `erase = true`.
    */
   async erase(erasure: Erasure, options: CallOptions = {}): Promise<ErasedSlice> {
     const { query, ...rest } = erasure;
@@ -219,7 +219,7 @@ export class Memory {
     return (await this.#transport.call({ method: "POST", path: "/v1/erase", body, repeatable: false }, options)) as ErasedSlice;
   }
 
-  /** Lists the spaces right below one, or the top-level ones, with how much each holds (exact up to 1,000) and when the newest was created. */
+  /** Lists the spaces right below one, or the top-level ones, each with its number of records (exact up to 1,000) and the time of the newest. */
   async spaces(options: SpacesOptions = {}): Promise<SpaceLevel[]> {
     const { signal, timeout, ...query } = options;
     const answer = await this.#transport.call({ method: "GET", path: "/v1/spaces", query, repeatable: true }, { signal, timeout });
@@ -232,12 +232,12 @@ export class Memory {
     return (answer as { collections: string[] }).collections;
   }
 
-  /** How the engine is. */
+  /** The state of the engine. */
   async health(options: CallOptions = {}): Promise<Health> {
     return (await this.#transport.call({ method: "GET", path: "/v1/health", repeatable: true }, options)) as Health;
   }
 
-  /** Refuses further calls, ends the watches, and ends the server that `open` has started once it has answered what it was asked. */
+  /** Refuses further calls, ends the watches, and stops the server that `open` has started once it has answered its open requests. */
   async close(): Promise<void> {
     this.#transport.close();
     await this.#server?.close();
@@ -248,7 +248,7 @@ export class Memory {
   }
 }
 
-/** The answer, or `undefined` for what is not there. */
+/** The answer, or `undefined` for `NotFound`. */
 export async function found(answer: Promise<unknown>): Promise<unknown> {
   try {
     return await answer;
@@ -258,13 +258,13 @@ export async function found(answer: Promise<unknown>): Promise<unknown> {
   }
 }
 
-/** The query of the page behind a cursor, which starts where the one before has ended. */
+/** The query of the page at a cursor, without an offset. */
 export function following<Q extends { readonly cursor?: string; readonly offset?: number }>(query: Q, cursor: string): Q {
   const { offset: _, ...rest } = query;
   return { ...rest, cursor } as Q;
 }
 
-/** A record as the server takes it, with times in milliseconds and a vector as JSON has it. */
+/** A record in the form of the server, with times in milliseconds and its vector as JSON. */
 export function written<R extends Expiry & { readonly createdAt?: number | Date; readonly vector?: Vector }>(record: R): object {
   const { createdAt, expiresIn, expiresAt, ...rest } = record;
   const expiry = expiryOf(expiresIn, expiresAt);
@@ -275,25 +275,25 @@ export function written<R extends Expiry & { readonly createdAt?: number | Date;
   };
 }
 
-/** The same, with the numbers of its vector in an array: those of a `Float32Array` would be an object in JSON. */
+/** The record with the numbers of its vector in an array: a `Float32Array` would be an object in JSON. */
 function withVector<R extends { readonly vector?: Vector | undefined }>(record: R): object {
   const { vector } = record;
   return vector === undefined || typeof vector === "string" ? record : { ...record, vector: Array.from(vector) };
 }
 
-/** The time of an expiry in milliseconds: made before the first attempt, so that a repetition has the same. */
+/** The time of an expiry in milliseconds, computed before the first attempt, so that retries have the same. */
 function expiryOf(expiresIn: number | undefined, expiresAt: unknown): number | undefined {
   if (expiresIn === undefined && expiresAt === undefined) return undefined;
   if (expiresIn !== undefined && expiresAt !== undefined) {
     throw new InvalidInputError("expiresIn and expiresAt don't go together");
   }
   const time = expiresIn === undefined ? Number(expiresAt) : Date.now() + Math.ceil(expiresIn);
-  // As JSON it would be null, which is never.
+  // In JSON it would be null, which means never.
   if (!Number.isFinite(time)) throw new InvalidInputError("an expiry is a number of milliseconds, or a Date");
   return time;
 }
 
-/** A patch as the server takes it, with a time in milliseconds. */
+/** A patch in the form of the server, with its expiry in milliseconds. */
 function patched(patch: MemoryPatch): object {
   const { expiresIn, expiresAt, ...rest } = patch;
   if (expiresIn === undefined && (expiresAt === undefined || expiresAt === "clear")) {
@@ -302,7 +302,7 @@ function patched(patch: MemoryPatch): object {
   return { ...rest, expiresAt: { set: expiryOf(expiresIn, typeof expiresAt === "object" ? expiresAt.set : expiresAt) } };
 }
 
-/** A query as a body has it: lists of what may be named several times, and times in milliseconds. */
+/** A query in the form of a request body: lists for what may have several values, and times in milliseconds. */
 function selected(query: object): object {
   refuseEmpty(query);
   const shown = (name: string, value: unknown) => {
@@ -313,7 +313,7 @@ function selected(query: object): object {
   return Object.fromEntries(parts.map(([name, value]) => [name, shown(name, value)]));
 }
 
-/** Refuses an empty list, which to the server would be one that is left out; only to exclude none is no condition. */
+/** Refuses an empty list, which the server would treat as absent, except for `exclude`, where that is right. */
 function refuseEmpty(lists: object): void {
   for (const [name, value] of Object.entries(lists)) {
     if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);

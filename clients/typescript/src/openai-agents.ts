@@ -13,22 +13,22 @@ import {
 import { parseJson, writeJson } from "./json.js";
 import { cut, sha256 } from "./text.js";
 
-/** Which conversation, and where it is kept. */
+/** The id of a conversation, and where it is stored. */
 export interface MemorySessionOptions {
-  /** A new one unless given. */
+  /** A new id by default. */
   readonly sessionId?: string;
   /** Keeps the sessions of one application, or of one user, apart from those of others. */
   readonly namespace?: readonly string[];
-  /** `openai-sessions` unless given. */
+  /** The collection of the items; `openai-sessions` by default. */
   readonly collection?: string;
 }
 
 /**
  * A session of the OpenAI Agents SDK over a memory.
  *
- * What one call of `addItems` adds is a batch: a document that is put as a whole under a number of its session that is free, behind the
- * newest in time. So batches of several processes have one order, and each is there once or not at all. A batch over a third of a
- * megabyte lies in parts, which are put with it.
+ * The items of one call of `addItems` are a batch: one document, which is put under the next free number of its session, with a time after
+ * the newest. So batches of several processes have one order, and each is stored once or not at all. A batch over a third of a megabyte is
+ * split into parts, which are put with it.
  */
 export class MemorySession implements Session {
   readonly #memory: Memory;
@@ -45,7 +45,7 @@ export class MemorySession implements Session {
     this.#documents = memory.documents(collection);
     this.#sessionId = sessionId;
     this.#space = spaceOf(...namespace, sessionId);
-    // No encoded segment holds a plus sign.
+    // No encoded segment contains a plus sign, so no session has this space.
     this.#parts = `${this.#space}/+parts`;
   }
 
@@ -53,7 +53,7 @@ export class MemorySession implements Session {
     return this.#sessionId;
   }
 
-  /** All items in their order, or the newest `limit` of them. */
+  /** All items in order, or the newest `limit` of them. */
   async getItems(limit?: number): Promise<AgentInputItem[]> {
     const batches: AgentInputItem[][] = [];
     let count = 0;
@@ -75,9 +75,9 @@ export class MemorySession implements Session {
     if (items.length === 0) return;
     for (let least = 1; ; least += 1) {
       const newest = await this.#newest();
-      // The newest has not always the highest number, where one was popped and taken again.
+      // The newest batch may not have the highest number, if a number was freed by a pop and taken again.
       const number = (least = Math.max(least, newest === undefined ? 1 : Number(newest.metadata["number"]) + 1));
-      // Behind the newest in the order of documents too, however the clocks of two machines differ.
+      // After the newest in the order of documents too, however much the clocks of two machines differ.
       const createdAt = Math.max(Date.now(), newest === undefined ? 0 : newest.createdAt + 1);
       if (await this.#put(items, { id: `${await sha256(this.#space)}-${number}`, number, createdAt, expect: "absent" })) return;
     }
@@ -100,7 +100,7 @@ export class MemorySession implements Session {
     for (;;) {
       const { documents, next } = await this.#documents.query({ space: this.#space, limit: 500 });
       if (documents.length === 0 && next === undefined) return;
-      // Together, but for sessions of more batches than one request names; the newest go first then.
+      // In one request, unless the session has more batches than one request can name; then the newest first.
       await this.#documents.remove({ id: documents.map(({ id }) => id) }, { max: 10_000 });
       for (const { metadata } of documents) await this.#removeParts(metadata);
     }
@@ -122,7 +122,7 @@ export class MemorySession implements Session {
     return unpacked(parseJson(text)) as AgentInputItem[];
   }
 
-  /** Puts a batch with its parts, all or none; tells whether what it expects was in place. */
+  /** Puts a batch with its parts, all or none. Returns whether its expectation held. */
   async #put(items: readonly AgentInputItem[], { id, number, createdAt, expect }: Place): Promise<boolean> {
     const { collection } = this.#documents;
     const [write, text] = [crypto.randomUUID(), writeJson(packed(items))];
@@ -132,25 +132,25 @@ export class MemorySession implements Session {
     });
     const metadata = { write, items: items.length, parts: pieces.length, number };
     documents.push({ collection, id, spaceId: this.#space, content: pieces.length === 0 ? text : "", createdAt, metadata, expect });
-    // Parts that are too many for one request come before the batch that counts them.
+    // Parts that are too many for one request are put before the batch that counts them.
     while (documents.length > AT_ONCE) await this.#memory.putDocuments(documents.splice(0, AT_ONCE)).catch(passConflict);
     try {
       await this.#memory.putDocuments(documents);
       return true;
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
-      // Behind an attempt whose outcome is unknown, what is in place may be its own.
+      // After an attempt with an unknown outcome, the batch in place may be its own.
       if (error.outcome === "Unknown" && (await settled(this.#documents, id, error.outcome))?.metadata["write"] === write) return true;
       await this.#removeParts(metadata);
       return false;
     }
   }
 
-  /** Removes what a pop has left of a batch. What stays where that fails is read by nobody, and the item is popped already. */
+  /** Removes what a pop has left of a batch. A failure is ignored: nobody reads the rest, and the item is popped already. */
   async #sweep(batch: StoredDocument, itemsLeft: number): Promise<void> {
     try {
       await this.#removeParts(batch.metadata);
-      // Without effect where the number has been taken again meanwhile.
+      // Without effect if the number was taken again meanwhile.
       if (itemsLeft === 0) await this.#documents.remove({ id: batch.id, where: "metadata.items = 0" });
     } catch (error) {
       if (!(error instanceof MemoryError)) throw error;
@@ -163,7 +163,7 @@ export class MemorySession implements Session {
   }
 }
 
-/** Where a batch is put, and what has to be there. */
+/** The document of a batch, and the expectation of its put. */
 interface Place {
   readonly id: string;
   readonly number: number;
@@ -171,16 +171,16 @@ interface Place {
   readonly expect: "absent" | number;
 }
 
-/** The most UTF-16 units in one document: three bytes each at most, of the mebibyte that a document holds. */
+/** The limit of a document in UTF-16 units: each takes at most three bytes of the document's 1 MiB. */
 const PIECE = 340_000;
-/** The most documents in one request, which holds half of the 64 MiB that it may. */
+/** The limit of a request, in documents: they take at most half of its 64 MiB. */
 const AT_ONCE = 32;
 
 function partId(write: string, part: number): string {
   return `${write}-${part}`;
 }
 
-/** The id of a part is new: what has it is there by an earlier attempt. */
+/** The id of a part is new, so a part that exists comes from an earlier attempt. */
 function passConflict(error: unknown): void {
   if (!(error instanceof ConflictError)) throw error;
 }

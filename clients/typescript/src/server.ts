@@ -10,11 +10,11 @@ import { InvalidInputError, MemoryError, UnavailableError } from "./error.js";
 export interface Server {
   readonly url: string;
   readonly token: string;
-  /** Ends it when it has answered what it was asked, and does nothing the second time. */
+  /** Stops the server once it has answered its open requests. A second call does nothing. */
   close(): Promise<void>;
 }
 
-/** How a server is started. */
+/** The options for starting a server. */
 export interface StartOptions {
   readonly binary?: string | undefined;
   readonly embedder?: string | undefined;
@@ -27,7 +27,7 @@ export async function startServer(database: string, options: StartOptions = {}):
   const { binary } = options;
   const program = binary === undefined ? findBinary() : checked(binary, "binary");
   const token = randomBytes(32).toString("base64url");
-  // A command line is public, the environment is not: the URLs may hold passwords.
+  // URLs may hold passwords: other users can read a command line, but not the environment.
   const env = { ...process.env, ...embedderIn(options), AGENT_MEMORY_URL: databaseUrl(database), AGENT_MEMORY_TOKEN: token };
   const child = spawnSupervised([program, "serve", "--listen", "127.0.0.1:0"], env);
   const ended = new Promise<void>((end) => child.once("exit", () => end()).once("error", () => end()));
@@ -44,15 +44,15 @@ export async function startServer(database: string, options: StartOptions = {}):
   }
 }
 
-/** How long a server may take until it listens, in milliseconds: it brings the schema up to date before. */
+/** How long a server may take until it listens, in milliseconds. It migrates the schema before. */
 const START = 60_000;
-/** How long it may take to end, in milliseconds: it answers what it was asked within ten seconds. */
+/** How long it may take to stop, in milliseconds. It answers its open requests within ten seconds. */
 const END = 15_000;
 
 /**
- * Runs a command until it ends by itself, or until the pipe to it closes, as it does when this process dies, however that happens. The
- * session of its own keeps a Ctrl-C at the terminal for this process alone. The shell lets go of the standard error, whose end then tells
- * that the server has ended.
+ * Runs a command until it ends by itself, or until the pipe to it closes, as happens when this process dies for any reason. Its own session
+ * keeps a Ctrl-C at the terminal from reaching it. The shell closes its standard error, so that the end of that stream means that the server
+ * has ended.
  */
 const SUPERVISE = `
 exec 3<&0
@@ -79,7 +79,7 @@ function spawnSupervised(command: string[], env: NodeJS.ProcessEnv): ChildProces
   return child;
 }
 
-/** The address in the line that says where the server listens; its last line is the reason why it does not. */
+/** The address in the line that says where the server listens. If it does not listen, its last line is the reason. */
 function address(child: ChildProcess): Promise<string> {
   return new Promise((found, failed) => {
     let last = "it said nothing";
@@ -90,7 +90,7 @@ function address(child: ChildProcess): Promise<string> {
     const timer = setTimeout(() => fail(`does not listen after ${START / 1_000} seconds`), START);
     child.once("error", (error) => fail(`can't be started (${error.message})`));
     const lines = createInterface({ input: child.stderr as Readable });
-    // The end of its output comes behind the last line, which the end of the process need not.
+    // The output ends after its last line, but the process may end before.
     lines.once("close", () => fail("did not start"));
     lines.on("line", (line) => {
       const [, url] = /^listening on (http:\/\/\S+)$/.exec(line) ?? [];
@@ -104,7 +104,7 @@ function address(child: ChildProcess): Promise<string> {
   });
 }
 
-/** Refuses a server that asks for no token: an older program does not know of it, and would let in everybody on this machine. */
+/** Refuses a server that does not require a token: an older program ignores the token, and would let in every user of the machine. */
 async function checkToken(url: string): Promise<void> {
   const response = await fetch(`${url}/v1/health`, { signal: AbortSignal.timeout(START) }).catch((cause: unknown) => {
     throw new UnavailableError("the server does not answer", { cause });
@@ -114,7 +114,7 @@ async function checkToken(url: string): Promise<void> {
   throw new MemoryError("Unsupported", "the program agent-memory is older than this client, and asks for no token: upgrade it");
 }
 
-/** Lets this process end while the server runs: the pipe closes then. */
+/** Lets this process end while the server runs; the pipe closes then, which stops the server. */
 function release(child: ChildProcess): void {
   child.unref();
   for (const stream of [child.stdin, child.stderr] as unknown as { unref?: () => void }[]) stream.unref?.();
@@ -135,11 +135,11 @@ function killAll(child: ChildProcess): void {
   try {
     process.kill(-child.pid, "SIGKILL");
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
   }
 }
 
-/** What tells a server of the model that makes its vectors; what is not given is as the environment has it. */
+/** The environment variables that name the embedding model to a server. Options that are not given keep the environment's value. */
 function embedderIn({ embedder, embedderModel, embedderWidth }: StartOptions): NodeJS.ProcessEnv {
   return {
     ...(embedder === undefined ? {} : { AGENT_MEMORY_EMBEDDER: embedder }),
@@ -150,7 +150,7 @@ function embedderIn({ embedder, embedderModel, embedderWidth }: StartOptions): N
 
 function databaseUrl(database: string): string {
   if (database === "") throw new InvalidInputError('name the file of the database, as in Memory.open("memory.db")');
-  // A drive of Windows has one letter.
+  // A single letter before the colon is a drive of Windows.
   if (/^[a-z][a-z0-9+]+:/i.test(database)) return database;
   return `sqlite://${encodeURIComponent(resolve(database)).replaceAll("%2F", "/")}`;
 }

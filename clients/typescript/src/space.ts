@@ -2,11 +2,11 @@ import { InvalidInputError } from "./error.js";
 import { sha256 } from "./text.js";
 
 /**
- * The space of a namespace or a thread: each segment percent-encoded but for `[A-Za-z0-9_.~]`, the empty one as a `%` alone, joined by
- * `/`. The Python client has the same rule.
+ * The space of a namespace or a thread: each segment is percent-encoded except for `[A-Za-z0-9_.~]`, the empty one becomes a single `%`, and
+ * segments are joined by `/`. The Python client has the same rule.
  *
- * Different lists have different spaces, since no encoded segment holds a boundary (`-`, `/`, `:`); and the space of a list is under
- * those of its beginnings, so that `{ under: spaceOf("app", "ana") }` finds what belongs to Ana and nothing of `ana-2`.
+ * Different lists have different spaces, since no encoded segment contains a boundary (`-`, `/`, `:`). The space of a list is under those of
+ * its prefixes, so `{ under: spaceOf("app", "ana") }` finds what belongs to Ana and nothing of `ana-2`.
  */
 export function spaceOf(...segments: readonly string[]): string {
   if (segments.length === 0) throw new InvalidInputError("a namespace has at least one segment");
@@ -19,8 +19,8 @@ export function namesOf(space: string): string[] {
 }
 
 /**
- * The id of the document with this name in a space, of at most 256 bytes: a hash of the space, and the encoded name, or where that is
- * long, its hash behind a `+`, which no encoded name holds. The Python client has the same rule.
+ * The id of the document with this name in a space, of at most 256 bytes: a hash of the space, and the encoded name. A long name is replaced
+ * by `+` and its hash; no encoded name contains a `+`. The Python client has the same rule.
  */
 export async function idIn(space: string, name: string): Promise<string> {
   const short = spaceOf(name);

@@ -1,4 +1,4 @@
-/** What the adapters do with texts. */
+/** Functions on texts that the adapters use. */
 
 /** The SHA-256 of a text in hexadecimal digits. */
 export async function sha256(text: string): Promise<string> {
@@ -6,7 +6,7 @@ export async function sha256(text: string): Promise<string> {
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The first 100 places where a text stands in another one. The empty text stands nowhere. */
+/** The first 100 indexes at which a text occurs in another one. The empty text occurs nowhere. */
 export function placesOf(text: string, content: string): number[] {
   const places: number[] = [];
   let at = text === "" ? -1 : content.indexOf(text);
@@ -17,12 +17,12 @@ export function placesOf(text: string, content: string): number[] {
   return places;
 }
 
-/** The number of the line in which a place lies, from 1. */
+/** The number of the line that contains an index, from 1. */
 export function lineOf(place: number, content: string): number {
   return content.slice(0, place).split("\n").length;
 }
 
-/** A text in pieces of so many UTF-16 units at most, none of which begins within a character. */
+/** Splits a text into pieces of at most `size` UTF-16 units. No piece begins within a character. */
 export function cut(text: string, size: number): string[] {
   const pieces: string[] = [];
   for (let at = 0; at < text.length;) {

@@ -2,23 +2,23 @@ import { Deadline } from "./deadline.js";
 import { ClosedError, type ErrorKind, InvalidInputError, MemoryError, type Outcome, UnavailableError } from "./error.js";
 import { parseJson, writeJson } from "./json.js";
 
-/** What any call takes. */
+/** Options of any call. */
 export interface CallOptions {
-  /** Ends the call. */
+  /** Aborts the call. */
   readonly signal?: AbortSignal | undefined;
-  /** How long the call may take with its retries, in milliseconds; that of the client unless given. */
+  /** The deadline of the call with its retries, in milliseconds; by default that of the client. */
   readonly timeout?: number | undefined;
 }
 
-/** How a client talks to its server. */
+/** Options of a client. */
 export interface ConnectOptions {
   /** Sent as `Authorization: Bearer`. */
   readonly token?: string | undefined;
-  /** How long a call may take with its retries, in milliseconds; 30,000 unless given. */
+  /** The deadline of a call with its retries, in milliseconds; 30,000 by default. */
   readonly timeout?: number | undefined;
-  /** How often a call is repeated at most; 4 unless given. */
+  /** The limit of retries of a call; 4 by default. */
   readonly retries?: number | undefined;
-  /** Stands for the global `fetch`. */
+  /** Used instead of the global `fetch`. */
   readonly fetch?: typeof fetch | undefined;
 }
 
@@ -29,22 +29,22 @@ export interface Request {
   readonly query?: object | undefined;
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
-  /** Whether it can be sent again though it may have had its effect already. */
+  /** Whether it can be sent again although an earlier attempt may have taken effect. */
   readonly repeatable: boolean;
-  /** Whether it changes nothing, though it is no `GET`. */
+  /** Whether it is a read although it is not a `GET`. */
   readonly reads?: true;
 }
 
 const DEFAULT_TIMEOUT = 30_000;
 const DEFAULT_RETRIES = 4;
-/** The first pause before another attempt and the longest one that the client chooses itself, in milliseconds. */
+/** The first pause before a retry, and the longest one that the client chooses itself, in milliseconds. */
 const PAUSES = { first: 100, longest: 5_000 };
-/** The longest pause that a server can ask for, in milliseconds. */
+/** The longest pause that a server may ask for, in milliseconds. */
 const LONGEST_ASKED = 60_000;
-/** What the network says when no request can have arrived. */
+/** Codes of network errors after which no request can have arrived. */
 const UNREACHED = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 
-/** Sends requests, and repeats those that can be repeated safely. */
+/** Sends requests, and retries those that can be retried safely. */
 export class Transport {
   readonly #base: string;
   readonly #token: string | undefined;
@@ -55,7 +55,7 @@ export class Transport {
   readonly #streams = new Set<Deadline>();
   #isClosed = false;
 
-  /** `advice` says what to do when the server is not there. */
+  /** `advice` is added to the message when the server can't be reached. */
   constructor(url: string | URL, options: ConnectOptions, advice: string) {
     this.#advice = advice;
     this.#base = checkedBase(url);
@@ -78,7 +78,7 @@ export class Transport {
     return this.#isClosed;
   }
 
-  /** The end of a connection without an end of its own: as a call's, and when the client is closed. Whoever gets it calls `endStream`. */
+  /** The deadline of an endless connection: like that of a call, but closing the client ends it too. Its owner must call `endStream`. */
   beginStream(timeout: number, signal: AbortSignal | undefined): Deadline {
     const stream = new Deadline(timeout, signal);
     this.#streams.add(stream);
@@ -90,7 +90,7 @@ export class Transport {
     stream.end();
   }
 
-  /** How long a call may take, in milliseconds. Refuses calls of a client that is closed. */
+  /** The deadline of a call, in milliseconds. Fails if the client is closed. */
   timeoutOf(options: CallOptions): number {
     if (this.#isClosed) throw new ClosedError("this client is closed");
     const timeout = options.timeout ?? this.#timeout;
@@ -98,10 +98,10 @@ export class Transport {
     return timeout;
   }
 
-  /** The answer to a request, with retries until the deadline. */
+  /** Sends a request, with retries until the deadline, and returns the answer. */
   async call(request: Request, options: CallOptions = {}): Promise<unknown> {
     const timeout = this.timeoutOf(options);
-    // Before the first attempt, so that each attempt sends the same bytes.
+    // Serialised before the first attempt, so that each attempt sends the same bytes.
     const body = request.body === undefined ? undefined : writeJson(request.body);
     const deadline = new Deadline(timeout, options.signal);
     let outcome: Outcome = "NotDone";
@@ -124,7 +124,7 @@ export class Transport {
     }
   }
 
-  /** One attempt as far as the headers of its response; a `Failure` where it is refused, or where none comes. */
+  /** One attempt, up to the headers of its response; a `Failure` if it is refused or gets no response. */
   async open(request: Request, body: string | undefined, deadline: Deadline): Promise<Response | Failure> {
     const headers: Record<string, string> = { Accept: "application/json", ...request.headers };
     if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -146,7 +146,7 @@ export class Transport {
     }
   }
 
-  /** Why an attempt has no whole response. */
+  /** The failure of an attempt without a complete response. */
   broken(cause: unknown, unknown: Outcome, deadline: Deadline): Failure {
     return new Failure(deadline.hasPassed ? deadline.error(unknown) : this.#unreachable(cause, unknown));
   }
@@ -179,7 +179,7 @@ export class Transport {
   }
 }
 
-/** What an attempt came to, and how many milliseconds the server wants to be left alone. */
+/** The error of an attempt, and the pause that the server asks for, in milliseconds. */
 export class Failure {
   constructor(
     readonly error: MemoryError,
@@ -187,7 +187,7 @@ export class Failure {
   ) {}
 }
 
-/** What became of an attempt that the server may have carried out. */
+/** The outcome of an attempt that the server may have carried out. */
 function unlessRead(request: Request): Outcome {
   return request.method === "GET" || request.reads === true ? "NotDone" : "Unknown";
 }
@@ -208,11 +208,11 @@ function checkedBase(url: string | URL): string {
   return parsed.origin + parsed.pathname.replace(/\/+$/, "");
 }
 
-/** Each value of a query, lists as often as they have members, times as milliseconds. */
+/** The parameters of a query: one for each member of a list, and times in milliseconds. */
 function queryString(query: object | undefined): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
-    // To leave out none is no condition, but to name no space or status finds nothing, and can't be meant.
+    // An empty `exclude` is no condition, but an empty list of spaces or statuses finds nothing, and can't be meant.
     if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);
     for (const one of Array.isArray(value) ? value : [value]) {
       if (one === undefined) continue;
@@ -223,13 +223,13 @@ function queryString(query: object | undefined): string {
   return text === "" ? "" : `?${text}`;
 }
 
-/** Why the server refused, by its problem details; else by the status. */
+/** The error of a refusal, from its problem details, or else from the status. */
 function refusal(response: Response, text: string, unknown: Outcome): MemoryError {
   const { status } = response;
   const isProblem = response.headers.get("content-type")?.startsWith("application/problem+json") === true;
   const problem = isProblem ? problemIn(text) : undefined;
   if (problem !== undefined) return errorOf(problem, status, unknown);
-  // A proxy speaks for the server here, and does not say whether the request arrived.
+  // A proxy answers instead of the server, and does not say whether the request has arrived.
   const isRefusal = status >= 400 && status < 500;
   const [kind, outcome] = [kindOf(status), isRefusal ? "NotDone" : unknown] as const;
   const retryable = status === 429 || status === 502 || status === 503 || status === 504;
@@ -303,11 +303,11 @@ function retryAfter(response: Response): number | undefined {
   const value = response.headers.get("retry-after");
   if (value === null) return undefined;
   const milliseconds = /^\d+$/.test(value) ? Number(value) * 1_000 : Date.parse(value) - Date.now();
-  // Jitter keeps those apart whom one answer has sent away together.
+  // Jitter spreads the retries of clients that were refused at the same time.
   return Number.isNaN(milliseconds) ? undefined : Math.min(Math.max(0, milliseconds), LONGEST_ASKED) + Math.random() * PAUSES.first;
 }
 
-/** A random pause, of which the upper bound doubles with each attempt. */
+/** A random pause, whose upper bound doubles with each attempt. */
 export function jittered(attempt: number): number {
   return Math.random() * Math.min(PAUSES.longest, PAUSES.first * 2 ** attempt);
 }

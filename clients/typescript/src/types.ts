@@ -4,7 +4,7 @@ import type { CallOptions } from "./transport.js";
 
 type Schemas = components["schemas"];
 
-/** How far the task of a memory is; `observed` was seen and is never answered. */
+/** The state of a memory's task; `observed` was seen and is never answered. */
 export type Status = Schemas["StatusName"];
 
 /** A memory of the ledger. Times are milliseconds since 1970 UTC. */
@@ -17,36 +17,36 @@ export type StoredMemory = Omit<Schemas["Memory"], "trigger" | "context" | "meta
 /** A text that an agent saved, in a collection. Times are milliseconds since 1970 UTC. */
 export type StoredDocument = Omit<Schemas["Document"], "metadata"> & { readonly metadata: JsonObject };
 
-/** A row that is no valid record. */
+/** A row that is not a valid record. */
 export type Unreadable = Schemas["UnreadableBody"];
 
-/** How the engine is. */
+/** The state of the engine. */
 export type Health = Schemas["HealthBody"];
 
-/** What a text means, as a model tells it: numbers, or the base64 of a vector as the server keeps it. */
+/** The vector of a text by an embedding model: numbers, or the base64 of the bytes that the server keeps. */
 export type Vector = string | ArrayLike<number>;
 
-/** When a record expires: from then on no answer has it, and it is erased. */
+/** When a record expires: from then on no answer contains it, and the server erases it. */
 export interface Expiry {
-  /** In so many milliseconds from the call on; not with `expiresAt`. */
+  /** In this many milliseconds from the call; not with `expiresAt`. */
   readonly expiresIn?: number;
-  /** Then; never unless given. A number is milliseconds since 1970 UTC. */
+  /** At this time; never by default. A number is milliseconds since 1970 UTC. */
   readonly expiresAt?: number | Date;
 }
 
-/** What is stored with a memory, beside its space and its trigger. */
+/** The fields of a new memory besides its space and its trigger. */
 export interface MemoryOptions extends Expiry {
   /** What came of it, if that is known already. */
   readonly context?: Json;
-  /** What conditions can look into. */
+  /** Data for use in conditions. */
   readonly metadata?: JsonObject;
-  /** `pending` unless given. */
+  /** `pending` by default. */
   readonly status?: Status;
-  /** When it happened; now unless given. A number is milliseconds since 1970 UTC. */
+  /** When it happened; now by default. A number is milliseconds since 1970 UTC. */
   readonly createdAt?: number | Date;
-  /** Finds the first store again; made for the call unless given. */
+  /** A second store with the same key returns the first id; made for the call by default. */
   readonly idempotencyKey?: string;
-  /** What it means, by the model of the database. A server with a model of its own makes one unless given. */
+  /** Its vector, by the model of the database. A server with an embedding model makes one by default. */
   readonly vector?: Vector;
 }
 
@@ -58,88 +58,88 @@ export interface NewMemory extends MemoryOptions {
   readonly trigger: Json;
 }
 
-/** A change of a memory: what is not named stays. */
+/** A change of a memory. Fields that are not given stay as they are. */
 export interface MemoryPatch {
-  /** `clear` lets it expire no more. A number is milliseconds since 1970 UTC. */
+  /** `clear` removes the expiry. A number is milliseconds since 1970 UTC. */
   readonly expiresAt?: "clear" | { readonly set: number | Date };
-  /** Lets it expire in so many milliseconds from the call on; not with `expiresAt`. */
+  /** Sets the expiry to this many milliseconds from the call; not with `expiresAt`. */
   readonly expiresIn?: number;
   readonly context?: "clear" | { readonly set: Json };
   /** `merge` is a merge patch (RFC 7396). */
   readonly metadata?: { readonly replace: JsonObject } | { readonly merge: JsonObject };
   readonly status?: Status;
-  /** The revision that the memory must have, or else `Conflict`. Only with it is an update repeated whose outcome is unknown. */
+  /** The revision that the memory must have; otherwise it is a `Conflict`. Only with it is an update with an unknown outcome retried. */
   readonly ifRevision?: number;
 }
 
-/** What an update left behind. */
+/** The state of a memory after an update. */
 export type Updated = Schemas["UpdatedBody"];
 
-/** Which spaces: at least one selector (several are a union), or `all`. */
+/** Selects spaces: at least one selector (several form a union), or `all`. */
 export interface Spaces {
   /** The spaces with these ids. */
   readonly space?: string | readonly string[];
-  /** These spaces and all below them: the safe choice to keep tenants apart. */
+  /** These spaces and all spaces below them: the selector that keeps tenants apart. */
   readonly under?: string | readonly string[];
   /** Spaces that start with these bytes; `guild1` also finds `guild12`. */
   readonly prefix?: string | readonly string[];
-  /** Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+  /** Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
   readonly glob?: string | readonly string[];
-  /** Spaces in which a regular expression finds something. */
+  /** Spaces in whose id a regular expression finds a match. */
   readonly regex?: string | readonly string[];
   /** Every space. */
   readonly all?: true;
 }
 
-/** Which part of the tree of spaces. */
+/** Selects a part of the tree of spaces. */
 export interface SpacesOptions extends CallOptions {
   /** The spaces right below this one; the top-level ones without it. */
   readonly under?: string;
   /** Lists the spaces of the documents of this collection instead of those of the ledger. */
   readonly collection?: string;
-  /** How many levels: 1 unless given, at most 8. */
+  /** The number of levels: 1 by default, at most 8. */
   readonly depth?: number;
-  /** How many spaces of each level at most: 50 unless given, at most 1,000. */
+  /** The limit of each level, in spaces: 50 by default, at most 1,000. */
   readonly limit?: number;
-  /** `next` of a level that was listed before; `under` is then what that lies below. */
+  /** `next` of an earlier level; `under` must then be the same as that of the level. */
   readonly cursor?: string;
 }
 
 /** The spaces right below one, in the order of the bytes of their ids. */
 export interface SpaceLevel {
-  /** What they lie below; absent for top-level spaces. */
+  /** The space above them; absent for top-level spaces. */
   readonly under?: string;
   readonly spaces: readonly Schemas["SpaceBody"][];
   /** The `cursor` of the rest. A short level may have one. */
   readonly next?: string;
 }
 
-/** What the records hold. */
+/** Conditions on the content of records. */
 export interface Search {
   /** A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
   readonly where?: string;
-  /** Words of which a record holds at least one. */
+  /** Words, of which a record must hold at least one. */
   readonly text?: string;
 }
 
-/** When memories were created, and how far their tasks are. */
+/** Conditions that only memories have. */
 export interface LedgerConditions {
-  /** Created after this, exclusively. */
+  /** Created after this time (exclusive). */
   readonly after?: number | Date;
-  /** Created before this, exclusively. */
+  /** Created before this time (exclusive). */
   readonly before?: number | Date;
   readonly status?: Status | readonly Status[];
-  /** The ids of memories to leave out. */
+  /** Excludes the memories with these ids. */
   readonly exclude?: string | readonly string[];
 }
 
-/** Which page of what was found. */
+/** The order and the page of a query. */
 export interface PageOptions {
-  /** `newest` first unless given. */
+  /** `newest` first by default. */
   readonly order?: "newest" | "oldest";
-  /** How many records at most: 50 unless given, at most 1,000. */
+  /** The limit of a page, in records: 50 by default, at most 1,000. */
   readonly limit?: number;
-  /** Leaves out this many at the start, at most 10,000; not with a cursor. */
+  /** Skips this many records at the start, at most 10,000; not with a cursor. */
   readonly offset?: number;
   /** `next` of an earlier page of the same query. */
   readonly cursor?: string;
@@ -152,7 +152,7 @@ export interface DocumentQuery extends Spaces, Search, PageOptions {}
 /** A page of memories. A short or empty page may have a next one; only a page without `next` is the last. */
 export interface MemoryPage {
   readonly memories: readonly StoredMemory[];
-  /** Rows that match as far as can be told, and can't be read. */
+  /** Rows that can't be read, and that match as far as they can. */
   readonly unreadable: readonly Unreadable[];
   readonly next?: string;
 }
@@ -160,31 +160,31 @@ export interface MemoryPage {
 /** A page of documents. A short or empty page may have a next one; only a page without `next` is the last. */
 export interface DocumentPage {
   readonly documents: readonly StoredDocument[];
-  /** Rows that match as far as can be told, and can't be read. */
+  /** Rows that can't be read, and that match as far as they can. */
   readonly unreadable: readonly Unreadable[];
   readonly next?: string;
 }
 
-/** The time of which something is shown. */
+/** The time as of which a record is read. */
 export interface ThenOptions {
-  /** As it was then, and not as it is. */
+  /** Returns the record as of this time instead of now. */
   readonly asOf?: number | Date;
 }
 
-/** Which versions are shown. */
+/** The page of a history. */
 export interface VersionOptions {
-  /** How many at most: 50 unless given, at most 1,000. */
+  /** The limit of the page, in versions: 50 by default, at most 1,000. */
   readonly limit?: number;
   /** `next` of an earlier page of the same history. */
   readonly cursor?: string;
 }
 
-/** What a record was from one commit to the next. A version without a memory and without a document is the removal of a document. */
+/** A version of a record, which held from its commit to the next one. Without a memory and a document, it is the removal of a document. */
 export interface Version {
   readonly revision: number;
   /** When it was committed, in milliseconds since 1970 UTC, by the server's clock. */
   readonly committedAt?: number;
-  /** Who made it: the name of a token, or of an agent's program. */
+  /** Who made the change: the name of a token, or of an agent's program. */
   readonly actor?: string;
   readonly memory?: StoredMemory;
   readonly document?: StoredDocument;
@@ -196,30 +196,30 @@ export interface HistoryPage {
   readonly next?: string;
 }
 
-/** A document to put. Without an expiry it expires no more, whatever was in place. */
+/** A document to put. Without an expiry it never expires, even if it did before. */
 export interface NewDocument extends Expiry {
-  /** The space it is about. */
+  /** The space of the document. */
   readonly spaceId: string;
   /** The text, of at most 1 MiB. */
   readonly content: string;
-  /** What conditions can look into. */
+  /** Data for use in conditions. */
   readonly metadata?: JsonObject;
-  /** When it is made; now unless given. Later puts leave it alone. */
+  /** When it was created; now by default. Later puts do not change it. */
   readonly createdAt?: number | Date;
-  /** What it means, by the model of the database. A server with a model of its own makes one unless given. */
+  /** Its vector, by the model of the database. A server with an embedding model makes one by default. */
   readonly vector?: Vector;
 }
 
-/** One of many documents to put. */
+/** A document of a `putDocuments`. */
 export interface NewDocumentOf extends NewDocument {
   readonly collection: string;
-  /** Made for the document unless given. */
+  /** A new id by default. */
   readonly id?: string;
-  /** What must be in place, or else `Conflict`: nothing, or this revision. */
+  /** What must be in place, nothing or this revision; otherwise it is a `Conflict`. */
   readonly expect?: "absent" | number;
 }
 
-/** What a put of many left of one of its documents. Times are milliseconds since 1970 UTC. */
+/** A document after `putDocuments`. Times are milliseconds since 1970 UTC. */
 export interface PutDocument {
   readonly id: string;
   readonly collection: string;
@@ -230,110 +230,110 @@ export interface PutDocument {
 }
 
 export interface PutOptions extends CallOptions {
-  /** What must be in place, or else `Conflict`: nothing, or this revision. Only with it is a put repeated whose outcome is unknown. */
+  /** What must be in place, nothing or this revision; otherwise it is a `Conflict`. Only with it is a put with an unknown outcome retried. */
   readonly expect?: "absent" | number;
 }
 
-/** Which documents: those that satisfy all that is named. `id` alone looks in every space; `all` alone removes nothing. */
+/** Selects the documents that satisfy every given condition. `id` alone searches every space; `all` alone is refused. */
 export interface DocumentSelection extends Spaces, Search {
   readonly id?: string | readonly string[];
 }
 
 export interface RemoveOptions extends CallOptions {
-  /** If more are found, none is removed: 10 unless given, at most 10,000. */
+  /** The limit of the removal: if more are found, none is removed. 10 by default, at most 10,000. */
   readonly max?: number;
-  /** Tells what would be removed, and removes nothing. */
+  /** Returns what would be removed, and removes nothing. */
   readonly dryRun?: boolean;
 }
 
-/** What is erased, and why: either `ids` of memories, or what a query finds. */
+/** The records to erase, and the reason: either memories by `ids`, or what a query finds. */
 export interface Erasure {
-  /** Stays with each record, in one line: it should name nobody who is to be forgotten. */
+  /** One line, which the tombstone of each record keeps. It should not name anybody who is to be forgotten. */
   readonly reason: string;
-  /** At most 1,000 memories. */
+  /** The ids of at most 1,000 memories. */
   readonly ids?: readonly string[];
-  /** All spaces need a status, a condition or words beside them. */
+  /** With all spaces, a status, a condition or words are required. */
   readonly query?: Spaces & Search & LedgerConditions;
-  /** Also the documents that the spaces, `where` and `text` of the query find. */
+  /** Whether to erase also the documents that the spaces, `where` and `text` of the query find. */
   readonly documents?: boolean;
-  /** Of the documents, those of these collections; all unless given. */
+  /** The collections of the documents; all by default. */
   readonly collections?: readonly string[];
-  /** How many records of a query a call erases: 100 unless given, at most 1,000. */
+  /** The limit of a call with a query, in records: 100 by default, at most 1,000. */
   readonly limit?: number;
 }
 
-/** What one call has erased. */
+/** The records that one call has erased. */
 export interface ErasedSlice {
-  /** A document has a collection, and a memory none. */
+  /** The erased records. Those with a collection are documents, the others memories. */
   readonly records: readonly { readonly id: string; readonly collection?: string }[];
-  /** Whether nothing is left. Otherwise the same call erases what comes next. */
+  /** Whether nothing is left. Otherwise the same call erases the next slice. */
   readonly isComplete: boolean;
 }
 
-/** Where a question looks, and how it is read. */
+/** The scope of a question, and how it is read. */
 export interface RecallOptions extends Spaces, LedgerConditions, CallOptions {
-  /** Asks the documents of this collection instead of the ledger. */
+  /** Searches the documents of this collection instead of the ledger. */
   readonly collection?: string;
-  /** A condition that hits satisfy. */
+  /** A condition that every hit must satisfy. */
   readonly where?: string;
-  /** How many hits at most: 10 unless given, at most 1,000. */
+  /** The limit of hits: 10 by default, at most 1,000. */
   readonly limit?: number;
-  /** How many records on each side of a hit in its container, at most 10. */
+  /** How many records on each side of a hit in its container come with it, at most 10. */
   readonly neighbours?: number;
-  /** Tells the terms that matched and the divisors of the scores. */
+  /** Whether the answer has the terms that matched and the divisors of the scores. */
   readonly explain?: boolean;
-  /** `english`, `german` or another that the server knows, or `none`; that of the database unless given. */
+  /** `english`, `german` or another language that the server supports, or `none`; by default the language of the database. */
   readonly language?: string;
-  /** What holds records together: `parent` (the space above, the default), `depth:N` or `metadata:KEY`. */
+  /** What groups records into containers: `parent` (the space above, the default), `depth:N` or `metadata:KEY`. */
   readonly container?: string;
-  /** The key of the metadata that names who speaks: `speaker` unless given. */
+  /** The metadata key with the name of the speaker; `speaker` by default. */
   readonly speaker?: string;
-  /** What the question means, by the model of the database; its words may then be empty. */
+  /** The vector of the question, by the model of the database; its text may then be empty. */
   readonly vector?: Vector;
-  /** Whether the server's own model asks by what the question means; where it has one unless given. Not with a `vector`. */
+  /** Whether the server searches by meaning with its own model; by default it does if it has one. Not with a `vector`. */
   readonly meaning?: boolean;
 }
 
-/** A memory, or a document where a collection was asked. */
+/** A memory, or a document if a collection was searched. */
 export interface RecalledRecord {
   readonly memory?: StoredMemory;
   readonly document?: StoredDocument;
 }
 
-/** A record that answers. */
+/** A hit of a question. */
 export interface Hit extends RecalledRecord {
-  /** The sum of the parts. */
+  /** The score, which is the sum of the parts. */
   readonly score: number;
-  /** What each property of the record brings to its score. */
+  /** The parts of the score. */
   readonly parts: Schemas["PartsBody"];
-  /** The records before it in its container, oldest first. */
+  /** The neighbours before it in its container, oldest first. */
   readonly before: readonly RecalledRecord[];
-  /** The records behind it. */
+  /** The neighbours after it. */
   readonly after: readonly RecalledRecord[];
   /** The terms of the question that it holds, with `explain`. */
   readonly terms?: readonly Schemas["TermBody"][];
 }
 
-/** What a question found. */
+/** The answer to a question. */
 export interface Recalled {
-  /** The best comes first. */
+  /** The hits, best first. */
   readonly hits: readonly Hit[];
-  /** How many records of the scope were looked at. */
+  /** How many records of the scope were examined. */
   readonly examined: number;
-  /** Whether all of the scope was. If not, the hits are the best of its newest part. */
+  /** Whether the whole scope was examined. If not, the hits are the best of its newest part. */
   readonly complete: boolean;
-  /** How many of the records have no vector yet; absent where words alone have found what is here. */
+  /** How many of the records have no vector yet; absent if the search was by words alone. */
   readonly unembedded?: number;
-  /** By what the parts were divided, with `explain`. */
+  /** The divisors of the parts, with `explain`. */
   readonly explained?: Schemas["ExplainedBody"];
 }
 
-/** The model that the database has its vectors from. */
+/** The vector model of a database. */
 export interface VectorModel {
   readonly name: string;
-  /** How many numbers a vector has, at most 4,096. */
+  /** The length of its vectors, in numbers; at most 4,096. */
   readonly width: number;
-  /** How they are kept: `compact` unless given, in one byte a number, or `exact`, in four. */
+  /** How vectors are kept: `compact` (the default), with one byte for each number, or `exact`, with four. */
   readonly precision?: "compact" | "exact";
 }
 
@@ -347,27 +347,28 @@ export interface Embedding {
 }
 
 export interface EmbedOptions extends CallOptions {
-  /** The name of the model that has made the vectors, which is that of the database. */
+  /** The name of the model of the vectors, which must be that of the database. */
   readonly model: string;
 }
 
-/** What is watched, and from where on. */
+/** Selects the records of a watch, and says where it begins. */
 export interface WatchQuery extends Spaces, Search, LedgerConditions {
-  /** `memories` unless given. Documents have no time, status or id among their conditions. */
+  /** `memories` by default. The conditions on time, status and id don't apply to documents. */
   readonly of?: "memories" | "documents" | "both";
-  /** The collections of the documents; all unless given. */
+  /** The collections of the documents; all by default. */
   readonly collection?: string | readonly string[];
   /**
-   * `now` unless given; `start`, a snapshot of what is there and then what changes, without a gap; or the `token` of a change, to go on
-   * behind it in a watch of the same records.
+   * `now` by default; `start`, for a snapshot of the existing records and then the changes, without a gap; or the `token` of a change, to
+   * resume after it in a watch of the same records.
    */
   readonly from?: string;
 }
 
 /**
- * A change of a record that is watched, as it is now, or how far the watch is. Its `token` goes on behind it, also after a restart.
+ * One element of a watch: a record that has changed, as it is now, or the position of the watch. Its `token` resumes after it, even after a
+ * restart.
  *
- * A newer server may tell of kinds that are not named here: pass over them.
+ * A newer server may send kinds that are not listed here: ignore them.
  */
 export type Change = { readonly token: string } & (ChangedMemory | ChangedDocument | GoneRecord | UnreadableRecord | WatchProgress);
 
@@ -386,13 +387,13 @@ export interface ChangedDocument {
 }
 
 /**
- * A document that was removed, a record that was erased, or one that has changed and is not among those that are watched now. The latter two
- * may be ones that were never told of.
+ * A document that was removed, a record that was erased, or one that has changed and no longer satisfies the watch. The watch may never have
+ * told of the latter two before.
  */
 export interface GoneRecord {
   readonly kind: "removed" | "erased" | "left";
   readonly id: string;
-  /** Of a document; a memory has none. */
+  /** The collection of a document; absent for a memory. */
   readonly collection?: string;
 }
 
@@ -400,7 +401,7 @@ export interface GoneRecord {
 export interface UnreadableRecord {
   readonly kind: "unreadable";
   readonly reason: string;
-  /** For a caller who may read every space. */
+  /** Present only for a caller who may read every space. */
   readonly id?: string;
 }
 

@@ -5,12 +5,12 @@ import { parseJson } from "./json.js";
 import { type CallOptions, errorOfProblem, Failure, jittered, type Request, type Transport } from "./transport.js";
 import type { Change, WatchQuery } from "./types.js";
 
-/** After how long without a byte a server is taken for dead, in milliseconds: it sends something every 15 seconds. */
+/** After how many milliseconds without data a connection counts as broken: a server sends something every 15 seconds. */
 const SILENCE = 45_000;
 
 /**
- * The changes of some records, over as many connections as it takes. Behind a failure that can pass, the next one goes on behind the last
- * change, for as long as a call may take since the last one that has brought a change. Ends when the client is closed.
+ * The changes of some records, over any number of connections. After a temporary failure the next connection resumes after the last change.
+ * The deadline is that of a call, and restarts after each connection that has brought a change. Ends when the client is closed.
  */
 export async function* changes(
   transport: Transport,
@@ -50,7 +50,7 @@ export async function* changes(
     const now = performance.now();
     if (hasBrought) {
       end = now + timeout;
-      // Short pauses stay, for what breaks again and again: up to 800 ms.
+      // Some backoff stays, for connections that break repeatedly: pauses of up to 800 ms.
       attempt = Math.min(attempt, 3);
     }
     pause = failure.retryAfter ?? jittered(attempt);
@@ -76,14 +76,14 @@ async function* eventsOf(response: Response, deadline: Deadline, silence: number
       if (!deadline.isOver) throw cause;
       throw new TimeoutError(`the server has sent nothing for ${silence} ms`, { retryable: true, cause });
     });
-    // A caller who takes time for a change makes no server silent.
+    // The time that the caller takes for a change does not count as silence.
     deadline.stop();
     if (done) return;
     yield* parser.push(value);
   }
 }
 
-/** The change that an event tells; throws the error that it tells of, if it does. */
+/** The change that an event holds; throws the error that it reports, if any. */
 export function changeOf({ name, data, id }: ServerEvent): Change {
   if (name === "error") throw errorOfProblem(data);
   let body: unknown = {};
@@ -92,7 +92,7 @@ export function changeOf({ name, data, id }: ServerEvent): Change {
   } catch {
     body = undefined;
   }
-  // The token goes into a header.
+  // The token becomes the value of a header.
   if (typeof body !== "object" || body === null || Array.isArray(body) || id === undefined || !/^[\x21-\x7e]+$/.test(id)) {
     throw MemoryError.of("Unexpected", "an event of the server is no change: is it the address of agent-memory?");
   }

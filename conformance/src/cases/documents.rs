@@ -1,4 +1,4 @@
-//! Documents: D1 to D7, and what else the contract says of them.
+//! Documents: D1 to D7, and the rules of other chapters that hold for documents.
 
 mod put;
 mod put_many;
@@ -24,23 +24,23 @@ pub(crate) fn cases() -> Vec<Case> {
 /// The collection that most cases use.
 const NOTES: &str = "notes";
 
-/// A document of [`NOTES`] to put.
+/// A put of a document of [`NOTES`].
 fn note(id: &str, space_id: &str, content: &str) -> DocumentWrite {
     new_document(NOTES, id, space_id, content)
 }
 
-/// A note that is made at this time.
+/// A put of a note with this createdAt.
 fn note_at(id: &str, millis: i64) -> DocumentWrite {
     let content = Content::parse("dated").expect("a valid content");
     DocumentWrite::new(collection(NOTES), space("dated-1"), content, at(millis)).with_id(document_id(id))
 }
 
-/// The note with this id.
+/// The note with this id, if it exists.
 async fn get(documents: &dyn DocumentStore, id: &str) -> Result<Option<Document>> {
     documents.get(&collection(NOTES), &document_id(id)).await
 }
 
-/// The ids of documents, in their order.
+/// The ids of these documents, in their order.
 fn ids(documents: &[Document]) -> Vec<&str> {
     documents.iter().map(|document| document.id.as_str()).collect()
 }

@@ -26,10 +26,11 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The collection that these cases use.
 const NOTES: &str = "notes";
-/// When what expires here does, unless it is said otherwise. The clock of a namespace begins half as far.
+/// When the records of these cases expire, unless a case says otherwise. The clock of a namespace begins at half of it.
 const END: i64 = 2_000_000;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
-/// How long a change of the rules is waited for. Well above the second of the contract; it ends a case in which none comes.
+/// The time limit for other handles to learn of a change of the rules. Far above the second of the contract, so it ends only a case in
+/// which the change never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More slices than any round of these cases has.
 const MANY_SLICES: usize = 1_000;
@@ -42,12 +43,12 @@ fn note(id: &str) -> RecordId {
     RecordId::Document { collection: collection(NOTES), id: document_id(id) }
 }
 
-/// A memory that expires.
+/// A memory that expires at [`END`].
 fn expiring(space: &str, created_at: i64) -> NewMemory {
     new_memory(space, created_at).expires_at(at(END))
 }
 
-/// A note that expires.
+/// A note that expires at [`END`].
 fn expiring_note(id: &str, space: &str, content: &str) -> DocumentWrite {
     new_document(NOTES, id, space, content).expires_at(at(END))
 }
@@ -60,7 +61,7 @@ async fn get_note(provider: &dyn MemoryProvider, id: &str) -> Result<Option<Docu
     provider.documents().get(&collection(NOTES), &document_id(id)).await
 }
 
-/// A whole round: what it has erased, in ascending order, and how many tombstones it has taken away. It comes to an end.
+/// Runs a whole round of sweeps: the records that it has erased, in ascending order, and how many tombstones it has removed.
 async fn swept(provider: &dyn MemoryProvider, from: Sweep) -> Result<(Vec<RecordId>, usize)> {
     let (mut erased, mut taken, mut next) = (Vec::new(), 0, Some(from));
     for _ in 0..MANY_SLICES {
@@ -78,14 +79,14 @@ async fn swept(provider: &dyn MemoryProvider, from: Sweep) -> Result<(Vec<Record
     panic!("a round does not come to an end");
 }
 
-/// Records in ascending order.
+/// These records, in ascending order.
 fn sorted(records: impl IntoIterator<Item = RecordId>) -> Vec<RecordId> {
     let mut records: Vec<_> = records.into_iter().collect();
     records.sort_unstable();
     records
 }
 
-/// Waits until a handle answers so for a memory: with this error, or with none. Rules get about within a second.
+/// Waits until `get` of a memory through this handle gives this error, or none. Other handles learn of rules within a second.
 async fn until_seen(provider: &dyn MemoryProvider, id: MemoryId, expected: Option<ErrorKind>) {
     let end = Instant::now() + PATIENCE;
     loop {

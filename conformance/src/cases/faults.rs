@@ -1,4 +1,4 @@
-//! Trouble between the engine and its server: what was acknowledged is there, once, and the provider works again by itself.
+//! Faults between the engine and its server: acknowledged writes are there, once, and the provider works again by itself.
 
 mod attempt;
 mod client;
@@ -20,8 +20,8 @@ pub(crate) fn cases() -> Vec<Case> {
     [connection::cases(), cuts::cases(), crash::cases()].concat()
 }
 
-/// How long a provider may take to work again after the trouble is over: more than the minute for which a server keeps the locks of
-/// a transaction that was cut off.
+/// How long a provider may take to work again after a fault: longer than the minute for which a server keeps the locks of a transaction
+/// whose connection was cut.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -30,13 +30,13 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 struct BehindProxy {
     proxy: Proxy,
     provider: Arc<dyn MemoryProvider>,
-    /// Another handle on the same data, past the proxy.
+    /// Another handle on the same data, without the proxy.
     direct: Arc<dyn MemoryProvider>,
 }
 
 impl BehindProxy {
-    /// The deadline of the stage is that of the provider behind the proxy, unless the machine is too busy to open one within it;
-    /// the other handle has time. Neither may a connection be there within the time for it.
+    /// Opens both handles. The provider behind the proxy has the deadline of the stage, which is doubled while a busy machine fails to open
+    /// it in time. The direct handle has the default deadline. A refused connection is tried again within [`PATIENCE`].
     async fn open(stage: &Stage) -> std::result::Result<Self, Error> {
         let direct = stage.clone().with_deadline(DEFAULT_DEADLINE).open().await?;
         let proxy = Proxy::before(faults(stage).url()).await?;
@@ -54,24 +54,24 @@ impl BehindProxy {
         }
     }
 
-    /// Ends the trouble, and waits until the provider works again.
+    /// Ends the fault, and waits until the provider works again.
     async fn recover(&self) -> Result<()> {
         self.proxy.set(Fault::None);
         works_again(&*self.provider).await
     }
 }
 
-/// What the runner made sure of: cases with such needs run on no other harness.
+/// The faults of the harness. The runner has checked that it has them: cases with such needs run on no other harness.
 fn faults(stage: &Stage) -> &dyn Faults {
     stage.harness().faults().expect("a harness with a server")
 }
 
-/// Waits until a provider stores, reads, and is well; the last error when it does not in good time.
+/// Waits until a provider stores, reads and is healthy. Fails with its last error if it does not within [`PATIENCE`].
 async fn works_again(provider: &dyn MemoryProvider) -> Result<()> {
     in_good_time(|| attempt(provider)).await
 }
 
-/// Tries until it succeeds; the last error when it does not in good time.
+/// Repeats an attempt until it succeeds. Fails with the last error if it does not within [`PATIENCE`].
 async fn in_good_time<F: Future<Output = Result<()>>>(attempt: impl Fn() -> F) -> Result<()> {
     let mut last = Ok(());
     let attempts = async {
@@ -83,7 +83,7 @@ async fn in_good_time<F: Future<Output = Result<()>>>(attempt: impl Fn() -> F) -
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // What is late is told by the error of the last attempt.
+    // A timeout is reported by the error of the last attempt.
     let _ = tokio::time::timeout(PATIENCE, attempts).await;
     last
 }

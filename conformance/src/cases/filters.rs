@@ -17,7 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
     [tables::cases(), values::cases(), fields::cases(), hostile::cases()].concat()
 }
 
-/// Keys with a meaning in JSON paths, SQL, Redis and MongoDB.
+/// Keys that mean something in JSON paths, SQL, Redis or MongoDB.
 #[rustfmt::skip]
 const ODD_KEYS: [&str; 34] = [
     "", " ", "a b", "a.b", "a-b", "$set", "$where", "$.x", "a[0]", "a'b", "a\"b", "a\\b", "a\nb", "a/b", "~1", "*",
@@ -25,7 +25,7 @@ const ODD_KEYS: [&str; 34] = [
     "\"] = 1 OR [\"", "x') --", "topic' = 'rust' OR 'a", "@a:{b}",
 ];
 
-/// A row for each value, under the key `v` of its metadata.
+/// Stores one row for each value, under the key `v` of its metadata.
 async fn store_values(provider: &dyn MemoryProvider, values: &[&str]) -> Result<Vec<memory_core::MemoryId>> {
     let row = |(time, value)| new_memory("a", time).with_metadata(metadata(&format!(r#"{{"v":{value}}}"#)));
     provider.store_many((1..).zip(values).map(row).collect()).await

@@ -22,15 +22,15 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The collection that these cases use.
 const NOTES: &str = "notes";
-/// When the history of a namespace begins: what its clock shows when it is first opened.
+/// When the history of a namespace begins, in milliseconds: the time of its clock when it is first opened.
 const BEGIN: i64 = 1_000_000;
 
-/// So many milliseconds behind the beginning.
+/// Sets the clock to `millis` milliseconds after the beginning of the history.
 fn set_clock(stage: &Stage, millis: i64) {
     stage.namespace().clock.set(at(BEGIN + millis));
 }
 
-/// All versions, over all pages.
+/// The versions of all pages of a history.
 async fn walk(provider: &dyn MemoryProvider, history: &History) -> Result<Vec<Version>> {
     let mut page = provider.history(history).await?;
     let mut versions = std::mem::take(&mut page.versions);
@@ -45,18 +45,18 @@ async fn versions_of(provider: &dyn MemoryProvider, id: impl Into<RecordId>) -> 
     walk(provider, &History::of(id)).await
 }
 
-/// Changes a memory, and gives it as it is then.
+/// Updates a memory, and returns it as it is then.
 async fn updated(provider: &dyn MemoryProvider, id: MemoryId, patch: MemoryPatch) -> Result<Memory> {
     provider.update(id, patch).await?;
     crate::fixture::the(provider, id).await
 }
 
-/// The records of versions, newest first; none where a document was removed.
+/// The records of versions, in their order; `None` for a removal.
 fn records(versions: &[Version]) -> Vec<Option<Record>> {
     versions.iter().map(|version| version.record.clone()).collect()
 }
 
-/// Versions as (revision, milliseconds behind the beginning, actor).
+/// Versions as (revision, milliseconds after the beginning, actor).
 fn shown<'v>(versions: &'v [Version]) -> Vec<(u64, Option<i64>, Option<&'v str>)> {
     let shown = |version: &'v Version| {
         let millis = version.committed_at.map(|at| at.as_millis() - BEGIN);

@@ -21,7 +21,8 @@ chapter!("spaces":
     a_damaged_row_hides_no_space ["S9"] needs Damage,
 );
 
-/// S8: ids with all boundaries, empty segments and boundaries at both ends each lie in one listed space, whose id as a selector finds them.
+/// S8: ids with all boundaries, empty segments, and boundaries at both ends. Each lies in exactly one listed space, and the id of that
+/// space as a selector finds it.
 async fn a_listing_parts_what_lies_below_by_segments(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids = [
@@ -55,7 +56,7 @@ async fn a_listing_parts_what_lies_below_by_segments(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// S9: the count is exact up to 1,000, and the newest record is told wherever it lies.
+/// S9: the count is exact up to 1,000, and the createdAt of the newest record is right wherever that record lies.
 async fn a_listing_counts_to_a_thousand(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let spaces = ["x-a", "x-b", "x-b-deep"];
@@ -73,7 +74,7 @@ async fn a_listing_counts_to_a_thousand(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S9: whatever the kind of selector, what lies outside of it is neither listed nor counted, and does not move the newest.
+/// S9: for every kind of selector in `within`, records outside of it are neither listed nor counted, nor the newest.
 async fn a_listing_shows_nothing_outside_of_within(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, ["t-1-a", "t-1-b", "t-1-b-x", "t-1", "t-12-a", "t-2-a", "t", "s-1-a"]).await?;
@@ -91,13 +92,14 @@ async fn a_listing_shows_nothing_outside_of_within(stage: Stage) -> CaseResult {
             assert_eq!(counted(&found), owned(&expected), "below {under:?} within {within}");
         }
     }
-    // Stored last, and elsewhere.
+    // Stored last, and outside of `within`.
     let within = || SpaceQuery::builder().within(SpaceSelector::under("t-1").expect("a valid path"));
     assert_eq!(level(&*provider, within()).await?.spaces[0].newest, at(4));
     Ok(())
 }
 
-/// S9: more places than an engine goes along at once, of which the first ones hold more than is counted, and the last the newest record.
+/// S9: more places than an engine walks at the same time. The first ones hold more records than are counted, and the last one holds the
+/// newest.
 async fn a_listing_tells_the_newest_among_many_places(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let places: Vec<_> = (0..300).map(|number| format!("t-{number:03}")).collect();
@@ -111,8 +113,8 @@ async fn a_listing_tells_the_newest_among_many_places(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// S10: names that begin one another, of which one goes on with a boundary that comes behind the characters of the next; upper case and
-/// characters of all planes. In pages of any size, each space comes once, in the order of the bytes.
+/// S10: ids that are prefixes of others, where a boundary sorts after the next character of a sibling; upper case, and characters of all
+/// planes. In pages of any size, each space comes once, in the byte order of the ids.
 async fn a_listing_is_walked_in_the_order_of_bytes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     #[rustfmt::skip]
@@ -137,11 +139,11 @@ async fn a_listing_is_walked_in_the_order_of_bytes(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S10: the levels come from above, each below a space that was listed before, and one that is cut goes on by its own cursor.
+/// S10: levels come from the top down, each below a space that was listed before, and a truncated level goes on by its own cursor.
 async fn a_listing_goes_down_to_its_depth(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, ["a-b-c-d", "a-b-e", "a-f", "a-g", "h", "i/j", "i/j/k"]).await?;
-    /// Below what a level lies, its spaces, and whether it goes on.
+    /// The parent of a level, its spaces, and whether it goes on.
     type Told = (Option<String>, Vec<String>, bool);
     let told = async |depth, limit| -> Result<Vec<Told>> {
         let levels = provider.spaces(&SpaceQuery::builder().depth(depth).limit(limit).build()?).await?;
@@ -173,7 +175,7 @@ async fn a_listing_goes_down_to_its_depth(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S10, Q6: a cursor works on another handle, and not for another path, another `within`, another collection or a query.
+/// S10, Q6: a cursor works on another handle, but not for another path, another `within`, another collection, or a query.
 async fn a_cursor_of_a_listing_belongs_to_it(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     store_each(&*provider, ["a-b", "a-c", "a-d"]).await?;
@@ -196,7 +198,7 @@ async fn a_cursor_of_a_listing_belongs_to_it(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S8 to S10 of documents: those of one collection, where they lie now.
+/// S8 to S10 for documents: those of one collection, in the spaces where they are now.
 async fn a_listing_of_documents_follows_them(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -235,8 +237,8 @@ async fn a_listing_of_documents_follows_them(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S10, L8: of thousands of spaces the first and those in the middle are told without going over the others, also by a call that has no
-/// permit; and a walk finds each of them.
+/// S10, L8: from thousands of spaces, the first ones and those in the middle are listed without reading the others, even without a permit;
+/// and a walk finds each of them.
 async fn a_listing_of_many_spaces_begins_at_once(stage: Stage) -> CaseResult {
     const SPACES: usize = 3_000;
     let provider = stage.open().await?;
@@ -247,7 +249,7 @@ async fn a_listing_of_many_spaces_begins_at_once(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S9: a row that can't be read may be left out of the count of its space, and keeps no other record and no space from being told.
+/// S9: a row that can't be read may be missing from the count of its space, and hides no other record and no space.
 async fn a_damaged_row_hides_no_space(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many(["a-b", "a-b", "a-c", "d"].map(|space| new_memory(space, 1)).to_vec()).await?;
@@ -259,19 +261,19 @@ async fn a_damaged_row_hides_no_space(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Stores a memory in each of these spaces, one after the other in time.
+/// Stores a memory in each of these spaces, each later than the one before.
 async fn store_each<'a>(provider: &dyn MemoryProvider, ids: impl IntoIterator<Item = &'a str>) -> Result<()> {
     provider.store_many((1..).zip(ids).map(|(time, id)| new_memory(id, time)).collect()).await.map(drop)
 }
 
-/// The one level of a listing.
+/// The single level of a listing.
 async fn level(provider: &dyn MemoryProvider, query: SpaceQueryBuilder) -> Result<SpaceLevel> {
     let mut levels = provider.spaces(&query.build()?).await?;
     assert_eq!(levels.len(), 1, "a listing of one level has one: {levels:?}");
     Ok(levels.swap_remove(0))
 }
 
-/// All spaces of a level, over all of its pages.
+/// The spaces of all pages of a level.
 async fn all(provider: &dyn MemoryProvider, query: impl Fn() -> SpaceQueryBuilder) -> Result<Vec<SpaceSummary>> {
     let (mut spaces, mut page) = (Vec::new(), level(provider, query()).await?);
     loop {
@@ -288,7 +290,7 @@ async fn listed(provider: &dyn MemoryProvider, under: Option<&str>) -> Result<Ve
     Ok(counted(&all(provider, query).await?))
 }
 
-/// Ids and exact counts.
+/// Ids with their exact counts.
 fn counted(spaces: &[SpaceSummary]) -> Vec<(String, usize)> {
     let count = |count| match count {
         Count::Exactly(count) => count,

@@ -27,14 +27,14 @@ pub(crate) fn cases() -> Vec<Case> {
     chapters.into_iter().chain([asked::cases(), keeper::cases()]).flatten().collect()
 }
 
-/// How long something is waited for that has to come. Well above what any takes; it ends a case in which it does not.
+/// The time limit for a result that must come. Far above what any takes, so it ends only a case in which it never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn note(id: &str) -> RecordId {
     RecordId::Document { collection: collection(NOTES), id: document_id(id) }
 }
 
-/// A note, with its text as it is.
+/// A put of a note with this text.
 fn written(id: &str, space: &str, text: &str) -> DocumentWrite {
     crate::fixture::new_document(NOTES, id, space, text)
 }
@@ -48,7 +48,7 @@ async fn remove(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
     provider.documents().remove(&one, 1).await.map(drop)
 }
 
-/// A sound model that the namespace has its vectors from.
+/// A model that answers soundly, set as the vector model of the namespace.
 async fn model_of(provider: &dyn MemoryProvider) -> Result<(WordModel, VectorModel)> {
     let words = WordModel::new("words");
     let kept = words.kept(Precision::Compact);
@@ -56,7 +56,7 @@ async fn model_of(provider: &dyn MemoryProvider) -> Result<(WordModel, VectorMod
     Ok((words, kept))
 }
 
-/// The revision that a record has, which must be there.
+/// The revision of a record, which must exist.
 async fn revision_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result<Revision> {
     match record {
         RecordId::Memory(id) => Ok(the(provider, *id).await?.revision),
@@ -67,7 +67,7 @@ async fn revision_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result
     }
 }
 
-/// Keeps a vector beside a record as it is now.
+/// Keeps a vector beside the present revision of a record.
 async fn embed(provider: &dyn MemoryProvider, model: &VectorModel, record: &RecordId, vector: &Vector) -> Result<()> {
     let revision = revision_of(provider, record).await?;
     let embedding = Embedding { record: record.clone(), revision, vector: vector.clone(), texts: None };
@@ -75,7 +75,7 @@ async fn embed(provider: &dyn MemoryProvider, model: &VectorModel, record: &Reco
     Ok(())
 }
 
-/// The vector that a record has, and of which revision.
+/// The vector of a record, and the revision that it belongs to.
 async fn vector_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result<Option<(Revision, Vector)>> {
     let mut found = provider.vectors(std::slice::from_ref(record)).await?;
     assert_eq!(found.len(), 1, "an answer for each record");
@@ -85,17 +85,17 @@ async fn vector_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result<O
     }))
 }
 
-/// Whether records have vectors.
+/// For each record, whether it has a vector.
 async fn have(provider: &dyn MemoryProvider, records: &[RecordId]) -> Result<Vec<bool>> {
     Ok(provider.vectors(records).await?.iter().map(Option::is_some).collect())
 }
 
-/// What means the same as a text, wherever it is in the ledger.
+/// A recall by the vector of a text, over the whole ledger.
 fn like(model: &WordModel, text: &str) -> MemoryRecall {
     asked("", |query| query.all()).by_vector(model.vector(text))
 }
 
-/// What means the same as a text, wherever it is among the notes.
+/// A recall by the vector of a text, over all notes.
 fn notes_like(model: &WordModel, text: &str) -> DocumentRecall {
     asked_notes("", |query| query.all()).by_vector(model.vector(text))
 }
@@ -106,7 +106,7 @@ async fn answer(provider: &dyn MemoryProvider, recall: &MemoryRecall) -> Result<
     Ok((recalled.hits.iter().map(|hit| text_of(&hit.record)).collect(), recalled.unembedded))
 }
 
-/// What a memory is made of whose text `said` has stored.
+/// The texts of memories that `said` has made.
 fn texts_of(memories: &[Memory]) -> Vec<String> {
     memories.iter().map(text_of).collect()
 }

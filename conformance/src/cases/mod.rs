@@ -1,4 +1,4 @@
-//! The suite's index.
+//! All cases of the suite.
 
 mod documents;
 mod erasure;
@@ -21,7 +21,7 @@ mod writing;
 
 use crate::case::Case;
 
-/// Every case of the suite.
+/// Every case of the suite, chapter by chapter.
 pub fn all() -> Vec<Case> {
     [
         lifecycle::cases(),

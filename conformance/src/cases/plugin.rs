@@ -25,57 +25,57 @@ const ADD: &str = "memory:add_document";
 const REMOVE: &str = "memory:remove_document";
 const VERBS: [&str; 3] = [QUERY, ADD, REMOVE];
 
-/// The collection that scopes allow; [`PRIVATE`] is one that they don't.
+/// The collection that the scopes allow; they don't allow [`PRIVATE`].
 const NOTES: &str = "notes";
 const PRIVATE: &str = "private";
-/// Stands in everything that is out of scope, and must be in no answer.
+/// A word in every record that is out of scope. It must be in no answer.
 const SECRET: &str = "xyzzy";
 
-/// Reads under `mine`, writes to `mine-a`, and uses [`NOTES`].
+/// A scope that reads `mine` and below, writes to `mine-a`, and uses [`NOTES`].
 fn scope() -> Scope {
     let readable = SpaceSelector::under("mine").expect("a valid path");
     Scope::new(readable).with_writable(space("mine-a")).with_collections([collection(NOTES)])
 }
 
-/// Reads and writes everything of [`NOTES`].
+/// A scope that reads all spaces, writes to `mine`, and uses [`NOTES`].
 fn wide_scope() -> Scope {
     Scope::new(Spaces::All).with_writable(space("mine")).with_collections([collection(NOTES)])
 }
 
-/// What a verb answers, as JSON.
+/// The answer of a verb, as JSON.
 async fn call(plugin: &dyn Plugin, scope: &Scope, verb: &str, arguments: Value) -> Result<Value> {
     let answer = call_raw(plugin, scope, verb, &arguments.to_string()).await?;
     Ok(serde_json::from_str(&answer).expect("an answer is JSON"))
 }
 
-/// What a verb answers, byte for byte.
+/// The answer of a verb, as text.
 async fn call_raw(plugin: &dyn Plugin, scope: &Scope, verb: &str, arguments: &str) -> Result<String> {
     let executor = plugin.executor(verb).expect("a standard verb");
     let answer = executor.call(scope, &Arguments::parse(arguments)?).await?;
     Ok(answer.as_str().to_owned())
 }
 
-/// The ids in an answer, whichever verb gave it.
+/// The ids in an answer of any verb.
 fn ids(answer: &Value) -> Vec<&str> {
     let records = answer["records"].as_array().into_iter().flatten().map(|record| &record["id"]);
     let ids = answer["ids"].as_array().into_iter().flatten();
     records.chain(ids).map(|id| id.as_str().expect("an id is a string")).collect()
 }
 
-/// How a call failed, in its sentence.
+/// The message of the error of a failed call.
 fn sentence<T: std::fmt::Debug>(result: Result<T>) -> String {
     let error: Error = result.expect_err("a call that must fail");
     error.message().to_owned()
 }
 
-/// Memories and documents of two tenants.
+/// A provider with memories and documents of two tenants.
 struct World {
     provider: Arc<dyn MemoryProvider>,
     plugin: Arc<dyn Plugin>,
     before: Contents,
 }
 
-/// All that a provider holds.
+/// Everything that a provider holds.
 #[derive(Debug, Clone, PartialEq)]
 struct Contents {
     memories: Vec<Memory>,
@@ -110,7 +110,7 @@ impl World {
         Ok(Self { plugin: Arc::clone(&provider).plugin(), provider, before })
     }
 
-    /// Checks that nothing has changed but these notes, which are gone, and brings them back.
+    /// Checks that nothing has changed except that these notes are gone, and puts them back.
     async fn check_and_mend(&self, gone: &[&str]) -> Result<()> {
         let removed =
             |document: &Document| document.collection.as_str() == NOTES && gone.contains(&document.id.as_str());

@@ -23,21 +23,21 @@ chapter!("read_only":
 );
 
 const NOTES: &str = "notes";
-/// How many callers write at once.
+/// How many callers write concurrently.
 const WRITERS: usize = 10;
-/// The ways in which they write.
+/// How many kinds of writes they make.
 const WAYS: usize = 5;
-/// How often it is made read-only beside them.
+/// How often the namespace is made read-only meanwhile.
 const ROUNDS: usize = 8;
 
-/// A refused write: nothing is done, and the same call can succeed later.
+/// Checks that a write was refused: nothing is done, and the same call can succeed later.
 fn check_refused<T>(what: &str, result: Result<T>) {
     let Err(error) = result else { panic!("{what} is not refused") };
     let told = (error.kind(), error.outcome(), error.is_retryable());
     assert_eq!(told, (ErrorKind::Unavailable, Outcome::NotDone, true), "{what}: {error}");
 }
 
-/// Tries each kind of write, and gives what became of it.
+/// Makes a write of each kind. Returns what each is, and its error if it failed.
 async fn write_each(
     provider: &dyn MemoryProvider,
     id: MemoryId,
@@ -65,7 +65,7 @@ async fn write_each(
     ]
 }
 
-/// Each kind of write is refused with the same error, and works again afterwards; what reads does so all along.
+/// Writes of each kind are refused with the same error, and work again afterwards; reads work all along.
 async fn each_write_is_refused_and_reads_go_on(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -83,7 +83,7 @@ async fn each_write_is_refused_and_reads_go_on(stage: Stage) -> CaseResult {
     assert_eq!(the(&*provider, id).await?, before[0]);
     assert_eq!(walk_documents(&*documents, NOTES, |query| query.all()).await?.len(), 1);
     provider.check_health().await?;
-    // What changes nothing is no write.
+    // A call that changes nothing is no write.
     provider.update(id, MemoryPatch::new()).await?;
     provider.set_read_only(false).await?;
     for (what, error) in write_each(&*provider, id, restored).await {
@@ -92,7 +92,7 @@ async fn each_write_is_refused_and_reads_go_on(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// It belongs to the namespace: to handles that were open before, to later ones, and to those behind a restart.
+/// The fence belongs to the namespace: it holds for handles that were open before, for later ones, and after a restart.
 async fn every_handle_and_every_restart_is_refused(stage: Stage) -> CaseResult {
     let (operator, before) = (stage.open().await?, stage.open().await?);
     before.store(new_memory("a", 1)).await?;
@@ -109,8 +109,8 @@ async fn every_handle_and_every_restart_is_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Writes that are under way are committed before the answer, or never: what is there then stays as it is, and has all that was acknowledged.
-/// One that begins behind the answer is refused.
+/// Writes in flight are committed before the call has returned, or never: the data then no longer changes, and has all acknowledged writes.
+/// A write that begins later is refused.
 async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
     let (operator, handles) = (stage.open().await?, [stage.open().await?, stage.open().await?]);
     let (written, is_answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -127,7 +127,7 @@ async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
                     0 => handle.store(memory).await,
                     1 => handle.store(memory.with_idempotency_key(key(&name))).await,
                     2 => handle.store_many(vec![memory.clone(), memory.clone(), memory]).await.map(|ids| ids[2]),
-                    // One of these, and a change of it.
+                    // A store, followed by an update of the same memory.
                     3 => match handle.store(memory).await {
                         Ok(id) => handle.update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(|_| id),
                         Err(error) => Err(error),
@@ -175,7 +175,7 @@ async fn documents(provider: &dyn MemoryProvider) -> Result<Vec<memory_core::Doc
     walk_documents(&*provider.documents(), NOTES, |query| query.all().limit(1_000)).await
 }
 
-/// To say it twice is to say it once, also beside writers.
+/// Repeating either call changes nothing, even beside writers.
 async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     let (one, other) = (stage.open().await?, stage.open().await?);
     one.set_read_only(false).await?;
@@ -192,7 +192,7 @@ async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     check_refused("a store after a second fence", other.store(new_memory("a", 4)).await);
     one.set_read_only(false).await?;
 
-    // A write that is refused just when that is taken back is refused as any other.
+    // A write that is refused while the fence is lifted gets the same error as any other.
     let is_over = Arc::new(AtomicBool::new(false));
     let writers = (0..WRITERS).map(|writer| {
         let (handle, is_over) = (Arc::clone(&other), Arc::clone(&is_over));
@@ -215,7 +215,7 @@ async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// It is of one namespace.
+/// The fence holds for one namespace only.
 async fn other_namespaces_are_written(stage: Stage) -> CaseResult {
     let (here, there) = (stage.open().await?, stage.elsewhere().open().await?);
     here.set_read_only(true).await?;
@@ -225,7 +225,7 @@ async fn other_namespaces_are_written(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A watch tells what was written before, so that a copy can come up to the end.
+/// A watch still tells what was written before, so that a copy can catch up to the end.
 async fn changes_from_before_are_told(stage: Stage) -> CaseResult {
     if !stage.harness().can_be_read_only() {
         return Ok(());

@@ -32,10 +32,10 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const BOTH_ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
 
-/// Part of a query.
+/// A function that adds to a query.
 type Part = fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>;
 
-/// Ways to ask for the rows of the spaces `guild-1-a` and `guild-1-b` of [`guilds`], which all have the same text, and for no other.
+/// Several queries for exactly the rows of the spaces `guild-1-a` and `guild-1-b` of [`guilds`], which all have the same text.
 const READ_PATHS: [(&str, Part); 10] = [
     ("exact", |query| query.exact("guild-1-a").exact("guild-1-b")),
     ("under", |query| query.under("guild-1")),
@@ -49,13 +49,13 @@ const READ_PATHS: [(&str, Part); 10] = [
     ("text", |query| query.under("guild-1").text("nobody said: Hello!")),
 ];
 
-/// One memory for each of these times in each of four spaces, two of them in `guild-1`.
+/// Four spaces, two of them in `guild-1`, each with one memory for each of these times.
 fn guilds(times: impl IntoIterator<Item = i64>) -> Vec<NewMemory> {
     let spaces = ["guild-1-a", "guild-12-a", "guild-1-b", "guild-2"];
     times.into_iter().flat_map(|time| spaces.map(|space| new_memory(space, time))).collect()
 }
 
-/// One page, from the start or from a cursor.
+/// One page, the first or the one after a cursor.
 async fn page(
     provider: &dyn MemoryProvider,
     build: impl Fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
@@ -78,7 +78,7 @@ fn sorted_ids<'a>(memories: impl IntoIterator<Item = &'a Memory>, order: Order) 
     memories.into_iter().map(|memory| memory.id).collect()
 }
 
-/// An id of version 4 whose bytes don't follow `number`. Always the same for the same number.
+/// A UUID of version 4 that depends on `number` alone, and whose bytes don't sort as the numbers do.
 fn scattered_id(number: u64) -> MemoryId {
     let mut bytes = (u128::from(mix(2 * number)) << 64 | u128::from(mix(2 * number + 1))).to_be_bytes();
     bytes[6] = bytes[6] & 0x0F | 0x40;

@@ -23,22 +23,22 @@ pub(super) const NOTES: &str = "notes";
 /// 2023-05-08T00:00Z.
 pub(super) const DAY: i64 = 1_683_504_000_000;
 
-/// A memory of a text, so many milliseconds into the day.
+/// A memory of a text, with the createdAt [`DAY`] plus `millis`.
 pub(super) fn said(space_id: &str, millis: i64, text: &str) -> NewMemory {
     NewMemory::new(space(space_id), trigger(&serde_json::json!({ "text": text }).to_string()), at(DAY + millis))
 }
 
-/// The same by a speaker.
+/// A memory of a text with a speaker, with the createdAt [`DAY`] plus `millis`.
 pub(super) fn said_by(speaker: &str, space_id: &str, millis: i64, text: &str) -> NewMemory {
     said(space_id, millis, text).with_metadata(metadata(&serde_json::json!({ "speaker": speaker }).to_string()))
 }
 
-/// A question to the ledger.
+/// A question to the ledger, with default options.
 pub(super) fn asked(question: &str, build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>) -> MemoryRecall {
     asked_with(question, RecallOptions::default(), build)
 }
 
-/// The same, read and ranked otherwise.
+/// A question to the ledger, with other options.
 pub(super) fn asked_with(
     question: &str,
     options: RecallOptions,
@@ -48,7 +48,7 @@ pub(super) fn asked_with(
     Recall::with(question, query, options).expect("a valid question")
 }
 
-/// A question to the documents.
+/// A question to the documents, with default options.
 pub(super) fn asked_notes(
     question: &str,
     build: impl FnOnce(QueryBuilder<Documents>) -> QueryBuilder<Documents>,
@@ -56,7 +56,7 @@ pub(super) fn asked_notes(
     asked_notes_with(question, RecallOptions::default(), build)
 }
 
-/// The same, read and ranked otherwise.
+/// A question to the documents, with other options.
 pub(super) fn asked_notes_with(
     question: &str,
     options: RecallOptions,
@@ -71,13 +71,13 @@ pub(super) async fn texts(provider: &dyn MemoryProvider, recall: &MemoryRecall) 
     Ok(provider.recall(recall).await?.hits.iter().map(|hit| text_of(&hit.record)).collect())
 }
 
-/// What was said.
+/// The text of a memory that [`said`] has made.
 pub(super) fn text_of(memory: &Memory) -> String {
     let trigger: serde_json::Value = memory.trigger.to_value().expect("an object");
     trigger["text"].as_str().expect("a text").to_owned()
 }
 
-/// Everything of an answer that a caller sees, with the bits of the scores.
+/// Everything in an answer that a caller sees, with the bits of the scores.
 pub(super) fn shown<T: std::fmt::Debug>(recalled: &Recalled<T>) -> Vec<(String, u64)> {
     recalled.hits.iter().map(|hit| (format!("{:?} {:?}", hit.record, hit.parts), hit.score.to_bits())).collect()
 }

@@ -157,7 +157,7 @@ async fn a_prefix_over_many_siblings_finds_all(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S2: the same for spaces with nothing below them.
+/// S2: more than 100 siblings without spaces below them share a prefix.
 async fn a_prefix_over_many_leaves_finds_all(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids: Vec<_> = (0..150).map(|number| format!("room-message{number:03}")).collect();
@@ -264,7 +264,7 @@ async fn every_printable_ascii_character_is_itself(stage: Stage) -> CaseResult {
     check_characters(&stage, (' '..='~').collect()).await
 }
 
-/// S1 to S4: so do 200 characters from all over Unicode.
+/// S1 to S4: 200 characters from all over Unicode go through every selector as themselves.
 async fn characters_of_all_planes_are_themselves(stage: Stage) -> CaseResult {
     let all = (0x80_u32..=0x10_FFFF).step_by(5_557).chain([0xA0, 0xAD, 0x300, 0x200B, 0x202E, 0xFEFF, 0xFFFD, 0x1F600]);
     let letters: BTreeSet<_> = all.filter_map(char::from_u32).filter(|letter| !letter.is_control()).collect();
@@ -439,14 +439,14 @@ async fn injections_are_data(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Ids that fall together where separators are joined, escaped, cut off or folded.
+/// Ids that become equal if separators are joined, escaped, cut off or folded.
 const DOUBLES: [&str; 38] = [
     "a", "a-", "a--", "-", "--", "---", "-a", "a-b", "a--b", "a/b", "a:b", "A", "A-b", "a-B", "a/", "a:", "/", ":",
     "-/:", "a/b:c", "a:b/c", "a-b-c", "a--b-c", "a-b--c", "ab", "ab-c", "\u{e9}", "e\u{301}", "~41", "~2D", "a~2Db",
     "%61", "a%2Db", "\\u0061", "a b", "a ", " a", "a.b",
 ];
 
-/// A row in each space, the first at the time 1.
+/// Stores a row in each space, the first with the createdAt 1.
 async fn store_each<'a>(
     provider: &dyn MemoryProvider,
     ids: impl IntoIterator<Item = &'a str>,
@@ -454,7 +454,7 @@ async fn store_each<'a>(
     provider.store_many((1..).zip(ids).map(|(time, id)| new_memory(id, time)).collect()).await
 }
 
-/// Each line of the table, and besides that each of its selectors on the spaces of all lines.
+/// Checks each line of the table, and each of its selectors on the spaces of all lines.
 async fn check_table(stage: &Stage, table: &[SelectorLine]) -> CaseResult {
     let provider = stage.open().await?;
     let all: BTreeSet<_> = table.iter().map(|line| line.space.as_str()).collect();
@@ -473,7 +473,7 @@ async fn check_table(stage: &Stage, table: &[SelectorLine]) -> CaseResult {
     Ok(())
 }
 
-/// Each character, inside of an id, at its end and as a pattern, finds the id that holds it and no other.
+/// Checks for each character that it finds the id that holds it and no other: within an id, at its end, and as a pattern.
 async fn check_characters(stage: &Stage, letters: Vec<char>) -> CaseResult {
     let provider = stage.open().await?;
     let all: Vec<_> = letters.iter().map(|letter| format!("sweep.{letter}.end")).collect();
@@ -496,7 +496,7 @@ async fn check_characters(stage: &Stage, letters: Vec<char>) -> CaseResult {
     Ok(())
 }
 
-/// A glob that matches just this text.
+/// A glob that matches exactly this text.
 fn glob_escaped(text: &str) -> String {
     text.chars().map(|char| if "*?[".contains(char) { format!("[{char}]") } else { char.into() }).collect()
 }

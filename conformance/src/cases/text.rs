@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// The collection that these cases use.
 const NOTES: &str = "notes";
 
-/// Puts a document whose id is its place in the list.
+/// Puts documents whose ids are their indexes in the list.
 async fn put_all(documents: &dyn DocumentStore, contents: &[&str]) -> Result<()> {
     for (place, content) in contents.iter().enumerate() {
         documents.put(new_document(NOTES, &place.to_string(), "x", content)).await?;
@@ -32,7 +32,7 @@ async fn found(documents: &dyn DocumentStore, text: &str) -> Result<BTreeSet<Str
     Ok(page.iter().map(|document| document.id.as_str().to_owned()).collect())
 }
 
-/// The same as places in the list of [`put_all`].
+/// The ids of documents of [`put_all`], by their indexes.
 fn places(places: &[usize]) -> BTreeSet<String> {
     places.iter().map(usize::to_string).collect()
 }

@@ -26,20 +26,20 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The collection that these cases use.
 const NOTES: &str = "notes";
-/// How long a change is waited for. Well above what any takes; it ends a case in which none comes.
+/// The time limit for a change to come. Far above what any takes, so it ends only a case in which none comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A watch of all memories and documents that satisfy a query.
+/// A watch of all memories that satisfy a query.
 fn watch(build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>) -> Watch {
     Watch::new(Watched::Both(Collections::All), build(MemoryQuery::builder())).expect("a valid watch")
 }
 
-/// A watch of everything, from there on.
+/// A watch of everything, from a starting point.
 fn everything(from: impl Into<WatchFrom>) -> Watch {
     watch(QueryBuilder::all).from(from.into())
 }
 
-/// The next change, which must come. On a slow machine a watch may tell in between how far it is.
+/// The next change, which must come. A slow machine may send *progress* in between, which is skipped.
 async fn next(changes: &mut Changes) -> Result<Change> {
     let mut told = changes.filter(|change| {
         let is_told = !matches!(change, Ok(Change { kind: ChangeKind::Progress, .. }));
@@ -52,7 +52,7 @@ async fn next(changes: &mut Changes) -> Result<Change> {
     }
 }
 
-/// What the next change tells that tells of a record.
+/// The next change that tells of a record.
 async fn next_kind(changes: &mut Changes) -> Result<ChangeKind> {
     loop {
         match next(changes).await?.kind {
@@ -62,7 +62,7 @@ async fn next_kind(changes: &mut Changes) -> Result<ChangeKind> {
     }
 }
 
-/// Everything that comes until all was told that is there, without what tells so.
+/// All changes up to the next *reached*, which is left out.
 async fn until_reached(changes: &mut Changes) -> Result<Vec<Change>> {
     let mut told = Vec::new();
     loop {
@@ -73,19 +73,19 @@ async fn until_reached(changes: &mut Changes) -> Result<Vec<Change>> {
     }
 }
 
-/// Somebody who asks from time to time, with the last token, what has come since.
+/// A consumer that asks from time to time, with its last token, for what has come since.
 struct Reader {
     watch: Watch,
 }
 
 impl Reader {
-    /// Begins now.
+    /// Begins with what changes from now on.
     async fn begin(provider: &dyn MemoryProvider, watch: Watch) -> Result<Self> {
         let first = next(&mut provider.watch(&watch.clone().from(WatchFrom::Now)).await?).await?;
         Ok(Self { watch: watch.from(first.token.into()) })
     }
 
-    /// What has come since, in lines.
+    /// The changes since the last call, as lines.
     async fn since(&mut self, provider: &dyn MemoryProvider) -> Result<Vec<String>> {
         let mut changes = provider.watch(&self.watch).await?;
         let mut told = Vec::new();
@@ -100,7 +100,7 @@ impl Reader {
     }
 }
 
-/// Takes changes until all was told that is there.
+/// Applies all changes to a replica, up to the next *reached*.
 async fn replicate(changes: &mut Changes, replica: &mut Replica) -> Result<()> {
     for change in until_reached(changes).await? {
         apply(replica, &change);
@@ -112,7 +112,7 @@ fn apply(replica: &mut Replica, change: &Change) {
     replica.apply(&change.kind).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-/// Which record a change tells of.
+/// The record that a change tells of.
 fn named(kind: &ChangeKind) -> Option<RecordId> {
     match kind {
         ChangeKind::Stored(record) | ChangeKind::Updated(record) => Some(record.id()),
@@ -121,7 +121,7 @@ fn named(kind: &ChangeKind) -> Option<RecordId> {
     }
 }
 
-/// A change in a line, such as `updated a-1`: with the space of a record, and with the id of a document that is gone.
+/// A change as a line, such as `updated a-1`: with the space of a record, or the id of a document that is gone.
 fn shown(kind: &ChangeKind) -> String {
     let space = |record: &Record| match record {
         Record::Memory(memory) => memory.space_id.to_string(),
@@ -151,7 +151,7 @@ async fn remove_note(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
     provider.documents().remove(&one, 1).await.map(drop)
 }
 
-/// What names a note.
+/// The id of a note.
 fn note(id: &str) -> RecordId {
     RecordId::Document { collection: collection(NOTES), id: document_id(id) }
 }

@@ -1,6 +1,6 @@
-//! What goes wrong between an engine and its server: connections that break, and a server that dies.
+//! Faults between an engine and its server: connections that break, and a server that crashes.
 //!
-//! The chapter `faults` of the suite uses this for every engine whose harness has [`Harness::faults`](crate::Harness::faults).
+//! The chapter `faults` of the suite uses them on every engine whose harness returns [`Harness::faults`](crate::Harness::faults).
 
 mod proxy;
 
@@ -15,35 +15,35 @@ use crate::namespace::Namespace;
 
 pub use proxy::{Fault, Place, Proxy};
 
-/// How an engine that is a server is brought into trouble.
+/// How to cause faults between an engine and its server.
 #[async_trait]
 pub trait Faults: Debug + Send + Sync + 'static {
-    /// Where the server is that the namespaces of [`Harness::open`](crate::Harness::open) lie on. One host, without TLS: a [`Proxy`]
-    /// is put before it.
+    /// The URL of the server that holds the namespaces of [`Harness::open`](crate::Harness::open). It names one host and uses no TLS, since
+    /// a [`Proxy`] is put in front of it.
     fn url(&self) -> &str;
 
-    /// The same as [`Harness::open`](crate::Harness::open), by another URL: through a proxy, or to a server of its own.
+    /// Does what [`Harness::open`](crate::Harness::open) does, at another URL: that of a proxy, or of a server of the case's own.
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>>;
 
-    /// Whether [`Faults::start`] works.
+    /// Whether [`Faults::start`] works. The cases that need it are ignored otherwise.
     fn can_start(&self) -> bool {
         false
     }
 
-    /// Starts an empty server for one case to kill. Blocks.
+    /// Starts an empty server that one case may kill. Blocks the calling thread.
     fn start(&self) -> io::Result<Box<dyn Server>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// A server that belongs to one case. Ended when dropped.
+/// A server that belongs to one case. It ends when dropped.
 pub trait Server: Send {
-    /// Where it is reached; stays the same over a restart.
+    /// The URL of the server, which stays the same after a restart.
     fn url(&self) -> String;
 
-    /// Ends it as a crash does, and returns when its process is gone. Blocks.
+    /// Kills the server as a crash does, and returns when its process is gone. Blocks the calling thread.
     fn kill(&mut self) -> io::Result<()>;
 
-    /// Starts it again on the same data, and returns when it answers. Blocks.
+    /// Starts the server again on the same data, and returns when it answers. Blocks the calling thread.
     fn restart(&mut self) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! A proxy that delays, cuts and holds up what goes through it.
+//! A TCP proxy that delays, cuts or holds the traffic that goes through it.
 
 use std::fmt;
 use std::io;
@@ -12,36 +12,36 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 
-/// What happens to the connections through a [`Proxy`].
+/// What a [`Proxy`] does to its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// Passes everything on.
     None,
-    /// Whatever arrives in one piece goes on after this time.
+    /// Passes each chunk on after this time.
     Delay(Duration),
-    /// Once: the connection on which the requests reach this place breaks there. The rest works.
+    /// Breaks the connection whose requests reach this place, once. Everything else passes.
     CutRequest(Place),
-    /// The same for answers: the server has done what its client never hears of.
+    /// Breaks the connection whose answers reach this place, once: the server has executed a request whose answer its client never gets.
     CutAnswer(Place),
-    /// As [`Fault::CutAnswer`], and from then on as [`Fault::Refuse`].
+    /// Does what [`Fault::CutAnswer`] does, and from then on what [`Fault::Refuse`] does.
     LastAnswer(Place),
-    /// Nothing goes through, and nothing breaks; what was held goes on afterwards.
+    /// Passes nothing on and breaks nothing; held traffic goes on when another fault is set.
     Hold,
-    /// All connections break, and new ones are closed at once.
+    /// Breaks all connections, and closes new ones at once.
     Refuse,
 }
 
-/// Where a cut comes: counted over all connections, from when it was ordered.
+/// Where a cut happens, counted over all connections from the call of [`Proxy::set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Behind this many bytes.
+    /// After this many bytes.
     Bytes(usize),
-    /// Behind this many halves of pieces, of which 0, 2 and so on lie between two pieces. A piece is what arrives at once: a request, an
-    /// answer, or 16 KiB of one.
+    /// After this many half chunks: an even number cuts between two chunks, an odd one in the middle of a chunk. A chunk is what one read
+    /// returns: a request, an answer, or up to 16 KiB of one.
     Halves(usize),
 }
 
-/// A proxy in front of a server. Ended, with its connections, when dropped.
+/// A proxy in front of a server. Dropping it ends it and its connections.
 pub struct Proxy {
     url: String,
     shared: Arc<Shared>,
@@ -51,7 +51,7 @@ pub struct Proxy {
 struct Shared {
     target: String,
     fault: watch::Sender<Fault>,
-    /// How many bytes, or halves of pieces, are left until a cut.
+    /// How many bytes, or half chunks, still pass before the cut.
     left: Mutex<usize>,
 }
 
@@ -62,7 +62,7 @@ enum Direction {
 }
 
 impl Proxy {
-    /// Starts a proxy before the server of a URL, which names one host and its port.
+    /// Starts a proxy in front of the server of a URL, which must name one host and its port.
     ///
     /// Must be called within a tokio runtime, which then serves the connections.
     pub async fn before(url: &str) -> io::Result<Self> {
@@ -79,12 +79,12 @@ impl Proxy {
         Ok(Self { url: url.into(), shared, listener })
     }
 
-    /// The URL of the server through the proxy.
+    /// The URL that reaches the server through the proxy.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What happens from now on. A cut that was ordered and did not come yet is forgotten.
+    /// Sets the fault from now on. A cut that was set before and has not happened is cancelled.
     pub fn set(&self, fault: Fault) {
         if let Fault::CutRequest(place) | Fault::CutAnswer(place) | Fault::LastAnswer(place) = fault {
             let (Place::Bytes(left) | Place::Halves(left)) = place;
@@ -93,12 +93,12 @@ impl Proxy {
         self.shared.fault.send_replace(fault);
     }
 
-    /// What happens now: [`Fault::None`] after a cut has come, or [`Fault::Refuse`].
+    /// The fault that is set now: after a cut has happened, [`Fault::None`] or [`Fault::Refuse`].
     pub fn fault(&self) -> Fault {
         *self.shared.fault.borrow()
     }
 
-    /// How far the last cut that was ordered is from its place, or was when it came: in bytes, or in halves of pieces.
+    /// How far the last cut was from its place, in bytes or half chunks, when it happened, or is now if it has not happened.
     pub fn left(&self) -> usize {
         *self.shared.left()
     }
@@ -111,7 +111,7 @@ impl Drop for Proxy {
 }
 
 impl fmt::Debug for Proxy {
-    /// Without the URL, which may hold a password.
+    /// Omits the URL, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
             .field("target", &self.shared.target)
@@ -125,7 +125,7 @@ impl Shared {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much of a piece goes on, and whether its connection breaks behind it.
+    /// How many bytes of a chunk pass, and whether the connection breaks after them.
     fn passes(&self, direction: Direction, length: usize) -> (usize, bool) {
         let mut left = self.left();
         let (place, next) = match (*self.fault.borrow(), direction) {
@@ -147,7 +147,7 @@ impl Shared {
 }
 
 async fn listen(listener: TcpListener, shared: Arc<Shared>) {
-    // Dropped with this task, and the connections with it.
+    // Dropped with this task, which ends the connections.
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         connections.spawn(connect(client, Arc::clone(&shared)));
@@ -161,7 +161,7 @@ async fn connect(client: TcpStream, shared: Arc<Shared>) {
     if *fault.borrow() == Fault::Refuse {
         return;
     }
-    // What is small must not wait for more, or delays add up.
+    // Without this, small packets wait for more data, and delays add up.
     let (Ok(server), Ok(())) = (TcpStream::connect(&shared.target).await, client.set_nodelay(true)) else { return };
     if server.set_nodelay(true).is_err() {
         return;
@@ -174,7 +174,7 @@ async fn connect(client: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Carries bytes in one direction until the connection breaks.
+/// Copies bytes in one direction until the connection ends.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -188,7 +188,7 @@ async fn pump(
         if length == 0 {
             return Ok(());
         }
-        // Ends with an error only when the proxy is gone.
+        // Fails only when the proxy is gone.
         let now = *fault.wait_for(|fault| *fault != Fault::Hold).await.map_err(io::Error::other)?;
         if let Fault::Delay(time) = now {
             tokio::time::sleep(time).await;
@@ -214,7 +214,7 @@ fn default_port(scheme: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// A proxy before a server that gives back what it gets, and a connection through it.
+    /// A proxy in front of an echo server, and a connection through it.
     async fn echo() -> io::Result<(Proxy, TcpStream)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("echo://user:secret@{}/path?a=b", listener.local_addr()?);

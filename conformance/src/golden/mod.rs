@@ -1,44 +1,44 @@
-//! Golden tables: what patterns, bounds, predicates and hostile calls mean, as data that any language can read.
+//! Golden tables: what patterns, bounds, predicates, merge patches and hostile calls mean, as data that any language can read.
 //!
-//! Each line has an id, so that a failure names it. The suite tries the tables on memory-core and on every engine.
+//! Each line has an id, which failures name. The suite tries the tables on memory-core and on every engine.
 
 use memory_core::{Memory, Metadata, Result, SpaceSelector};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// A selector, a space, and whether the selector finds it.
+/// A selector, a space, and whether the selector finds the space.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SelectorLine {
-    /// The name of the line.
+    /// The id of the line, which failures name.
     pub id: String,
-    /// What kind of selector it is.
+    /// The kind of the selector.
     pub kind: SelectorKind,
-    /// The path, the prefix or the pattern.
+    /// The path, prefix or pattern of the selector.
     pub pattern: String,
-    /// The id of a space.
+    /// The id of the space.
     pub space: String,
     /// Whether the selector finds the space.
     pub matches: bool,
 }
 
-/// The kinds of selectors that the tables speak of.
+/// The kinds of selectors in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SelectorKind {
-    /// `SpaceSelector::under`
+    /// A path, for `SpaceSelector::under` (S3).
     Under,
-    /// `SpaceSelector::prefix`
+    /// A prefix, for `SpaceSelector::prefix` (S2).
     Prefix,
-    /// `SpaceSelector::glob`
+    /// A glob, for `SpaceSelector::glob` (S4).
     Glob,
-    /// `SpaceSelector::regex`
+    /// A regular expression, for `SpaceSelector::regex` (S5).
     Regex,
 }
 
 impl SelectorLine {
-    /// The selector of this line.
+    /// Builds the selector of this line.
     pub fn selector(&self) -> Result<SpaceSelector> {
         match self.kind {
             SelectorKind::Under => SpaceSelector::under(&self.pattern),
@@ -49,17 +49,17 @@ impl SelectorLine {
     }
 }
 
-/// A point in time, bounds, and whether it lies between them.
+/// A createdAt, bounds, and whether it lies between them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TimeBound {
-    /// The name of the line.
+    /// The id of the line, which failures name.
     pub id: String,
-    /// When a memory was created, in milliseconds.
+    /// The createdAt of a memory, in milliseconds since 1970 UTC.
     pub created_at: i64,
-    /// The exclusive lower bound.
+    /// The exclusive lower bound, in milliseconds since 1970 UTC.
     pub after: Option<i64>,
-    /// The exclusive upper bound.
+    /// The exclusive upper bound, in milliseconds since 1970 UTC.
     pub before: Option<i64>,
     /// Whether a query with these bounds finds the memory.
     pub matches: bool,
@@ -69,11 +69,11 @@ pub struct TimeBound {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Predicates {
-    /// What the predicates are tried on.
+    /// The memories on which the predicates are tried.
     pub rows: Vec<Row>,
-    /// Predicates that are valid.
+    /// Valid predicates, each with the rows that it finds.
     pub matches: Vec<PredicateLine>,
-    /// Texts that are no predicate.
+    /// Texts that are refused as predicates, each with the error.
     pub refused: Vec<RefusedLine>,
 }
 
@@ -81,9 +81,9 @@ pub struct Predicates {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What the lines call it.
+    /// The name by which [`PredicateLine::finds`] refers to the memory.
     pub name: String,
-    /// The memory.
+    /// The memory itself.
     pub memory: Memory,
 }
 
@@ -91,9 +91,9 @@ pub struct Row {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PredicateLine {
-    /// The name of the line.
+    /// The id of the line, which failures name.
     pub id: String,
-    /// The predicate.
+    /// The predicate, as a caller writes it.
     pub predicate: String,
     /// The names of the rows that it finds, in the order of the table.
     pub finds: Vec<String>,
@@ -103,71 +103,71 @@ pub struct PredicateLine {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefusedLine {
-    /// The name of the line.
+    /// The id of the line, which failures name.
     pub id: String,
-    /// The text.
+    /// The text that is refused.
     pub predicate: String,
-    /// The name of the error's kind.
+    /// The kind of the error.
     pub error: String,
 }
 
-/// Metadata, a merge patch, and what the patch makes of them.
+/// Metadata, a merge patch, and the result of merging.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatchLine {
-    /// The name of the line.
+    /// The id of the line, which failures name.
     pub id: String,
-    /// What is there.
+    /// The metadata before the patch.
     pub metadata: Metadata,
-    /// What is merged into it.
+    /// The merge patch.
     pub patch: Metadata,
-    /// What is there then.
+    /// The metadata after the patch.
     pub merged: Metadata,
 }
 
-/// A call of a memory plugin that tries to reach what it must not, and what comes of it.
+/// A call of a memory plugin that tries to reach what is out of its scope, and the answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostileCall {
-    /// The name of the line.
+    /// The id of the line, which failures name.
     pub id: String,
-    /// The name of the executor.
+    /// The name of the verb, such as `memory:query`.
     pub verb: String,
-    /// The arguments, as they are written.
+    /// The arguments, as JSON text.
     pub arguments: Box<RawValue>,
-    /// The name of the kind of the error, if there is one.
+    /// The kind of the error; `None` if the call succeeds.
     pub error: Option<String>,
-    /// The ids of what is found or removed otherwise, in any order.
+    /// The ids of the records that a successful call finds or removes, in any order.
     #[serde(default)]
     pub finds: Vec<String>,
 }
 
-/// Globs and regular expressions (S4, S5).
+/// The table of globs and regular expressions (S4, S5).
 pub fn patterns() -> Vec<SelectorLine> {
     read(include_str!("patterns.json"))
 }
 
-/// Prefixes and paths (S2, S3).
+/// The table of prefixes and paths (S2, S3).
 pub fn prefixes() -> Vec<SelectorLine> {
     read(include_str!("prefixes.json"))
 }
 
-/// Bounds of time (Q2).
+/// The table of time bounds (Q2).
 pub fn time_bounds() -> Vec<TimeBound> {
     read(include_str!("time_bounds.json"))
 }
 
-/// Predicates (F1 to F5).
+/// The table of predicates (F1 to F5).
 pub fn predicates() -> Predicates {
     read(include_str!("predicates.json"))
 }
 
-/// Merge patches of metadata (W7).
+/// The table of merge patches of metadata (W7).
 pub fn patches() -> Vec<PatchLine> {
     read(include_str!("patches.json"))
 }
 
-/// What a model may be talked into asking for (P1 to P3).
+/// The table of hostile plugin calls, such as a manipulated model might make (P1 to P3).
 pub fn hostile_calls() -> Vec<HostileCall> {
     read(include_str!("hostile_calls.json"))
 }

@@ -1,4 +1,4 @@
-//! Asks for every record of a ledger in every way that leads to it.
+//! Looks up every record of a ledger by every index that leads to it.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -13,10 +13,10 @@ use crate::model::condition::Condition;
 use crate::model::naive::{Naive, json};
 use crate::model::op::{Ask, Question, Selector};
 
-/// How many rows a page has: fewer than the busiest spaces.
+/// The page size, in rows; smaller than the busiest spaces, so that walks take several pages.
 const PAGE: usize = 60;
 
-/// Compares all that a provider holds with what the model does.
+/// Compares everything that a provider holds with the model.
 pub(crate) async fn compare(provider: &dyn MemoryProvider, model: &Naive) -> CaseResult {
     for memory in model.memories() {
         assert_same(&memory.id, jsons(&provider.get(memory.id).await?), vec![json(memory)]);
@@ -45,7 +45,8 @@ async fn compare_documents(documents: &dyn DocumentStore, model: &Naive) -> Case
     Ok(())
 }
 
-/// Each space, each of its ancestors as a path and as a prefix, each status, each word, and some of what no index answers alone; all of them in both orders.
+/// Queries for each space, each of its ancestors as a path and as a prefix, each status, each word, and some combinations that no index
+/// answers alone; each in both orders.
 fn questions(model: &Naive) -> Vec<Question> {
     let in_spaces = |selector| Ask { spaces: vec![selector], ..Ask::everything(PAGE) };
     let with_status = |status: &[Status]| Question { statuses: status.to_vec(), ..question(Ask::everything(PAGE)) };
@@ -81,7 +82,7 @@ fn questions(model: &Naive) -> Vec<Question> {
     both.collect()
 }
 
-/// A space and its ancestors: what is before each boundary, unless that is nothing.
+/// A space and its ancestors: its non-empty prefixes that end before a boundary.
 fn paths_of(space: &str) -> impl Iterator<Item = &str> {
     let ends = space.match_indices(['-', '/', ':']).map(|(end, _)| end);
     ends.chain([space.len()]).map(|end| &space[..end]).filter(|path| !path.is_empty())
@@ -99,7 +100,7 @@ fn jsons<'r, T: Serialize + 'r>(found: impl IntoIterator<Item = &'r T>) -> Vec<S
     found.into_iter().map(json).collect()
 }
 
-/// Panics with what is lost and what is too much, since whole answers are long.
+/// Panics with the missing and the surplus records, since the whole answers would be too long.
 fn assert_same(asked: &impl Debug, found: Vec<String>, due: Vec<String>) {
     let without = |some: &[String], others: &[String]| -> Vec<String> {
         some.iter().filter(|record| !others.contains(record)).cloned().collect()

@@ -1,7 +1,7 @@
-//! Ledgers that older schemas left behind: the folder `ledgers` has some of each engine.
+//! Ledgers that older schemas left behind: the folder `ledgers` has two of each engine.
 //!
-//! The test of an engine lays one in a fresh place, and [`check`] opens it. Each index is asked for each record that it has, so that a
-//! migration which loses one entry fails.
+//! The test of an engine loads one into a new namespace, and [`check`] opens it there. Every record is looked up by every index that has
+//! it, so a migration that loses a single entry fails.
 
 mod compare;
 
@@ -21,14 +21,14 @@ use crate::model::op::Ask;
 use crate::server::trial;
 pub(crate) use compare::compare;
 
-/// What every ledger of version 1 holds, as an export.
+/// The records of every ledger of version 1, as an export.
 const RECORDS: &str = include_str!("../../ledgers/v1/records.jsonl");
 
-/// The histories of the model are not compared here.
+/// Stands for every commit time, since the histories of the model are not compared here.
 const NO_TIME: Timestamp = Timestamp::MIN;
 
-/// Runs a test on the ledgers of version 1 that an engine has left, one without and one with an index of the words of its memories, as
-/// `main` of a test with `harness = false`. The test lays the ledger in a fresh place, and calls [`check`].
+/// Runs a test on the two ledgers of version 1 of an engine, one without and one with an index of the words of its memories, as the `main`
+/// of a test with `harness = false`. The test loads the ledger into a new namespace and calls [`check`].
 pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(&'static str) -> CaseResult) -> ExitCode {
     let trials = ["", "_with_words"].into_iter().zip(ledgers);
     let trials = trials
@@ -36,7 +36,7 @@ pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(&'static str) -> C
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// Checks that a ledger of version 1 has lost nothing when `open` opens it, and that it takes every kind of write: while its backfills are
+/// Checks that a ledger of version 1 is complete when `open` opens it, and that it takes every kind of write: while its backfills are
 /// pending, when they are complete, and when it is opened again.
 pub async fn check(open: impl AsyncFn() -> Result<Arc<dyn MemoryProvider>>) -> CaseResult {
     let (memories, documents) = records()?;
@@ -58,7 +58,7 @@ pub async fn check(open: impl AsyncFn() -> Result<Arc<dyn MemoryProvider>>) -> C
     Ok(())
 }
 
-/// Looks for everything, writes, and looks again.
+/// Looks up everything, writes, and looks everything up again.
 async fn check_open(provider: &dyn MemoryProvider, model: &mut Naive, documents: &[Document]) -> CaseResult {
     compare(provider, model).await?;
     repeat_keys(provider, model).await?;
@@ -78,7 +78,7 @@ fn records() -> serde_json::Result<(Vec<Memory>, Vec<Document>)> {
     Ok((memories, documents))
 }
 
-/// Each idempotency key still stands for its memory.
+/// Checks that each idempotency key still stands for its memory.
 async fn repeat_keys(provider: &dyn MemoryProvider, model: &Naive) -> CaseResult {
     for memory in model.memories() {
         let Some(key) = memory.idempotency_key.clone() else { continue };
@@ -90,7 +90,7 @@ async fn repeat_keys(provider: &dyn MemoryProvider, model: &Naive) -> CaseResult
 
 /// Stores and updates memories, in the engine and in the model.
 async fn write(provider: &dyn MemoryProvider, model: &mut Naive) -> CaseResult {
-    // At the times of old ones, so that their entries go between those that are there.
+    // They have the times of old memories, so that their index entries lie between existing ones.
     let beside = model.memories().iter().step_by(2).zip(1..).map(|(old, number)| {
         let text = trigger(&format!(r#"{{"text":"newcomer pear {}"}}"#, number % 7));
         let status = Status::ALL[number % Status::ALL.len()];

@@ -1,4 +1,4 @@
-//! Conditions of queries: an engine gets them as a predicate, the model walks the tree.
+//! Conditions of queries. An engine gets them as predicate text; the model evaluates the tree.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use proptest::prelude::{BoxedStrategy, Strategy, any, prop_oneof};
 use proptest::sample::select;
 use serde_json::Value;
 
-/// The keys that lead to a field in the JSON of a record; `text` is in no JSON.
+/// The keys that lead to a field in the JSON of a record. The field `text` is in no JSON.
 pub(crate) type Path = &'static [&'static str];
 
 /// A condition on a record.
@@ -24,7 +24,7 @@ pub(crate) enum Condition {
     Any(Vec<Condition>),
 }
 
-/// Any condition; most are simple.
+/// A random condition. Most are simple.
 pub(crate) fn condition() -> BoxedStrategy<Condition> {
     let nested = simple().prop_recursive(2, 8, 3, |inner| {
         prop_oneof![
@@ -54,7 +54,7 @@ fn value() -> impl Strategy<Value = Value> {
     select(VALUES).prop_map(|text| serde_json::from_str(text).expect("valid JSON"))
 }
 
-/// Documents have no `status`, and memories no `content`.
+/// `status` is a field of memories only, and `content` one of documents only.
 const FIELDS: &[Path] =
     &[&["id"], &["spaceId"], &["createdAt"], &["updatedAt"], &["text"], &["text"], &["status"], &["content"]];
 const METADATA_FIELDS: &[Path] = &[
@@ -92,7 +92,7 @@ const VALUES: &[&str] = &[
 const LIKES: &[&str] = &["a%", "%RED%", "%pp_e", "_", "%", "x", "", "a-_", "%-%-%", "%\n%", "8%0"];
 
 impl fmt::Display for Condition {
-    /// The predicate, with parentheses around each part.
+    /// The predicate as text, with parentheses around each part.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Compare { field, operator, value } => write!(f, "{} {operator} {}", written(field), literal(value)),

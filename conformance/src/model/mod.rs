@@ -1,6 +1,6 @@
 //! Random sequences of calls, played on an engine and on a model of the contract, which must give the same answers.
 //!
-//! The model is the suite's own ([`naive`]). The in-memory provider can't be it, since it shares its decisions with the engines.
+//! The model is the suite's own ([`naive`]). The in-memory provider can't serve as one, since it shares its decisions with the engines.
 
 pub(crate) mod condition;
 pub(crate) mod naive;
@@ -22,7 +22,7 @@ use crate::harness::Harness;
 use sequence::{Sequence, Shrinkable};
 pub use soak::{Soak, SoakState, soak};
 
-/// How many sequences are played at a time: an engine waits for its disk most of the time.
+/// How many sequences run concurrently; an engine waits for its disk most of the time.
 const AT_ONCE: usize = 4;
 
 chapter!("model":
@@ -33,11 +33,11 @@ chapter!("model":
     ],
 );
 
-/// Random sequences of calls have the answers that the model gives. The report of a difference tells the smallest
-/// sequence that was found to show it, and its seed.
+/// Random sequences of calls get the answers that the model gives. The report of a difference holds its seed and the smallest failing
+/// sequence that was found.
 async fn random_sequences(stage: Stage) -> CaseResult {
     let (handle, harness, settings) = (Handle::current(), Arc::clone(stage.harness()), stage.settings());
-    // The generator of the sequences is no asynchronous code.
+    // Generating sequences is synchronous code.
     let played = move || play_random_sequences(&handle, &harness, settings);
     match tokio::task::spawn_blocking(played).await? {
         Ok(()) => Ok(()),
@@ -45,9 +45,11 @@ async fn random_sequences(stage: Stage) -> CaseResult {
     }
 }
 
-/// Plays random sequences of calls, a few at a time, each from a seed of its own: the first from that of the settings, the
-/// others from the numbers that follow. Up to three handles are open on the same data, and each call goes to one of them. `Err` tells the
-/// smallest sequence that was found to be answered in another way than the model answers it, and how to play it again. Must not be called on a thread of an asynchronous runtime.
+/// Plays random sequences of calls, a few concurrently. The first has the seed of the settings, and each further one the next
+/// number. Up to three handles are open on the same data, and each call goes to one of them.
+///
+/// `Err` describes the smallest sequence that was found to get an answer other than the model's, and how to play it again. Must not be
+/// called on a thread of an asynchronous runtime.
 pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, settings: Settings) -> Result<(), String> {
     let (calls, next, difference) = (AtomicU64::default(), AtomicU64::default(), OnceLock::new());
     let client = || {
@@ -57,7 +59,7 @@ pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, setti
                 break;
             }
             if let Err(report) = play_one(runtime, harness, settings, number, &calls) {
-                // Of two differences at a time, one is told.
+                // Of two concurrent differences, one is reported.
                 let _ = difference.set(report);
             }
         }
@@ -66,7 +68,7 @@ pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, setti
     difference.into_inner().map_or(Ok(()), Err)
 }
 
-/// Plays the sequence with this number, and counts the calls that are made.
+/// Plays the sequence with this number, and adds its calls to the counter.
 fn play_one(
     runtime: &Handle,
     harness: &Arc<dyn Harness>,

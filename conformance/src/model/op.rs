@@ -1,4 +1,4 @@
-//! What can be called, in plain values from small alphabets, so that spaces, times, keys and ids collide often.
+//! The calls of a sequence, with values from small alphabets, so that spaces, times, keys and ids collide often.
 
 use memory_core::{
     Collections, DocumentWrite, Erasure, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch,
@@ -14,17 +14,19 @@ use proptest::sample::select;
 use super::condition::{Condition, condition};
 use crate::fixture::{actor, at, collection, context, metadata, new_document, new_memory, trigger};
 
-/// A call, and which of the open handles it goes to, counted round and round.
+/// A call, and the handle that it goes to, modulo the number of open handles.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) handle: usize,
     pub(crate) op: Op,
 }
 
-/// One call. A `slot` names the n-th id that the sequence made, also one that was erased, counted round and round. A `StoreRun` is a batch of
-/// one item over and over again, without a key and at a few times. What is restored `twice` comes a second time in the same call. A `WatchOn`
-/// goes on with one of the watches that were begun. An `Embed` keeps vectors, of another revision where it is said so. An `Advance` moves the clock forward. A `RestoreErased` takes the n-th of what was erased, a
-/// memory perhaps under a new id.
+/// One call.
+///
+/// A `slot` is the index of an id that the sequence has made, erased ones included, modulo their number. A `StoreRun` is a batch of copies
+/// of one item, without a key and at a few different times. `twice` repeats the records within the same call. A `WatchOn` continues one of
+/// the watches that were begun. An `Embed` keeps vectors, each for the record's revision or for a wrong one. An `Advance` moves the clock
+/// forward. A `RestoreErased` restores an erased record, a memory perhaps under a new id.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Store(Item),
@@ -61,21 +63,21 @@ pub(crate) enum Op {
     Reopen,
 }
 
-/// Whose versions are asked for.
+/// A record, by its kind and its slot.
 #[derive(Debug, Clone)]
 pub(crate) enum Whose {
     Memory { slot: usize },
     Document { collection: &'static str, slot: usize },
 }
 
-/// Why something is erased, and by whom.
+/// The reason of an erasure, and its actor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Why {
     pub(crate) reason: &'static str,
     pub(crate) actor: Option<&'static str>,
 }
 
-/// How many records one call erases of those that a query finds, and whether such calls go on until nothing is left.
+/// How many records one erasing call takes of those that a query finds, and whether calls go on until none is left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slices {
     pub(crate) limit: usize,
@@ -92,7 +94,7 @@ pub(crate) struct Item {
     pub(crate) metadata: &'static str,
     pub(crate) status: Status,
     pub(crate) key: Option<&'static str>,
-    /// So many milliseconds from then.
+    /// In how many milliseconds it expires.
     pub(crate) expires: Option<i64>,
 }
 
@@ -102,17 +104,17 @@ pub(crate) struct Restored {
     pub(crate) id: &'static str,
     pub(crate) revision: u64,
     pub(crate) item: Item,
-    /// So many milliseconds from then, which may be before it.
+    /// In how many milliseconds it expires, which may be negative.
     pub(crate) expires: Option<i64>,
 }
 
-/// A change of a memory.
+/// A patch of a memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Patch {
     context: Option<Option<&'static str>>,
     metadata: Option<(Mode, &'static str)>,
     status: Option<Status>,
-    /// Cleared, or so many milliseconds from then.
+    /// `Some(None)` clears the expiry, and `Some(Some(n))` sets it to `n` milliseconds from now.
     expires: Option<Option<i64>>,
     if_revision: Option<u64>,
     actor: Option<&'static str>,
@@ -124,7 +126,7 @@ enum Mode {
     Merge,
 }
 
-/// What any query asks.
+/// What queries of memories and of documents have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     /// All spaces when empty.
@@ -157,7 +159,7 @@ pub(crate) struct Question {
     pub(crate) exclude: Vec<usize>,
 }
 
-/// What is watched, and how it begins.
+/// What is watched, and how the watch begins.
 #[derive(Debug, Clone)]
 pub(crate) struct Watching {
     pub(crate) of: Of,
@@ -165,7 +167,7 @@ pub(crate) struct Watching {
     pub(crate) begins: Begins,
 }
 
-/// Which records are watched. Without collections there are no documents among them.
+/// Which records are watched. `None` watches no documents, and an empty list those of all collections.
 #[derive(Debug, Clone)]
 pub(crate) struct Of {
     pub(crate) memories: bool,
@@ -193,7 +195,7 @@ pub(crate) enum Selector {
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) collection: &'static str,
-    /// Made by the provider when absent.
+    /// `None` lets the provider make the id.
     pub(crate) id: Option<&'static str>,
     pub(crate) space: String,
     pub(crate) content: &'static str,
@@ -201,12 +203,12 @@ pub(crate) struct Write {
     pub(crate) metadata: &'static str,
     pub(crate) expect: Expect,
     pub(crate) actor: Option<&'static str>,
-    /// So many milliseconds from then.
+    /// In how many milliseconds it expires.
     pub(crate) expires: Option<i64>,
 }
 
 impl Op {
-    /// The batch of a [`Op::StoreRun`].
+    /// The batch of an [`Op::StoreRun`].
     pub(crate) fn run(item: &Item, count: usize) -> Vec<Item> {
         let item = |number: i64| Item { created_at: item.created_at + number % 7, key: None, ..item.clone() };
         (0..).map(item).take(count).collect()
@@ -214,13 +216,13 @@ impl Op {
 }
 
 impl Why {
-    /// The erasure with its actor.
+    /// The erasure with the actor added.
     pub(crate) fn told_of(&self, erasure: Erasure) -> Erasure {
         self.actor.map(actor).into_iter().fold(erasure, Erasure::by)
     }
 }
 
-/// Since when milliseconds are counted until something expires; `None` where nothing does.
+/// The time from which expiries are counted; `None` if nothing expires.
 pub(crate) type Since = Option<Timestamp>;
 
 /// When something expires.
@@ -269,13 +271,13 @@ impl Patch {
 }
 
 impl Ask {
-    /// Everything, in pages of this size.
+    /// A query of everything, in pages of `limit` records.
     pub(crate) fn everything(limit: usize) -> Self {
         let (spaces, within, filter, text, order, offset) = Default::default();
         Self { spaces, within, filter, text, order, limit, offset }
     }
 
-    /// What the ledger and documents are both asked, without the offset: that goes with the first page only.
+    /// Adds to the builder what both kinds of queries have in common, except the offset: only the first page takes one.
     pub(crate) fn build<K: Kind>(&self, mut builder: QueryBuilder<K>) -> QueryBuilder<K> {
         if self.spaces.is_empty() {
             builder = builder.all();
@@ -297,7 +299,7 @@ impl Ask {
 }
 
 impl Question {
-    /// What the ledger is asked: see [`Ask::build`].
+    /// The query of the ledger, without the offset: see [`Ask::build`].
     pub(crate) fn build(&self, excluded: &[MemoryId]) -> QueryBuilder<Ledger> {
         let mut builder = self.ask.build(MemoryQuery::builder());
         if let Some(after) = self.after {
@@ -312,7 +314,7 @@ impl Question {
 }
 
 impl Watching {
-    /// The watch from there on.
+    /// The watch that begins at `from`.
     pub(crate) fn build(&self, excluded: &[MemoryId], from: WatchFrom) -> Result<Watch> {
         let collections = |names: &[&str]| match names {
             [] => Collections::All,
@@ -328,7 +330,7 @@ impl Watching {
 }
 
 impl Tree {
-    /// The listing of a level, down to a depth.
+    /// The listing below a path, down to a depth.
     pub(crate) fn build(&self, under: Option<&str>, depth: usize) -> SpaceQueryBuilder {
         let builder = SpaceQuery::builder().depth(depth).limit(self.limit);
         let builder = under.into_iter().fold(builder, SpaceQueryBuilder::under);
@@ -365,11 +367,12 @@ impl Write {
     }
 }
 
-/// What the clock shows, which may go back. It begins at the third. These are the times as of which records are asked for, too.
+/// The times that the clock is set to, which may go back. The third is where it begins. Records are also asked for as of these times.
 pub(crate) const CLOCK: &[i64] = &[-1, 0, 1_000_000, 1_000_001, 1_000_500, 2_000_000, 2_000_000];
-/// How far the clock moves forward. Some of it is when something expires, and the last is longer than tombstones of expiry are kept.
+/// How far the clock moves forward, in milliseconds. Some steps equal a lifetime, and the last exceeds the 90 days for which tombstones of
+/// expiry are kept (X4).
 const STEPS: &[i64] = &[1, 1, 500, 500, 1_000_000, 100 * 24 * 60 * 60 * 1_000];
-/// After how many milliseconds something expires.
+/// Lifetimes of records, in milliseconds.
 const LIFETIMES: &[i64] = &[1, 2, 500, 500, 1_000, 1_000_000];
 const ACTORS: &[&str] = &["ana", "run 7"];
 const REASONS: &[&str] = &["asked for", "the term is over"];
@@ -397,12 +400,12 @@ const MERGES: &[&str] = &[
 const KEYS: &[&str] = &["k", "k2", "K"];
 const CONTENTS: &[&str] = &["red apple", "Red", "", "blue, pear!", "red blue", "café 東京"];
 const COLLECTIONS: &[&str] = &["c", "c-1"];
-/// All, where none is named.
+/// The collections of watches; an empty list watches all.
 const WATCHED: &[&[&str]] = &[&[], &["c"], &["c-1", "d"]];
 pub(crate) const DOCUMENT_IDS: &[&str] = &["a", "a*", "ab", "A", "%"];
-/// Some are a part of a word, a key or a number, and find nothing.
+/// Some are part of a word, a key or a number, and find nothing.
 const TEXTS: &[&str] = &["red", "RED blue", "pear -apple", "", "*", "京 cafe", "\"café", "re", "k text 50"];
-/// Versions 1, 4, 7 and none, all of them lower or higher than what a provider makes now.
+/// UUIDs of version 1, 4 and 7 and of no version. All sort below or above those that a provider makes now.
 const MEMORY_IDS: &[&str] = &[
     "00000000-0000-0000-0000-000000000001",
     "00000000-0000-7000-8000-000000000000",
@@ -412,12 +415,12 @@ const MEMORY_IDS: &[&str] = &[
 ];
 const GLOBS: &[&str] = &["a*", "*1", "[ab]?*", "*-*", "a", "[^a]*", "?", "[", "%*", "a[-.]b*", "a-[a-c]*", "*[]b]"];
 const REGEXES: &[&str] = &["^a", "1$", "a.b", "^[^-]*$", "(?i)A", ":|/", r"^a\.b", "(-b){3,}"];
-/// Where most rows lie: a space, what is below it, and siblings that start like it.
+/// The spaces of most rows: a space, spaces below it, and siblings that start with the same bytes.
 const HOT_SPACES: &[&str] = &["a", "a", "a-b", "a-b", "a-b-c", "ab", "a.b", "a/b"];
-/// The highest revision of all leaves no room for a change.
+/// The highest possible revision leaves no room for a change (V7).
 const REVISIONS: &[u64] = &[1, 2, 2, (1 << 53) - 1];
 
-/// Any call, on any handle.
+/// A random call on a random handle.
 pub(crate) fn call() -> BoxedStrategy<Call> {
     (0..3_usize, op()).prop_map(|(handle, op)| Call { handle, op }).boxed()
 }
@@ -452,7 +455,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (whose(), prop_oneof![1..4_usize, Just(MAX_LIMIT)], arbitrary::<bool>())
             .prop_map(|(whose, limit, with_removed)| Op::History { whose, limit, with_removed }),
         3 => whose().prop_map(|whose| Op::AsOf { whose }),
-        // Rare, so that the others have something to work with.
+        // Erasures are rare, so that other calls have something to work with.
         1 => (vec(whose(), 1..5), arbitrary::<bool>(), why())
             .prop_map(|(whose, has_unknown, why)| Op::EraseRecords { whose, has_unknown, why }),
         1 => prop_oneof![
@@ -490,7 +493,7 @@ fn slices() -> impl Strategy<Value = Slices> {
     (limit, arbitrary::<bool>()).prop_map(|(limit, to_the_end)| Slices { limit, to_the_end })
 }
 
-/// What an erasure asks for: mostly little, in one place.
+/// The query of an erasure: in most cases it covers little, in one place.
 fn erased() -> impl Strategy<Value = Ask> {
     let place = prop_oneof![space().prop_map(Selector::Exact), space().prop_map(Selector::Under)];
     let filter = option::weighted(0.4, condition());
@@ -631,7 +634,7 @@ fn write() -> impl Strategy<Value = Write> {
     )
 }
 
-/// Few things expire, so that the others have something to work with.
+/// Few records expire, so that other calls have something to work with.
 fn lifetime() -> impl Strategy<Value = Option<i64>> {
     option::weighted(0.15, select(LIFETIMES))
 }
@@ -640,7 +643,7 @@ fn status() -> impl Strategy<Value = Status> {
     select(&Status::ALL[..])
 }
 
-/// Few spaces have most rows; some lie deep.
+/// A few spaces hold most rows; some others lie deep.
 fn space() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => select(HOT_SPACES).prop_map(str::to_owned),
@@ -650,7 +653,7 @@ fn space() -> impl Strategy<Value = String> {
     ]
 }
 
-/// One to three segments, of which some are empty or begin one another.
+/// One to three segments. Some are empty, and some are prefixes of others.
 fn short_space() -> impl Strategy<Value = String> {
     let segment = || select(&["a", "b", "a1", "", "A", "%"][..]);
     (segment(), vec((select(&["-", "-", "/", ":"][..]), segment()), 0..3)).prop_map(|(first, rest)| {

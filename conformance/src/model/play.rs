@@ -31,23 +31,23 @@ use crate::harness::Harness;
 #[cfg(all(feature = "power", target_os = "linux"))]
 pub(crate) use state::State;
 
-/// How long one sequence may take. Well above what any takes; it ends one that hangs.
+/// The time limit of a sequence: well above what any sequence takes, so it ends only one that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
-/// How many pages of a query are compared.
+/// The limit of a comparison, in pages.
 const PAGES: usize = 25;
-/// How many rows a page has when everything is compared, which is more than a page for each of the rows.
+/// The limit of a page when everything is compared, in rows. It is large, so that few pages are needed.
 const EVERYTHING: usize = 400;
 
-/// The id of no memory.
+/// An id that no memory has.
 const UNKNOWN: MemoryId = MemoryId::from_bytes([0x42; 16]);
 
-/// What a step finds: nothing, or how engine and model differ.
+/// The result of a step. `Err` describes how engine and model differ.
 type Step<T = ()> = Result<T, String>;
 
-/// Plays a sequence in a namespace of its own, which is removed afterwards.
+/// Plays a sequence in a new namespace, which is removed afterwards.
 pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequence: Sequence) -> Step {
     let stage = Stage::new(Arc::clone(harness), settings);
-    // A task of its own, so that a panic ends the sequence only.
+    // A separate task, so that a panic ends only this sequence.
     let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, play_on(stage.clone(), sequence))).await;
     let removed = stage.remove().await;
     match played {
@@ -74,7 +74,7 @@ async fn play_on(stage: Stage, sequence: Sequence) -> Step {
     let in_the_end = |difference: String| format!("in the end: {difference}");
     sides.compare_everything().await.map_err(in_the_end)?;
     if sides.can_erase() {
-        // The same without what is over.
+        // The same comparison, after everything expired was swept.
         sides.sweep(0, false, true).await.map_err(in_the_end)?;
         sides.compare_everything().await.map_err(in_the_end)?;
     }
@@ -85,20 +85,20 @@ async fn opened(stage: &Stage) -> Step<Arc<dyn MemoryProvider>> {
     stage.open().await.map_err(|error| format!("the engine does not open: {error:?}"))
 }
 
-/// The engine and the model.
+/// The engine and the model, side by side.
 pub(crate) struct Sides {
     stage: Stage,
     /// Providers on the same data.
     handles: Vec<Arc<dyn MemoryProvider>>,
     model: Naive,
-    /// Those that calls choose from, also when nothing is there under them.
+    /// The ids that calls choose from, whether or not a document has them.
     document_ids: Vec<DocumentId>,
     watches: Vec<Begun>,
-    /// When the history began.
+    /// When the history began, in milliseconds.
     since: i64,
 }
 
-/// A watch that goes on from its token, and what it has told so far.
+/// A watch that is continued from its token, and what it has told so far.
 #[derive(Debug, Clone)]
 struct Begun {
     watching: Watching,
@@ -107,7 +107,7 @@ struct Begun {
     replica: Replica,
 }
 
-/// What a query asks for.
+/// The question of a query.
 enum Asked<'a> {
     Ledger { question: &'a Question, excluded: Vec<MemoryId> },
     Documents { name: &'a str, ask: &'a Ask },
@@ -122,7 +122,7 @@ struct Page {
 }
 
 impl Sides {
-    /// An engine with so many handles on a new namespace, and a model that has nothing either.
+    /// Opens `handles` handles on a new namespace, with an empty model.
     pub(crate) async fn open(stage: Stage, handles: usize, transient: &'static [&'static str]) -> Step<Self> {
         let (mut opens, since) = (Vec::new(), stage.namespace().clock.now().as_millis());
         for _ in 0..handles {
@@ -135,7 +135,7 @@ impl Sides {
         Ok(sides)
     }
 
-    /// Makes a call on both sides.
+    /// Makes a call on both sides, and compares the answers.
     pub(crate) async fn step(&mut self, Call { handle, op }: &Call) -> Step {
         let handle = *handle;
         match op {
@@ -159,8 +159,8 @@ impl Sides {
             Op::Restore { memories, twice } => {
                 let ends = self.ends();
                 let mut memories: Vec<_> = memories.iter().map(|memory| restored(memory, ends)).collect();
-                // Where one that is there or comes with it has its id, and one that is over and was not swept its key, it is both in conflict and
-                // erased.
+                // A restore may be both a conflict and an erasure: its id may be taken, by a record in place or in the same call, while its
+                // key belongs to a record that has expired and was not swept.
                 let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
                 for memory in &mut memories {
                     let has_its_id =
@@ -246,7 +246,7 @@ impl Sides {
         self.same_ids("store_many", engine, items)
     }
 
-    /// The model takes the ids that the engine made, so that both have the same order.
+    /// Gives the model's memories the ids that the engine made, so that both sort alike.
     fn same_ids(&mut self, call: &str, engine: Result<Vec<MemoryId>>, items: &[Item]) -> Step {
         let made = engine.as_deref().unwrap_or_default();
         let batch = items.iter().map(|item| item.to_memory(self.ends())).collect();
@@ -273,7 +273,7 @@ impl Sides {
         }
     }
 
-    /// Compares page after page, each asked for by the next handle.
+    /// Compares page after page. The handles take turns.
     async fn same_walk(&self, handle: usize, asked: &Asked<'_>, first: Page, records: &[String]) -> Step {
         let ask = asked.ask();
         let mut rest = records.get(ask.offset..).filter(|_| ask.limit > 0).unwrap_or_default();
@@ -296,20 +296,20 @@ impl Sides {
             let Some(cursor) = page.next else { return Ok(()) };
             page = self.next_page(handle + number, asked, &cursor).await?;
         }
-        // Pages may be short, but not all of them empty.
+        // A page may be short, but not every page may be empty.
         if given == 0 && !rest.is_empty() {
             return Err(format!("query: a walk finds nothing on {PAGES} pages"));
         }
         Ok(())
     }
 
-    /// The guarantee of a walk: each row that was there from the start comes once, and none that does not match. What is
-    /// stored meanwhile may come or not.
+    /// Checks the guarantee of a walk: each matching row that was there from the start comes exactly once, and no row comes that does not
+    /// match. A row that is stored meanwhile may come or not.
     async fn walk_while_storing(&mut self, handle: usize, question: &Question, meanwhile: &[Item]) -> Step {
         let mut question = question.clone();
         question.ask.offset = 0;
         let excluded = self.excluded(&question);
-        // One that is refused is what other calls are about.
+        // Refused queries are checked by other calls.
         let Ok(before) = self.model.query(&question, &excluded) else { return Ok(()) };
         question.ask.limit = question.ask.limit.clamp(1, 3).max(before.len() / PAGES + 1);
         let asked = Asked::Ledger { question: &question, excluded };
@@ -317,7 +317,7 @@ impl Sides {
         self.store_many(handle + 1, meanwhile).await?;
         let after = self.expected(&asked).unwrap_or_default();
         let walked = self.walk_on(handle, &asked, first).await?;
-        // Each row is found behind the one before it, so that none comes twice.
+        // Each row must be found after the one before it, so no row may come twice.
         let mut rest = after.iter();
         if let Some(wrong) = walked.iter().find(|record| !rest.any(|due| due == *record)) {
             return Err(format!("query: a walk gives what does not match, out of order or twice: {wrong}"));
@@ -328,7 +328,7 @@ impl Sides {
         }
     }
 
-    /// Goes on to the end from a first page.
+    /// Collects the rest of a walk after its first page.
     async fn walk_on(&self, handle: usize, asked: &Asked<'_>, first: Page) -> Step<Vec<String>> {
         let (mut walked, mut page) = (Vec::new(), first);
         for _ in 0..4 * PAGES {
@@ -340,7 +340,7 @@ impl Sides {
         Err("query: a walk does not come to an end".to_owned())
     }
 
-    /// What is there under an id is restored: it is equal, or a conflict once it is changed.
+    /// Restores the record that already has an id: it counts as equal, or as a conflict once it is changed.
     async fn restore_again(&mut self, handle: usize, slot: usize, changed: bool) -> Step {
         let memory = self.memory_id(slot).and_then(|id| self.model.get(id)).cloned();
         let change = |memory: Memory| match memory.status {
@@ -405,7 +405,7 @@ impl Sides {
         same("documents.remove", engine, self.model.remove(&name, &ids, ask, max, self.now()))
     }
 
-    /// Compares the versions of a record, page after page, each asked for by the next handle.
+    /// Compares the versions of a record, page after page. The handles take turns.
     async fn history(&self, handle: usize, id: &RecordId, limit: usize, with_removed: bool) -> Step {
         let expected = match self.stage.harness().keeps_history() {
             true => Ok(self.model.history(id, with_removed)),
@@ -442,7 +442,7 @@ impl Sides {
         Ok(())
     }
 
-    /// Compares each level of a listing, of which the rest is asked for page after page, and which levels there are.
+    /// Compares which levels a listing has, and each of them, page after page.
     async fn spaces(&self, handle: usize, tree: &Tree) -> Step {
         let expected = |under: Option<&str>| {
             let found = self.model.spaces(tree.collection.map(collection).as_ref(), under, tree.within.as_ref());
@@ -491,7 +491,7 @@ impl Sides {
         }
     }
 
-    /// Begins a watch. What is there already comes with the snapshot, or is known to whoever watches from now on.
+    /// Begins a watch. Existing records come with the snapshot, or count as told if the watch begins now.
     async fn watch(&mut self, handle: usize, watching: &Watching) -> Step {
         let excluded = self.excluded(&watching.question);
         let expected = self.model.watched(watching, &excluded);
@@ -516,7 +516,7 @@ impl Sides {
         self.watch_on(handle, self.watches.len() - 1).await
     }
 
-    /// Goes on with a watch until it has told everything, which then is what the model has.
+    /// Continues a watch until it has told everything, and compares the result with the model.
     async fn watch_on(&mut self, handle: usize, place: usize) -> Step {
         let begun = &mut self.watches[place];
         let failed = |error: Error| format!("watch: it does not go on: {error:?}");
@@ -556,7 +556,7 @@ impl Sides {
         levels.map_err(refused)
     }
 
-    /// Everything that the engine holds, and all that the model does.
+    /// Compares everything that the engine holds with everything that the model holds.
     async fn compare_everything(&mut self) -> Step {
         for place in 0..self.watches.len() {
             self.watch_on(place, place).await?;
@@ -582,7 +582,7 @@ impl Sides {
         Ok(())
     }
 
-    /// Those of what was not swept are listed, too, or are not (X2).
+    /// Compares the collections. One that only holds expired documents may be listed or not, until they are swept (X2).
     async fn collections(&self, handle: usize) -> Step {
         let over = |name: &Collection| {
             let is_of =
@@ -595,7 +595,7 @@ impl Sides {
         same("collections", listed, Ok(wanted))
     }
 
-    /// A page: the first, or the one behind a cursor.
+    /// A page: the first, or the one after a cursor.
     async fn page(&self, handle: usize, asked: &Asked<'_>, cursor: Option<&Cursor>) -> Result<Page> {
         let offset = asked.ask().offset;
         match asked {
@@ -685,7 +685,7 @@ fn refused(error: Error) -> String {
     format!("query: a page of a walk is refused: {error:?}")
 }
 
-/// What holds for each page.
+/// Checks what holds for every page.
 fn check(ask: &Ask, page: &Page) -> Step {
     if page.records.len() > ask.limit || page.unreadable > 0 {
         return Err(format!(
@@ -696,7 +696,7 @@ fn check(ask: &Ask, page: &Page) -> Step {
     Ok(())
 }
 
-/// Compares two answers; of errors the kind counts, and that nothing was done.
+/// Compares two answers. Of an error, its kind must agree, and its outcome must be `NotDone`.
 fn same<T: PartialEq + Debug>(call: &str, engine: Result<T>, model: Answer<T>) -> Step {
     let engine = engine.map_err(|error| (error.kind(), error.outcome()));
     let model = model.map_err(|kind| (kind, Outcome::NotDone));
@@ -716,7 +716,7 @@ fn record_json(record: &Record) -> String {
 fn was(version: &Version) -> Was {
     Was {
         revision: version.revision.get(),
-        // No time is one that nothing has.
+        // `i64::MIN`, which no version has, stands for an unknown time.
         at: version.committed_at.map_or(i64::MIN, Timestamp::as_millis),
         actor: version.actor.as_ref().map(|actor| actor.as_str().to_owned()),
         json: version.record.as_ref().map(record_json),

@@ -1,4 +1,4 @@
-//! What a watch has told, put together as a consumer does.
+//! The state that a consumer builds from the changes of a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use memory_core::{ChangeKind, Record, RecordId};
 
 use super::naive::json;
 
-/// The records that a watch has told of and that are not gone.
+/// The records that a watch has told of and that still exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replica {
     records: BTreeMap<RecordId, Held>,
-    /// Whatever it has told of.
+    /// Every record that the watch has told of.
     told: BTreeSet<RecordId>,
-    /// What it has told of as erased.
+    /// The records that the watch has told of as erased.
     erased: BTreeSet<RecordId>,
 }
 
@@ -23,7 +23,7 @@ struct Held {
 }
 
 impl Replica {
-    /// Takes a record that was there before the watch began.
+    /// Adds a record that was there before the watch began.
     pub(crate) fn hold(&mut self, record: &Record) {
         let (revision, json) = match record {
             Record::Memory(memory) => (memory.revision.get(), json(memory)),
@@ -32,7 +32,7 @@ impl Replica {
         self.records.insert(record.id(), Held { revision, json });
     }
 
-    /// Takes the next change. `Err` says how it breaks C1 or C3.
+    /// Applies the next change. `Err` says how it breaks C1 or C3.
     pub(crate) fn apply(&mut self, kind: &ChangeKind) -> Result<(), String> {
         match kind {
             ChangeKind::Stored(record) | ChangeKind::Updated(record) => {
@@ -62,24 +62,24 @@ impl Replica {
         Ok(())
     }
 
-    /// Lets a record go of whose erasure the watch is not told.
+    /// Removes a record whose erasure the watch is not told of.
     pub(crate) fn forget(&mut self, record: &RecordId) {
         self.records.remove(record);
     }
 
-    /// The records as JSON, in the order of the bytes.
+    /// The records as JSON, in byte order.
     pub(crate) fn records(&self) -> Vec<&str> {
         let mut records: Vec<_> = self.records.values().map(|held| held.json.as_str()).collect();
         records.sort_unstable();
         records
     }
 
-    /// Whatever it was told of since it began.
+    /// Every record that the watch has told of since it began.
     pub(crate) fn told(&self) -> impl Iterator<Item = &RecordId> {
         self.told.iter()
     }
 
-    /// Whatever it was told of as erased.
+    /// Every record that the watch has told of as erased.
     pub(crate) fn erased(&self) -> impl Iterator<Item = &RecordId> {
         self.erased.iter()
     }

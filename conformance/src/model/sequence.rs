@@ -1,4 +1,4 @@
-//! A random sequence of calls: how it is made, and made smaller.
+//! A random sequence of calls: how it is generated and shrunk.
 
 use std::time::{Duration, Instant};
 
@@ -9,34 +9,34 @@ use proptest::test_runner::{Config, Reason, RngSeed, TestRunner};
 
 use super::op::{Call, call};
 
-/// How long a failure is made smaller before it is told as it is.
+/// How long a failing sequence is shrunk before it is reported as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
-/// What is transient in a namespace (H8): in most of them nothing.
+/// The transient members of a namespace (H8): none in most of them.
 const TRANSIENT: &[&[&str]] = &[&[], &[], &["n", "o.p"]];
 
-/// What is played in one namespace.
+/// The calls that are played in one namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
-    /// How many handles are open at a time.
+    /// How many handles are open at the same time.
     pub(crate) handles: usize,
-    /// The members of metadata that no version has, each by its path.
+    /// The transient members of metadata, each by its path (H8). No version has them.
     pub(crate) transient: &'static [&'static str],
     pub(crate) calls: Vec<Call>,
 }
 
 type CallTree = Box<dyn ValueTree<Value = Call>>;
 
-/// A sequence that can be made smaller.
+/// A sequence that can be shrunk.
 pub(crate) struct Shrinkable {
     sequence: Sequence,
-    /// One for each call of the sequence.
+    /// One tree for each call of the sequence.
     trees: Vec<CallTree>,
 }
 
 impl Shrinkable {
-    /// The sequence of a seed, with any number of calls up to the most. Without a most, one in 25 is long, of up to 500 calls, and the rest
-    /// are short, so that many are played.
+    /// Generates the sequence of a seed, with any number of calls up to `most`. If that is `None`, most sequences are short, so that many are
+    /// played, and one in 25 has up to 500 calls.
     pub(crate) fn generate(seed: u64, most: Option<u32>) -> Result<Self, Reason> {
         let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new(config);
@@ -55,7 +55,7 @@ impl Shrinkable {
         &self.sequence
     }
 
-    /// The smallest sequence that is found in good time and fails too, and how it does. `failure` is how this one fails.
+    /// The smallest failing sequence that is found within [`SHRINK_TIME`], and how it fails. `failure` is how this one fails.
     pub(crate) fn shrink(
         mut self,
         mut failure: String,
@@ -74,7 +74,7 @@ impl Shrinkable {
         (self.sequence, failure)
     }
 
-    /// Leaves out calls: half of them at a time, and in the end each.
+    /// Drops calls: half of them at a time, then ever fewer, and finally each one alone.
     fn drop_calls(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
         let mut run = self.trees.len().div_ceil(2);
         while run > 0 {
@@ -94,7 +94,7 @@ impl Shrinkable {
         }
     }
 
-    /// Makes each call as simple as it can be.
+    /// Simplifies each call as far as possible.
     fn simplify_calls(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
         for (place, tree) in self.trees.iter_mut().enumerate() {
             let mut changed = tree.simplify();
@@ -111,7 +111,7 @@ impl Shrinkable {
         }
     }
 
-    /// One handle is simpler than two.
+    /// Tries a single handle instead of several.
     fn simplify_handles(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
         let smaller = Sequence { handles: 1, ..self.sequence.clone() };
         if fails(&smaller) {

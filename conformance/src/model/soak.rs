@@ -1,4 +1,4 @@
-//! Random sequences from several clients at once, for as long as one likes.
+//! A soak test: random sequences from several clients at once, for any length of time.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,37 +12,37 @@ use super::play_one;
 use crate::case::Settings;
 use crate::harness::Harness;
 
-/// How long to soak, and with how much.
+/// The length and the load of a soak test.
 #[derive(Debug, Clone, Copy)]
 pub struct Soak {
-    /// When no client starts another sequence.
+    /// How long clients start further sequences.
     pub time: Duration,
-    /// How many clients there are, each with a namespace of its own for each sequence.
+    /// How many clients run concurrently. Each uses a new namespace for each of its sequences.
     pub clients: usize,
-    /// The seed of the first sequence; each further one has the next number.
+    /// The seed of the first sequence; each further sequence has the next number.
     pub seed: u64,
 }
 
-/// How far it has come.
+/// The progress of a soak test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SoakState {
-    /// Since it began.
+    /// The time since the soak test began.
     pub time: Duration,
-    /// Sequences that were begun.
+    /// How many sequences have begun.
     pub sequences: u64,
-    /// Calls that were made, or are about to be in the sequences that were begun.
+    /// How many calls the sequences that have begun consist of.
     pub calls: u64,
-    /// Sequences that the engine answered in another way than the model.
+    /// How many sequences got an answer other than the model's.
     pub differences: u64,
-    /// Whether it was asked to end before its time.
+    /// Whether the soak test was ended before its time.
     pub interrupted: bool,
 }
 
-/// Plays random sequences on an engine until the time is over, or until `end`; those that were begun come to their end, and
-/// what they made is removed. Tells how far it has come once a second. Gives the last state, and the report of each
-/// difference, with what plays it again.
+/// Plays random sequences on an engine until the time is over, or until `end` completes. Sequences that have begun are played to their end,
+/// and their namespaces are removed. Calls `tell` with the progress once a second. Returns the last progress, and the report of each
+/// difference, which says how to play it again.
 ///
-/// Must be called on a multi-threaded tokio runtime with its timers and its I/O.
+/// Must be called on a multi-threaded tokio runtime with timers and I/O enabled.
 pub async fn soak(
     harness: &Arc<dyn Harness>,
     soak: Soak,
@@ -52,7 +52,7 @@ pub async fn soak(
     let shared = Arc::new(Shared::new());
     let client = || {
         let (handle, harness, shared) = (Handle::current(), Arc::clone(harness), Arc::clone(&shared));
-        // The generator of the sequences is no asynchronous code.
+        // Generating sequences is synchronous code.
         tokio::task::spawn_blocking(move || shared.play(&handle, &harness, soak))
     };
     let mut clients = join_all((0..soak.clients).map(|_| client()));
@@ -84,7 +84,7 @@ impl Shared {
         Self { start: Instant::now(), sequences, calls, interrupted, reports }
     }
 
-    /// What one client does.
+    /// The work of one client.
     fn play(&self, handle: &Handle, harness: &Arc<dyn Harness>, soak: Soak) {
         let settings = Settings { seed: soak.seed, ..Settings::default() };
         while self.start.elapsed() < soak.time && !self.is_interrupted() {

@@ -1,4 +1,4 @@
-//! A disk, as the records of writes and syncs have left it.
+//! A simulated disk, built from recorded writes and syncs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,33 @@ use super::event::Event;
 use super::image::Image;
 use crate::random::Random;
 
-/// A disk tears a write between two of these.
+/// A disk may tear a write between two sectors, which have this many bytes.
 const SECTOR: usize = 512;
 
-/// What becomes of the writes that no sync has followed when the power fails.
+/// What happens, when the power fails, to the writes that no sync has followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// All of them had reached the disk.
+    /// All of them are on the disk.
     Kept,
-    /// None of them had reached it.
+    /// None of them is on the disk.
     Dropped,
-    /// Some had. By this seed: all up to one that is cut anywhere, or each sector of each write or not.
+    /// Some are on the disk, chosen by this seed: either all up to one, which is cut at any byte, or any sectors of any of the writes.
     Torn(u64),
 }
 
-/// Files, each with what is on the disk of it and what was written since, and their names.
+/// Files, with the content that is on the disk, the writes since, and their names.
 ///
-/// It keeps what a journalling file system keeps (ext4, XFS), and nothing beyond that. The sync of a file brings its bytes and its length to the
-/// disk, and that it was created. Files are created, renamed and unlinked in one order for all of them: a loss drops the latest of these alone,
-/// and the sync of a folder brings all before it to the disk. A rename does not bring the bytes of a file along. Without a sync, a write and a
-/// change of the length come to the disk in any order, in any of their sectors, or not at all; what was never written reads as zeros.
+/// It keeps what a journalling file system keeps (ext4, XFS), and nothing beyond that. The sync of a file brings its bytes, its length and
+/// its creation to the disk. Creations, renames and unlinks have one order for all files: a loss drops only the latest of them, and the
+/// sync of a folder brings all before it to the disk. A rename does not bring the bytes of a file along. Without a sync, writes and changes
+/// of the length reach the disk in any order, in any of their sectors, or not at all; what was never written reads as zeros.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     files: Vec<Content>,
-    /// Which of the files has an inode now.
+    /// The file that each inode belongs to now.
     inodes: BTreeMap<u64, usize>,
     names: BTreeMap<PathBuf, usize>,
-    /// What no sync has followed, in its order.
+    /// The creations, renames and unlinks that no sync has followed, in order.
     renamed: Vec<Naming>,
 }
 
@@ -57,7 +57,7 @@ enum Naming {
 }
 
 impl Disk {
-    /// Does what was recorded. `Err` says what was missed before it.
+    /// Applies an event. `Err` describes an earlier event that must have been missed.
     pub(super) fn apply(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::Create { file, name } => {
@@ -78,7 +78,7 @@ impl Disk {
                             |naming: &Naming| matches!(naming, Naming::Create { file: new, .. } if new == file);
                         self.renamed.iter().position(creates).map_or(0, |place| place + 1)
                     }
-                    // A folder is not among the files.
+                    // The sync of a folder: inodes that are not files are folders.
                     None => self.renamed.len(),
                 };
                 self.renamed.drain(..synced).for_each(|naming| naming.apply(&mut self.names));
@@ -92,7 +92,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What is there when the power comes back.
+    /// The files when the power comes back.
     pub(super) fn image(&self, loss: Loss) -> Image {
         let mut random = match loss {
             Loss::Torn(seed) => Some(Random::new(seed)),
@@ -139,7 +139,7 @@ impl Naming {
         match self {
             Self::Create { name, file } => drop(names.insert(name.clone(), *file)),
             Self::Rename { from, to } => {
-                // What lies in a folder is renamed with it.
+                // Renaming a folder renames everything below it.
                 let moved: Vec<_> = names.keys().filter(|name| name.starts_with(from)).cloned().collect();
                 for name in moved {
                     let rest = name.strip_prefix(from).unwrap_or(Path::new("")).to_owned();
@@ -154,7 +154,7 @@ impl Naming {
     }
 }
 
-/// Does some of these changes.
+/// Applies some of these changes, chosen at random.
 fn tear(content: &mut Vec<u8>, changes: &[Change], random: &mut Random) {
     if random.below(2) == 0 {
         let whole = random.below(changes.len() + 1);

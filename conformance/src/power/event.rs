@@ -1,17 +1,17 @@
-//! What the recorder saw, one record after the other.
+//! The records of the recorder's log.
 
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// The bytes before the content of a record: kind, file, offset and length, each in eight bytes.
+/// The length of a record without its content, in bytes: kind, file, offset and length take eight bytes each.
 const HEADER: usize = 32;
-/// Written by the workload: the other kinds come from `recorder.c`.
+/// The kind of record that the workload writes; `recorder.c` writes the others.
 const ACKNOWLEDGED: u64 = 7;
 
-/// One record of the log. A file is the number of its inode, which goes to another file once its own is gone.
+/// One record of the log. A file is the number of its inode, which may be reused once the file is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A file that was not there has a name now.
+    /// A new file got a name.
     Create {
         file: u64,
         name: PathBuf,
@@ -21,12 +21,12 @@ pub(super) enum Event {
         offset: usize,
         bytes: Vec<u8>,
     },
-    /// A file has another length.
+    /// The length of a file changed.
     Cut {
         file: u64,
         length: usize,
     },
-    /// What was written to this file, or to this folder, before is on the disk.
+    /// Everything written to this file or folder before is on the disk.
     Sync {
         file: u64,
     },
@@ -37,14 +37,14 @@ pub(super) enum Event {
     Unlink {
         name: PathBuf,
     },
-    /// So many calls of the workload have returned.
+    /// This many calls of the workload have returned.
     Acknowledged {
         calls: usize,
     },
 }
 
 impl Event {
-    /// Reads a whole log.
+    /// Parses a whole log.
     pub(super) fn read_all(mut log: &[u8]) -> io::Result<Vec<Self>> {
         let mut events = Vec::new();
         while !log.is_empty() {
@@ -55,7 +55,7 @@ impl Event {
         Ok(events)
     }
 
-    /// The record that says that so many calls have returned.
+    /// The record that says that this many calls have returned.
     pub(super) fn acknowledgement(calls: usize) -> [u8; HEADER] {
         let mut record = [0; HEADER];
         record[..8].copy_from_slice(&ACKNOWLEDGED.to_ne_bytes());

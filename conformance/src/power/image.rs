@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Files by their names.
+/// Files with their contents, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Image {
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -16,14 +16,14 @@ impl Image {
         Self { files }
     }
 
-    /// The files of a folder and of those below it.
+    /// Reads the files of a folder and of all folders below it.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         read_into(&mut files, folder, Path::new(""))?;
         Ok(Self { files })
     }
 
-    /// Puts the files into a folder.
+    /// Writes the files into a folder.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         for (name, content) in &self.files {
             let path = folder.join(name);
@@ -33,14 +33,14 @@ impl Image {
         Ok(())
     }
 
-    /// A number that is the same for the same files.
+    /// A hash of the names and contents.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The content of a file.
+    /// The content of a file; `None` if there is no such file.
     pub fn file(&self, name: &Path) -> Option<&[u8]> {
         self.files.get(name).map(Vec::as_slice)
     }

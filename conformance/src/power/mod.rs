@@ -1,10 +1,10 @@
-//! Loss of power: what is on the disk of an engine when it stops at any moment.
+//! Loss of power: which data an engine still has when the machine stops at any moment.
 //!
-//! A [`Recorder`] is preloaded into the process that writes, be it a server or the test itself, and notes each write and each sync. [`Play`] makes
-//! random calls on the engine meanwhile, and notes which have returned. From that, [`Recording::check`] makes the files as they would be had the
-//! power failed behind any of these records: with the writes that no sync has followed ([`Loss`]) kept, dropped or torn. A [`Machine`] lets the engine
-//! come up on each of these images, which must have everything that was acknowledged, the call in flight as a whole or not at all, and nothing else, by
-//! whatever index it is asked.
+//! A [`Recorder`] is preloaded into the process that writes, a server or the test itself, and logs each write and each sync. [`Play`] makes
+//! random calls on the engine meanwhile, and logs which have returned. [`Recording::check`] then builds the files as they would be if the
+//! power had failed after any record of the log: the writes that no sync has followed are kept, dropped or torn ([`Loss`]). A [`Machine`]
+//! starts the engine on each of these images. Everything acknowledged must be there, the call in flight as a whole or not at all, and
+//! nothing else, whichever index answers.
 
 mod disk;
 mod event;

@@ -1,4 +1,4 @@
-//! A workload on an engine that is recorded.
+//! Runs a workload on an engine that is recorded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::harness::Harness;
 use crate::model::play::{Sides, State};
 use crate::namespace::Namespace;
 
-/// A workload that is over, while its engine may run still.
+/// A workload that has ended. Its engine may still run.
 #[derive(Debug)]
 pub struct Play {
     seed: u64,
     calls: usize,
     namespace: Namespace,
-    /// What the model had before the first step and behind each. The first step begins to watch.
+    /// The state of the model before the first step and after each. The first step begins to watch.
     states: Vec<State>,
 }
 
 impl Play {
-    /// Makes so many random calls that write, one after the other, on the engine that is recorded, and tells the recorder of each that has
-    /// returned. Each answer must be that of the model. In the middle it does what else is to happen.
+    /// Makes `calls` random writing calls, one after the other, on the engine that is recorded, and notes in the log when each has
+    /// returned. Each answer must be that of the model. In the middle it also runs `halfway`.
     pub async fn run(
         recorder: &Recorder,
         harness: Arc<dyn Harness>,
@@ -53,8 +53,8 @@ impl Play {
         Ok(Self { seed, calls, namespace, states })
     }
 
-    /// Reads what was recorded, once nothing writes any more. What the records make of the files must be what these are, or the recorder has
-    /// missed something.
+    /// Reads the log, once nothing writes any more. Replaying the log must yield the actual files; otherwise the recorder has missed
+    /// something.
     pub fn finish(self, recorder: &Recorder) -> Result<Recording, Box<dyn std::error::Error + Send + Sync>> {
         let Self { seed, calls, namespace, states } = self;
         let (events, mut disk) = (recorder.events()?, Disk::default());
@@ -71,7 +71,7 @@ impl Play {
     }
 }
 
-/// The index that the processes on a file of SQLite share by a memory map, which it makes anew behind a crash.
+/// The shared-memory index of a file of SQLite, which SQLite rebuilds after a crash.
 fn is_shared_memory(name: &Path) -> bool {
     name.to_string_lossy().ends_with("-shm")
 }

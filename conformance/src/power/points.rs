@@ -1,21 +1,21 @@
-//! At which moments the power fails.
+//! The moments at which the power fails.
 
 use std::collections::BTreeSet;
 use std::env;
 
 use crate::random::Random;
 
-/// Which records of a log are followed by a loss of power.
+/// The records of a log after which the power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Points {
-    /// Each record of the recording.
+    /// Every record of the log.
     All,
-    /// So many of them, by the seed.
+    /// This many records, chosen by the seed.
     Some(usize),
 }
 
 impl Points {
-    /// What `MEMORY_TEST_CRASH_POINTS` says, a number or `all`; otherwise so many.
+    /// The value of `MEMORY_TEST_CRASH_POINTS`, a number or `all`; this many if it is unset. `Err` if it is neither.
     pub fn from_env(default: usize) -> Result<Self, String> {
         match env::var("MEMORY_TEST_CRASH_POINTS").as_deref() {
             Err(_) => Ok(Self::Some(default)),
@@ -27,7 +27,7 @@ impl Points {
         }
     }
 
-    /// The numbers of the records. The last one is always among them.
+    /// The indexes of the chosen records. The last record is always among them.
     pub(super) fn choose(self, records: usize, seed: u64) -> BTreeSet<usize> {
         let wanted = match self {
             Self::Some(wanted) if wanted < records => wanted,

@@ -1,11 +1,11 @@
-// Records what a process does to the files below one folder: preloaded into it, it stands in the place of the calls of the C library that
-// write and sync, does what they do, and appends one record to a log for each call that has succeeded.
+// Records what a process does to the files below one folder. It is preloaded into the process and replaces the functions of the C library
+// that write and sync: each does what the original does, and appends one record to a log if the call has succeeded.
 //
-// A mutex makes the order of the records that of the calls within a process. Other processes append to the same log, each record by
-// one write(2), so that none is cut by another.
+// A mutex keeps the records of a process in the order of its calls. Other processes append to the same log, each record by one write(2), so
+// that no record interrupts another.
 //
-// Not seen: what is written through a memory map, by a duplicate of a descriptor, or by calls that are not here. Whoever reads the log
-// compares what it makes of the files with the files themselves, and fails where something was missed.
+// Not recorded: writes through a memory map, through a duplicate of a descriptor, or by functions that are not replaced here. The reader of
+// the log compares the replayed files with the real ones, and fails if something was missed.
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@
 
 enum kind { CREATE = 1, WRITE, CUT, SYNC, RENAME, UNLINK };
 
-// What a record begins with; behind it come its bytes. The reader is event.rs.
+// The head of a record; the bytes follow it. Its reader is event.rs.
 struct header {
     uint64_t kind, file, offset, length;
 };
@@ -53,7 +53,7 @@ __attribute__((constructor)) static void begin(void) {
     folder_length = strlen(folder);
     record_log = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_APPEND | O_CLOEXEC, 0);
     if (record_log < 0) fail("the log can't be opened");
-    // A child that is forked while another thread writes has to have a free mutex.
+    // A child that is forked while another thread writes needs an unlocked mutex.
     pthread_atfork(lock, unlock, unlock);
 }
 
@@ -74,7 +74,7 @@ static void record_bytes(enum kind kind, uint64_t file, uint64_t offset, const v
     record(kind, file, offset, &part, 1);
 }
 
-// The name of a path below the folder; null for another.
+// The name of a path relative to the folder; null if it is outside.
 static const char *name_in_folder(const char *path) {
     int is_below = record_log >= 0 && !strncmp(path, folder, folder_length) && path[folder_length] == '/';
     return is_below ? path + folder_length + 1 : NULL;
@@ -88,7 +88,7 @@ static int is_there(int at, const char *path) {
     return found;
 }
 
-// Begins to record a file that was just opened. Called with the lock.
+// Begins to record a file that was just opened. Called with the lock held.
 static void opened(int fd, int was_there, int is_cut) {
     char link[64], path[PATH_MAX];
     struct stat status;
@@ -154,7 +154,7 @@ static FILE *open_stream(const char *symbol, const char *path, const char *mode)
 FILE *fopen(const char *path, const char *mode) { return open_stream("fopen", path, mode); }
 FILE *fopen64(const char *path, const char *mode) { return open_stream("fopen64", path, mode); }
 
-// What a stream has written by now, as one write: the C library writes it with calls of its own. Called with the lock.
+// Records what a stream has written so far as one write: the C library writes it by internal calls. Called with the lock held.
 static void record_stream(int fd) {
     char link[64];
     struct stat status;
@@ -190,8 +190,8 @@ int close(int fd) {
     return result;
 }
 
-// The first `written` bytes of these parts went to `offset`; where that is negative, to right before the position of the descriptor.
-// Called with the lock.
+// Records that the first `written` bytes of these parts went to `offset`, or, if that is negative, to right before the position of the
+// descriptor. Called with the lock held.
 static void record_written(int fd, const struct iovec *parts, int count, ssize_t written, off_t offset) {
     struct iovec done[IOV_MAX];
     int used = 0;
@@ -241,7 +241,7 @@ int ftruncate(int fd, off_t length) {
 }
 int ftruncate64(int fd, off64_t length) { return ftruncate(fd, length); }
 
-// The mutex is held meanwhile, so that the record stands behind no write that the sync may have missed.
+// Holds the mutex during the sync, so that no write which the sync may have missed is recorded before it.
 static int sync_file(int fd, long call) {
     if (!recorded(fd)) return syscall(call, fd);
     lock();
@@ -254,7 +254,7 @@ static int sync_file(int fd, long call) {
 int fsync(int fd) { return sync_file(fd, SYS_fsync); }
 int fdatasync(int fd) { return sync_file(fd, SYS_fdatasync); }
 
-// The path without links, also of a file that is not there.
+// The path without links, even for a file that does not exist.
 static int resolve(const char *path, char *resolved) {
     char parent[PATH_MAX];
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;

@@ -10,7 +10,7 @@ use super::disk::{Disk, Loss};
 use super::event::Event;
 use super::image::Image;
 
-/// In C, since it stands in the place of functions of the C library.
+/// Written in C, since it replaces functions of the C library.
 const SOURCE: &str = include_str!("recorder.c");
 
 /// Records what processes do to the files below a folder.
@@ -22,7 +22,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The recorder that this process was started with, by [`Recorder::variables`].
+    /// The recorder with whose [`Recorder::variables`] this process was started, if any.
     pub fn of_this_process() -> Option<Self> {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
         Some(Self {
@@ -32,7 +32,7 @@ impl Recorder {
         })
     }
 
-    /// One for the folder, which has to be there and empty. Its own files are put into `place`.
+    /// A recorder for `folder`, which must exist and be empty. Its library and its log are put into `place`.
     pub fn new(place: &Path, folder: &Path) -> io::Result<Self> {
         let (source, library, log) = (place.join("recorder.c"), place.join("recorder.so"), place.join("recorder.log"));
         fs::write(&source, SOURCE)?;
@@ -47,12 +47,12 @@ impl Recorder {
             return Err(io::Error::other(format!("the recorder does not compile: {report}")));
         }
         File::create_new(&log)?;
-        // A server that is recorded may run as another user.
+        // A recorded server may run as another user, who must be able to write the log.
         fs::set_permissions(&log, Permissions::from_mode(0o666))?;
         Ok(Self { library, log, folder: folder.to_owned() })
     }
 
-    /// The environment of a process that is to be recorded.
+    /// The environment variables of a process that is to be recorded.
     pub fn variables(&self) -> [(&'static str, &Path); 3] {
         [("LD_PRELOAD", &self.library), ("MEMORY_RECORD_LOG", &self.log), ("MEMORY_RECORD_FOLDER", &self.folder)]
     }
@@ -62,7 +62,7 @@ impl Recorder {
         &self.folder
     }
 
-    /// Notes that so many calls of the workload have returned.
+    /// Notes in the log that this many calls of the workload have returned.
     pub fn acknowledge(&self, calls: usize) -> io::Result<()> {
         let record = Event::acknowledgement(calls);
         match OpenOptions::new().append(true).open(&self.log)?.write(&record)? == record.len() {
@@ -71,7 +71,7 @@ impl Recorder {
         }
     }
 
-    /// What is left when the power fails right behind each acknowledgement, with the number of the calls that it tells of.
+    /// The image after a loss of power right after each acknowledgement, with the number of calls that had returned.
     pub fn acknowledged(&self, loss: Loss) -> io::Result<Vec<(usize, Image)>> {
         let (mut disk, mut images) = (Disk::default(), Vec::new());
         for event in self.events()? {

@@ -1,4 +1,4 @@
-//! What was recorded, and what is left of it behind a loss of power.
+//! A recorded workload, and the check of what a loss of power leaves of it.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use crate::model::play::State;
 use crate::namespace::Namespace;
 use crate::random::mix;
 
-/// The writes and syncs of a workload, and what each of its steps should have left.
+/// The log of a workload, and the state of the model after each of its steps.
 #[derive(Debug)]
 pub struct Recording {
     pub(super) seed: u64,
@@ -26,22 +26,22 @@ pub struct Recording {
     pub(super) events: Vec<Event>,
 }
 
-/// What is known of images by now: of equal ones one is opened, and of equal data one is compared.
+/// Results that later images reuse: equal images are opened once, and equal data is compared once.
 #[derive(Default)]
 struct Known {
-    /// The data of an image, by the digest of its files.
+    /// The digest of the data of an image, by the digest of its files.
     images: HashMap<u64, u64>,
-    /// Behind which step the model has the same, by the digest of the data.
+    /// The step after which the model has the same data, by the digest of the data.
     data: HashMap<u64, usize>,
 }
 
 impl Recording {
-    /// Lets the power fail behind each of these records, once for each kind of loss. Must be called on a multi-threaded runtime.
+    /// Simulates a loss of power after each chosen record, once for each kind of [`Loss`]. Must be called on a multi-threaded runtime.
     pub async fn check(&self, machine: &dyn Machine, points: Points) -> Result<Report, String> {
         let (mut disk, mut known) = (Disk::default(), Known::default());
         let chosen = points.choose(self.events.len(), self.seed);
         let mut report = Report { seed: self.seed, calls: self.calls, records: self.events.len(), ..Report::default() };
-        // Until the engine was opened for the first time there is nothing to lose.
+        // Nothing can be lost before the engine was opened for the first time.
         let mut due = 0..=0;
         for (point, event) in self.events.iter().enumerate() {
             disk.apply(event)?;
@@ -67,7 +67,7 @@ impl Recording {
         Ok(report)
     }
 
-    /// Checks that an image has what the model has behind one of these steps.
+    /// Checks that an image has what the model has after one of these steps.
     async fn check_image(
         &self,
         known: &mut Known,
@@ -110,7 +110,7 @@ impl Recording {
         let state = self.states[step].clone();
         let settings = Settings { seed: self.seed, ..Settings::default() };
         let stage = Stage::of(Arc::clone(harness), settings, state.namespace(&self.namespace));
-        // A task of its own, since an index that lacks something ends it with a panic.
+        // A separate task, since a check of an index panics if an entry is missing.
         tokio::spawn(state.compare(stage)).await.unwrap_or_else(|panic| Err(panic.to_string()))
     }
 }

@@ -1,62 +1,62 @@
-//! What came of the images.
+//! The results of the check of all images.
 
 use std::fmt;
 
 use super::disk::Loss;
 
-/// What was tried, and what of it failed.
+/// How many images were checked, and those that failed.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Where random numbers begin: the calls, the crash points and what is torn.
+    /// The seed of the calls, of the crash points and of what is torn.
     pub seed: u64,
-    /// How many calls were made that write.
+    /// How many writing calls the workload made.
     pub calls: usize,
-    /// How many writes, syncs and other changes were recorded, with the acknowledgements.
+    /// How many records the log has: writes, syncs, other changes and acknowledgements.
     pub records: usize,
-    /// Behind how many of these the power failed.
+    /// After how many of these records the power failed.
     pub points: usize,
-    /// How many images were made.
+    /// How many images were built.
     pub images: usize,
-    /// How many of them differ, and were opened.
+    /// How many different images there were, each of which was opened once.
     pub distinct: usize,
-    /// How many torn ones are neither what was kept nor what was dropped.
+    /// How many torn images equal neither the kept nor the dropped image of their record.
     pub torn: usize,
-    /// How many different data the engine had when it had come up, of which each was compared as a whole.
+    /// How many different states of the data engines had after their start, each of which was compared as a whole.
     pub compared: usize,
-    /// Images that are not what they should be.
+    /// The images with wrong data.
     pub failures: Vec<Failure>,
 }
 
-/// An image that is not what it should be.
+/// An image with wrong data.
 #[derive(Debug)]
 pub struct Failure {
-    /// Behind which record the power failed.
+    /// The index of the record after which the power failed.
     pub point: usize,
-    /// What that record was.
+    /// A description of that record.
     pub event: String,
-    /// What became of the writes that no sync had followed.
+    /// What happened to the writes that no sync had followed.
     pub loss: Loss,
     /// How many steps of the workload had been acknowledged.
     pub acknowledged: usize,
-    /// What is wrong with it.
+    /// What is wrong with the image.
     pub wrong: Wrong,
 }
 
-/// How an image is not what it should be.
+/// What is wrong with an image.
 #[derive(Debug)]
 pub enum Wrong {
-    /// The engine does not come up on it.
+    /// The engine does not start on it. Holds the error.
     DoesNotStart(String),
-    /// It has what an earlier step of the workload has left, though later ones were acknowledged.
+    /// Acknowledged steps are lost: the engine has the data of an earlier step.
     Lost {
-        /// That step; 0 where it has nothing at all.
+        /// That step; 0 if the engine has no data at all.
         step: usize,
     },
-    /// It is what no step has left that it may be.
+    /// The data is that of none of the allowed steps. Holds the difference.
     Differs(String),
 }
 
-/// How much of a reason is shown.
+/// The length limit of a quoted reason, in characters.
 const SHOWN: usize = 2_000;
 
 impl fmt::Display for Report {

@@ -5,19 +5,19 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::model::op::{Call, Op, Slices, call};
 
-/// The most rows of a batch: each state of the model is kept.
+/// The limit of a batch, in rows; every state of the model is kept in memory.
 const MAX_BATCH: usize = 20;
 
 /// One step of the workload.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) call: Call,
-    /// Whether it writes, and does not only look or move the clock.
+    /// Whether the step writes to the engine, rather than only reading or setting the clock.
     pub(super) writes: bool,
 }
 
-/// Random calls on one handle, until so many of them write. Each writes in one step, so that it can be told what it leaves where it is cut: of
-/// calls that write several records each by itself, one is left.
+/// Random calls on one handle, `writing` of which write. Each call writes in one step, so that it is clear what a loss of power may leave
+/// of it: calls that write several records one by one are reduced to one record.
 pub(super) fn tasks(seed: u64, writing: usize) -> Result<Vec<Task>, String> {
     let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
     let (mut runner, strategy) = (TestRunner::new(config), call());

@@ -9,7 +9,7 @@ use testcontainers::{GenericImage, ImageExt};
 
 use super::process::holds;
 
-/// A running container. Removed when dropped, and when a signal ends this program.
+/// A running container. It is removed when dropped, and when a signal ends this program.
 pub(super) struct Container {
     container: testcontainers::Container<GenericImage>,
     host: String,
@@ -17,7 +17,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Starts an image, `name:tag`, whose server listens on a port, and returns when the server answers.
+    /// Starts an image, `name:tag`, whose server listens on `port`, and returns when the server answers.
     pub(super) fn start(
         image: &str,
         port: u16,
@@ -25,7 +25,7 @@ impl Container {
         arguments: &[&str],
         answers: fn((&str, u16)) -> bool,
     ) -> Result<Self, Box<dyn Error>> {
-        // The port of a registry is followed by a slash, a tag never is.
+        // A colon may also separate the port of a registry, but a slash follows that, and no tag has one.
         let (name, tag) = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((image, "latest"));
         let mut request =
             GenericImage::new(name, tag).with_exposed_port(port.tcp()).with_cmd(arguments.iter().copied());

@@ -1,4 +1,4 @@
-//! The temporary folder of a server, and the user that it runs as.
+//! The temporary folder of a server, and the user that runs it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,22 +10,22 @@ use std::process::{Command, Stdio};
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
 
-/// How much of the end of the log a report shows.
+/// How many lines from the end of the log an error quotes.
 const LOG_LINES: usize = 3;
 
-/// A temporary folder with what a server needs and writes. Removed when dropped.
+/// A temporary folder with the files that a server needs and writes. It is removed when dropped.
 #[derive(Debug)]
 pub(super) struct Home {
     folder: TempDir,
-    /// Who owns it and runs the programs, when that is another user.
+    /// The user that owns the folder and runs the programs; `None` for the user that runs this program.
     user: Option<User>,
-    /// What its programs find in their environment.
+    /// Environment variables of the programs.
     variables: Vec<(&'static str, PathBuf)>,
 }
 
 impl Home {
-    /// An empty one. It belongs to the first of these users that exists, or to `nobody`, when this program runs as root:
-    /// most servers refuse to.
+    /// An empty folder. If this program runs as root, it belongs to the first of these users that exists, or to `nobody`, since most
+    /// servers refuse to run as root.
     pub(super) fn new(users: &[&str]) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("memory-test-").tempdir()?;
         let user = if Uid::effective().is_root() { Some(unprivileged(users)?) } else { None };
@@ -34,7 +34,7 @@ impl Home {
         Ok(home)
     }
 
-    /// An empty one of the user that runs this program.
+    /// An empty folder that belongs to the user that runs this program.
     pub(super) fn of_this_user() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("memory-test-").tempdir()?;
         Ok(Self { folder, user: None, variables: Vec::new() })
@@ -54,13 +54,13 @@ impl Home {
         Ok(path)
     }
 
-    /// Lets all programs that are run from now on find these in their environment.
+    /// Sets environment variables of all programs that start from now on.
     #[cfg(all(feature = "power", target_os = "linux"))]
     pub(super) fn set_variables<'v>(&mut self, variables: impl IntoIterator<Item = (&'static str, &'v Path)>) {
         self.variables = variables.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     }
 
-    /// A program to run here as the server's user. What it prints goes to the log.
+    /// A program that runs in this folder as the server's user. Its output goes to the log.
     pub(super) fn command(&self, program: &Path) -> io::Result<Command> {
         let log = OpenOptions::new().create(true).append(true).mode(0o644).open(self.log_path())?;
         let mut command = Command::new(program);
@@ -72,7 +72,7 @@ impl Home {
         Ok(command)
     }
 
-    /// An error that says what went wrong, with the end of the log.
+    /// An error with this message and the end of the log.
     pub(super) fn error(&self, what: &str) -> io::Error {
         let log = fs::read_to_string(self.log_path()).unwrap_or_default();
         let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -10,16 +10,16 @@ use nix::sys::signal::Signal;
 use super::home::Home;
 use super::process::{Process, holds};
 
-/// Below the ports that systems hand out to outgoing connections: a client that tries to reach a killed server must not
-/// take its port, nor be connected to itself.
+/// Below the range that systems assign to outgoing connections. Otherwise a client that tries to reach a killed server could be assigned
+/// the server's port, and be connected to itself.
 const PORTS: std::ops::Range<u16> = 15_000..22_000;
 
-/// How many ports are tried, since another program may take a free one first.
+/// How many ports are tried, since another program may take a free port first.
 const TRIES: usize = 3;
 
-/// A server on a port of 127.0.0.1. Ended when dropped.
+/// A server on a port of 127.0.0.1. It ends when dropped.
 pub(super) struct Local {
-    // Fields are dropped in this order: the process ends before its folder goes.
+    // Fields are dropped in this order: the process ends before its folder is removed.
     process: Option<Process>,
     home: Home,
     program: PathBuf,
@@ -30,8 +30,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Starts a program with these arguments for a port, and returns when the server answers. The last signal ends it when
-    /// nobody needs its data any more: SIGKILL, unless it has workers to end.
+    /// Starts a program with the arguments for a port, and returns when the server answers. `last_signal` ends it once nobody needs its
+    /// data: SIGKILL, unless the server has workers that it must end itself.
     pub(super) fn start(
         home: Home,
         program: PathBuf,
@@ -65,7 +65,7 @@ impl Local {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Ends the server as a crash does.
+    /// Kills the server as a crash does.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         match self.process.take() {
             Some(mut process) => process.end(Signal::SIGKILL),
@@ -73,11 +73,11 @@ impl Local {
         }
     }
 
-    /// Ends the server if it runs, and starts it on the same port and folder.
+    /// Ends the server if it runs, and starts it again on the same port and folder.
     pub(super) fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         let mut last = Ok(());
-        // What a killed server leaves behind, such as its workers, may stand in the way of the next one for a moment.
+        // What a killed server leaves behind, such as its workers, may block the next one for a moment.
         let started = holds(|| {
             last = self.spawn();
             Ok(last.is_ok())
@@ -119,7 +119,7 @@ impl fmt::Debug for Local {
 }
 
 fn free_port() -> io::Result<u16> {
-    // The random part of an id: test programs that start at the same time try different ports.
+    // The random part of an id, so that test programs that start at the same time try different ports.
     let (_, random) = uuid::Uuid::now_v7().as_u64_pair();
     let start = (random % PORTS.len() as u64) as usize;
     let mut ports = PORTS.cycle().skip(start).take(PORTS.len());

@@ -1,4 +1,4 @@
-//! Random texts in all that records say, which are then looked for in the files of a server.
+//! Random texts in every field of records, which are then searched for in the files of a server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -12,23 +12,23 @@ use uuid::Uuid;
 use crate::fixture::{actor, collection, context, document_id, key, metadata, new_document, new_memory, trigger};
 use crate::random::mix;
 
-/// A file is looked up block by block.
+/// The length of the blocks, in bytes, in which files are searched.
 const BLOCK: usize = 16;
-/// How many random bytes a mark has. In records stand their hexadecimal digits.
+/// The length of a mark, in bytes. Records hold its hexadecimal digits.
 const BYTES: usize = 32;
 
-/// Random texts, one for each field of a memory and of documents, and of their earlier versions.
+/// Random texts, one for each field of a memory, of documents, and of their earlier versions.
 ///
-/// A file has one where 31 digits of it stand next to each other, or the bytes themselves, so that also a cut or compressed text is found.
-/// They tell their seed.
+/// A file contains a mark if it has 31 consecutive digits of it, or the bytes themselves, so that a truncated or compressed text is found
+/// as well. Failures print the seed of the marks.
 pub struct Marks {
     seed: u64,
-    /// Each block that can be a part of a mark, and the field of the mark.
+    /// Each block that can be a part of a mark, with the field of the mark.
     blocks: HashMap<[u8; BLOCK], &'static str>,
 }
 
 impl Marks {
-    /// The fields that have one.
+    /// The fields that have a mark.
     pub const FIELDS: [&'static str; 18] = [
         "space of the memory",
         "idempotency key",
@@ -50,7 +50,7 @@ impl Marks {
         "actor of the removal",
     ];
 
-    /// Marks that nothing else has.
+    /// Marks from a new random seed.
     pub fn random() -> Self {
         let (_, seed) = Uuid::now_v7().as_u64_pair();
         Self::with_seed(seed)
@@ -69,7 +69,8 @@ impl Marks {
         Self { seed, blocks }
     }
 
-    /// Writes a memory that it updates, a document that it moves, and one that it removes, with a mark in each field. Gives their names.
+    /// Writes a memory and updates it, puts a document and moves it, and puts another and removes it, with a mark in each field. Returns
+    /// the names of these records.
     pub async fn write(&self, provider: &dyn MemoryProvider) -> Result<Vec<RecordId>> {
         let mut memory =
             new_memory(&self.text("space of the memory"), 1).with_context(context(&self.json("context before")));
@@ -96,7 +97,7 @@ impl Marks {
         Ok([RecordId::from(memory)].into_iter().chain(names).collect())
     }
 
-    /// The files at or below a path that have marks, and the fields of these.
+    /// The files at or below a path that contain marks, each with the fields of these marks.
     pub fn found(&self, at: &Path) -> io::Result<BTreeMap<PathBuf, BTreeSet<&'static str>>> {
         let (mut found, mut paths) = (BTreeMap::new(), vec![at.to_owned()]);
         while let Some(path) = paths.pop() {
@@ -114,7 +115,7 @@ impl Marks {
         Ok(found)
     }
 
-    /// Panics unless each mark is in a file at or below a path.
+    /// Panics unless each mark is in some file at or below a path.
     #[track_caller]
     pub fn check_there(&self, at: &Path) -> io::Result<()> {
         let found = self.found(at)?;
@@ -124,7 +125,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Panics if a mark is in any file at or below a path.
+    /// Panics if any file at or below a path contains a mark.
     #[track_caller]
     pub fn check_gone(&self, from: &Path) -> io::Result<()> {
         assert!(from.exists(), "there is no {}", from.display());
@@ -135,12 +136,12 @@ impl Marks {
 
     fn found_in(&self, bytes: &[u8]) -> BTreeSet<&'static str> {
         let (blocks, _) = bytes.as_chunks::<BLOCK>();
-        // Most of some files is empty.
+        // Most blocks of some files are empty.
         let written = blocks.iter().filter(|block| **block != [0; BLOCK]);
         written.filter_map(|block| self.blocks.get(block).copied()).collect()
     }
 
-    /// The mark of a field as it stands in a record.
+    /// The mark of a field as records hold it.
     fn text(&self, field: &str) -> String {
         hexadecimal(&bytes(self.seed, field))
     }
@@ -179,7 +180,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `None` of a file that has gone meanwhile, as it has nothing any more.
+/// `None` for a file that was deleted meanwhile: it holds nothing any more.
 fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

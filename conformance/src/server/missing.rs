@@ -1,4 +1,4 @@
-//! An engine that can't be tested here.
+//! Why an engine can't be tested on this machine.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::case::CaseResult;
 
-/// Why there is no server of an engine to test on.
+/// The reason why there is no server of an engine to test on.
 #[derive(Debug, Clone)]
 pub struct Missing {
     engine: &'static str,
@@ -16,7 +16,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// There is none of this engine, for this reason.
+    /// No server of this engine, for this reason.
     pub fn new(engine: &'static str, reason: impl Into<String>) -> Self {
         Self { engine, reason: reason.into() }
     }
@@ -26,7 +26,7 @@ impl Missing {
         &self.reason
     }
 
-    /// Whether that is a failure: `MEMORY_TEST_REQUIRE` lists the engine, or is unset while `CI` is `true`.
+    /// Whether the missing engine is a failure: `MEMORY_TEST_REQUIRE` lists it, or is unset while `CI` is `true`.
     pub fn is_required(&self) -> bool {
         let list = std::env::var("MEMORY_TEST_REQUIRE").ok();
         is_required(self.engine, list.as_deref(), super::variable("CI").as_deref())
@@ -48,8 +48,8 @@ fn is_required(engine: &str, list: Option<&str>, ci: Option<&str>) -> bool {
     }
 }
 
-/// A test of its own, outside of the suite, that starts what it needs: where that is [`Missing`] it fails if the engine is
-/// required, and is ignored otherwise, with the reason.
+/// A test outside of the suite that starts the servers it needs. If `test` returns [`Missing`], the test fails where the engine is
+/// required, and is ignored with the reason otherwise.
 pub fn trial(name: impl Into<String>, test: impl FnOnce() -> CaseResult + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || match test() {
         Ok(()) => Ok(Completion::Completed),
@@ -61,7 +61,7 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() -> CaseResult + Send +
     })
 }
 
-/// The same, for a test that runs on a runtime of its own.
+/// Like [`trial`], for an asynchronous test. It runs on a tokio runtime of its own.
 pub fn async_trial<F: Future<Output = CaseResult>>(
     name: impl Into<String>,
     test: impl FnOnce() -> F + Send + 'static,

@@ -1,13 +1,12 @@
-//! Real servers to test engines on. Those that the suite finds or starts itself need its feature `servers`; [`on_demand`], [`trial`]
-//! and [`async_trial`] take any.
+//! Real servers to test engines on. Those that the suite finds or starts itself need its feature `servers`; [`on_demand`], [`trial`] and
+//! [`async_trial`] work with any server.
 //!
-//! A `TestServer` is found in the same order for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, when a Docker
-//! engine answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries that this machine has, started in a temporary
-//! folder. What none of them gives is [`Missing`].
+//! A `TestServer` is the first of these that works, for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, if a Docker engine
+//! answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries of this machine, started in a temporary folder. If none of them
+//! works, the engine is [`Missing`].
 //!
-//! A server is started by the first case that wants it ([`on_demand`]), and ended when it is dropped. When the program is killed, a
-//! process that waits for that ends a local server, and a signal handler removes a container (not on SIGKILL). Servers are there
-//! on Unix only.
+//! The first case that needs a server starts it ([`on_demand`]), and dropping the server ends it. If the program is killed, a guardian
+//! process ends a local server, and a signal handler removes a container (but not on SIGKILL). Servers exist on Unix only.
 
 #[cfg(all(feature = "servers", unix))]
 #[cfg_attr(not(feature = "containers"), path = "no_container.rs")]
@@ -46,18 +45,19 @@ use std::env;
 #[cfg(all(feature = "servers", unix))]
 use std::path::{Path, PathBuf};
 
-/// What guards a server that is started here, and that programs of other users can reach too.
+/// A new password for a server that is started here, since other users of the machine can reach it too.
 #[cfg(all(feature = "servers", unix))]
 fn new_password() -> String {
     uuid::Uuid::now_v7().simple().to_string()
 }
 
-/// The value of an environment variable; `None` also when it is empty.
+/// The value of an environment variable; `None` if it is unset or empty.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Where a program is: on the path, or where Debian puts servers and an ordinary user's path does not lead.
+/// The path of a program: on the search path, or in the folders where Debian puts servers, which are not on the search path of ordinary
+/// users.
 #[cfg(all(feature = "servers", unix))]
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! MongoDB: a replica set, of one node or of several.
+//! MongoDB: a replica set of one or several nodes.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -19,29 +19,29 @@ use crate::fault::Server;
 const ENGINE: &str = "mongo";
 const NODES_VARIABLE: &str = "MEMORY_TEST_MONGO_NODES";
 const USUAL_IMAGE: &str = "mongo:7.0";
-/// Where it listens in a container.
+/// The port of the server in a container.
 const PORT: u16 = 27_017;
-/// The replica set that is made here.
+/// The name of the replica sets that are made here.
 const SET: &str = "rs0";
-/// Where the script that prepares a machine for tests puts the server, in the folder for caches.
+/// Where `.ci/test` installs the server, below the user's cache folder.
 const CACHED: &str = "agent-memory/mongodb/mongod";
 
 impl TestServer {
-    /// MongoDB, a replica set. With `MEMORY_TEST_MONGO_NODES` and without a URL it has so many nodes, from the binary.
+    /// A replica set of MongoDB. `MEMORY_TEST_MONGO_NODES` sets its number of nodes; without a URL it is then started from the binary.
     pub fn mongo() -> Result<Self, Missing> {
         Self::find(ENGINE, USUAL_IMAGE, in_container, local)
     }
 }
 
-/// MongoDB servers from the binary of this machine, for tests that kill them or need settings of their own.
+/// A replica set of MongoDB from the binary of this machine, for tests that kill servers or need settings of their own.
 ///
-/// They are reached at 127.0.0.1 and make a replica set, unless they are asked not to.
+/// Its nodes listen on 127.0.0.1. [`LocalMongo::start_standalone`] makes a single server without a replica set instead.
 #[derive(Debug)]
 pub struct LocalMongo {
     nodes: Vec<Local>,
     options: String,
     credentials: String,
-    /// The folder of its certificates, if it has any.
+    /// The folder of its certificates, if it uses TLS.
     certificates: Option<Home>,
 }
 
@@ -56,12 +56,12 @@ impl LocalMongo {
         Self::start_with(1, &[])
     }
 
-    /// Starts a replica set of some nodes, with further arguments, as those of `mongod`.
+    /// Starts a replica set of `nodes` nodes, with additional arguments of `mongod`.
     pub fn start_with(nodes: usize, arguments: &[&str]) -> Result<Self, Missing> {
         Self::with_binary(|binary| Self::replica_set(binary, nodes, arguments))
     }
 
-    /// Starts a replica set of one node that asks for a user and a password.
+    /// Starts a replica set of one node that requires this user and password.
     pub fn start_with_user(user: &str, password: &str) -> Result<Self, Missing> {
         Self::with_binary(|binary| {
             let mut server = Self::replica_set(binary, 1, &["--auth", "--keyFile", "key"])?;
@@ -72,14 +72,14 @@ impl LocalMongo {
         })
     }
 
-    /// Starts a replica set of one node that takes encrypted connections only. Its URL names the authority to trust.
+    /// Starts a replica set of one node for encrypted connections. Its URL names the certificate authority to trust.
     pub fn start_with_tls() -> Result<Self, Missing> {
         Self::with_binary(|binary| {
             let home = Home::of_this_user()?;
             create_certificates(&home)?;
             let file = |name: &str| home.path().join(name).display().to_string();
             let (authority, certificate) = (file("ca.pem"), file("server.pem"));
-            // The commands of this file come in plain; only those of tests are encrypted.
+            // The commands of this module are not encrypted; only the connections of tests are.
             let arguments = ["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", &certificate];
             let mut server = Self::replica_set(binary, 1, &arguments)?;
             server.options += &format!("&tls=true&tlsCAFile={authority}");
@@ -96,7 +96,7 @@ impl LocalMongo {
         })
     }
 
-    /// Starts another node, with further arguments, and returns its number when it has copied what the replica set has. It has no vote, so
+    /// Adds a node with additional arguments, and returns its number once it has copied the data of the replica set. It has no vote, so
     /// that no majority waits for it.
     pub fn add_node(&mut self, arguments: &[&str]) -> io::Result<usize> {
         let binary = binary().ok_or_else(|| io::Error::other("its server's binary is not installed"))?;
@@ -116,28 +116,28 @@ impl LocalMongo {
         Ok(number)
     }
 
-    /// Where it is reached, without a database. Stays the same over a restart.
+    /// The URL of the servers, without a database. It stays the same after a restart.
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("mongodb://{}{}/?{}", self.credentials, hosts.join(","), self.options)
     }
 
-    /// Where one node is reached, whether or not it is the primary.
+    /// The URL of one node, whether or not it is the primary.
     pub fn url_of(&self, node: usize) -> String {
         format!("mongodb://{}127.0.0.1:{}/?directConnection=true", self.credentials, self.nodes[node].port())
     }
 
-    /// The folder of a node, removed in the end.
+    /// The folder of a node, which is removed when the servers are dropped.
     pub fn folder(&self, node: usize) -> &Path {
         self.nodes[node].home().path()
     }
 
-    /// The id of the process of a node; `None` after it was killed.
+    /// The process id of a node; `None` after it was killed.
     pub fn process_id(&self, node: usize) -> Option<u32> {
         self.nodes[node].process_id()
     }
 
-    /// Which node takes writes; waits until there is one.
+    /// The number of the primary. Waits until there is one.
     pub fn primary(&self) -> io::Result<usize> {
         let mut primary = None;
         holds(|| {
@@ -147,13 +147,13 @@ impl LocalMongo {
         primary.ok_or_else(|| io::Error::other("the replica set has no primary"))
     }
 
-    /// Ends a node by SIGKILL, as a crash does, and returns when its process is gone.
+    /// Kills a node by SIGKILL, as a crash does, and returns when its process is gone.
     pub fn kill(&mut self, node: usize) -> io::Result<()> {
         self.nodes[node].kill()
     }
 
-    /// Starts a node again on the same port and data, after it was killed if it still runs, and returns when it takes part in
-    /// the replica set.
+    /// Starts a node again on the same port and data, killing it first if it runs, and returns when it is a member of the replica set
+    /// again.
     pub fn restart(&mut self, node: usize) -> io::Result<()> {
         self.nodes[node].restart()?;
         self.wait_for_members()
@@ -172,7 +172,7 @@ impl LocalMongo {
             doc! { "_id": number as i32, "host": format!("127.0.0.1:{}", node.port()) }
         };
         let members: Vec<_> = set.nodes.iter().enumerate().map(member).collect();
-        // A new primary is elected soon after the old one is gone.
+        // Short timeouts, so that a new primary is elected soon after the old one is gone.
         let settings = doc! { "electionTimeoutMillis": 2_000, "heartbeatIntervalMillis": 500 };
         let config = doc! { "_id": SET, "members": members, "settings": settings };
         set.command(0, doc! { "replSetInitiate": config, "$db": "admin" })?;
@@ -199,16 +199,16 @@ impl LocalMongo {
 }
 
 fn start_node(binary: &Path, arguments: &[&str]) -> io::Result<Local> {
-    // It runs as any user, root included, and may lie where others can't read.
+    // Any user, root included, may run `mongod`, and its binary may lie where other users can't read it.
     let home = Home::of_this_user()?;
     home.write("key", "0123456789abcdef")?;
     let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     let arguments = |_: &Home, port: u16| {
         let port = port.to_string();
         let own = ["--dbpath", ".", "--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port];
-        // Less than the half of the machine's memory that it would take, and enough for two of the largest batches at once.
+        // Less than the default, which is half of the machine's memory, and enough for two of the largest batches at once.
         let small = ["--wiredTigerCacheSizeGB", "2", "--setParameter", "diagnosticDataCollectionEnabled=false"];
-        // Nobody reads the past, and thousands of namespaces that were dropped and wait for it slow the server down.
+        // No test reads old snapshots, and thousands of dropped namespaces that are kept for them slow the server down.
         let forgetful = ["--setParameter", "minSnapshotHistoryWindowInSeconds=0"];
         Ok(own.into_iter().chain(small).chain(forgetful).map(str::to_owned).chain(arguments.iter().cloned()).collect())
     };
@@ -216,7 +216,7 @@ fn start_node(binary: &Path, arguments: &[&str]) -> io::Result<Local> {
     Local::start(home, binary.to_owned(), arguments, answers, Signal::SIGKILL)
 }
 
-/// An authority, and a certificate of it for 127.0.0.1.
+/// Creates a certificate authority, and a certificate for 127.0.0.1 that it signs.
 fn create_certificates(home: &Home) -> io::Result<()> {
     let create = |name: &str, arguments: &[&str]| {
         let mut openssl = home.command(&find_program("openssl").unwrap_or("openssl".into()))?;
@@ -239,7 +239,7 @@ fn create_certificates(home: &Home) -> io::Result<()> {
     home.write("server.pem", &(certificate? + &key?)).map(drop)
 }
 
-/// The server on the path, or the one that was put into the folder for caches.
+/// The server on the search path, or the one in the cache folder.
 fn binary() -> Option<PathBuf> {
     let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
     let caches = caches.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")));
@@ -258,7 +258,7 @@ fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     }
     let container = Container::start(image, PORT, &[], &["--replSet", SET], |address| hello(address).is_ok())?;
     let (host, port) = container.address();
-    // The server knows itself by another address than its clients, so these connect to it directly.
+    // The server knows itself by an address that its clients can't reach, so clients connect to it directly.
     let url = format!("mongodb://{host}:{port}/?directConnection=true");
     let config = doc! { "_id": SET, "members": [{ "_id": 0, "host": format!("127.0.0.1:{PORT}") }] };
     send((host, port), &doc! { "replSetInitiate": config, "$db": "admin" })?;
@@ -297,11 +297,12 @@ fn hello(address: impl ToSocketAddrs) -> io::Result<Document> {
     send(address, &doc! { "hello": 1, "$db": "admin" })
 }
 
-/// Sends a command, and reads the answer.
+/// Sends a command and reads the answer.
+///
 /// <https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/#op_msg>
 fn send(address: impl ToSocketAddrs, command: &Document) -> io::Result<Document> {
     const OP_MSG: i32 = 2013;
-    /// The header, the flags and the kind of the only section.
+    /// The length of the header, the flags and the kind of the only section, in bytes.
     const HEAD: usize = 16 + 4 + 1;
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(Duration::from_secs(30)))?;

@@ -1,8 +1,8 @@
-//! What stands for a server in a container where there can be none.
+//! Replaces containers where the crate is built without them.
 
 use std::error::Error;
 
-/// None ever runs.
+/// A container that never runs.
 #[derive(Debug)]
 pub(super) enum Container {}
 

@@ -12,15 +12,15 @@ use crate::fault::Faults;
 use crate::harness::Harness;
 use crate::namespace::Namespace;
 
-/// What is started: the engine, and behind it, dropped after it, what ends its servers.
+/// The harness of the engine, and the guard that ends its servers. The guard is dropped after the harness.
 type Started = (Arc<dyn Harness>, Box<dyn fmt::Debug + Send + Sync>);
 type Start = Box<dyn FnOnce() -> std::result::Result<Started, Missing> + Send>;
 
-/// The harness of an engine for which something has to be started: that happens when the first of its cases runs, and never when
-/// tests are listed. Beside the harness, `start` returns what ends the servers when it is dropped.
+/// A harness whose servers start when the first of its cases runs, and never when tests are only listed. `start` returns the harness, and a
+/// guard that ends the servers when it is dropped.
 ///
-/// It is started on a thread of the suite's runtime, which it may block: pools and clients can belong to that runtime. Where it is
-/// [`Missing`], each case says so: it fails where the engine is required, and is ignored otherwise.
+/// `start` runs on a thread of the suite's runtime, which it may block, so that pools and clients can belong to that runtime. If it returns
+/// [`Missing`], each case fails where the engine is required, and is ignored otherwise.
 pub fn on_demand<G: fmt::Debug + Send + Sync + 'static>(
     name: &'static str,
     start: impl FnOnce() -> std::result::Result<(Arc<dyn Harness>, G), Missing> + Send + 'static,
@@ -56,7 +56,7 @@ impl Harness for OnDemand {
     }
 
     fn missing(&self) -> Option<&Missing> {
-        // Whoever asks for more has asked for this first.
+        // The runner calls this method before every other one.
         tokio::task::block_in_place(|| LazyLock::force(&self.engine)).as_ref().err()
     }
 

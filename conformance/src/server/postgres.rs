@@ -1,4 +1,4 @@
-//! PostgreSQL, and the pooler in front of it.
+//! PostgreSQL, and the connection pooler PgBouncer.
 
 use std::error::Error;
 use std::fs;
@@ -20,21 +20,21 @@ use crate::fault::Server;
 
 const ENGINE: &str = "postgres";
 const USUAL_IMAGE: &str = "postgres:17-alpine";
-/// Where it listens in a container.
+/// The port of the server in a container.
 const PORT: u16 = 5432;
-/// The superuser of the servers that are started here, and the database that is always there.
+/// The superuser of the servers that are started here, and the database that always exists.
 const USER: &str = "postgres";
 /// The cases of a suite run in parallel, and each opens more than one pool.
 const MAX_CONNECTIONS: &str = "max_connections=300";
 
 impl TestServer {
-    /// PostgreSQL. The URL is that of a superuser, with the password.
+    /// A PostgreSQL server. The URL names a superuser and the password.
     pub fn postgres() -> Result<Self, Missing> {
         Self::find(ENGINE, USUAL_IMAGE, in_container, local)
     }
 
-    /// The same for tests that measure nothing. One from the binaries of this machine does not wait for the disk, which takes half of the time
-    /// of the suite: what it has written outlives its processes, and no test ends the system.
+    /// Like [`TestServer::postgres`], for tests that measure no write. A server from the binaries of this machine runs without `fsync`,
+    /// which halves the time of the suite: its writes survive the end of its processes, and no test crashes the machine.
     pub fn postgres_without_fsync() -> Result<Self, Missing> {
         Self::find(ENGINE, USUAL_IMAGE, in_container, local_without_fsync)
     }
@@ -42,7 +42,7 @@ impl TestServer {
 
 /// A PostgreSQL server from the binaries of this machine, for tests that kill it or need settings of their own.
 ///
-/// The encoding is UTF-8 and texts sort as in English, not by their bytes, where PostgreSQL or the system can do that.
+/// Its encoding is UTF-8. Texts sort as in English instead of by their bytes, if PostgreSQL or the system supports that.
 #[derive(Debug)]
 pub struct LocalPostgres {
     local: Local,
@@ -57,12 +57,12 @@ impl LocalPostgres {
         binaries().is_some()
     }
 
-    /// Starts one over an empty cluster.
+    /// Starts a server on an empty cluster.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
     }
 
-    /// The same with settings, as in `postgresql.conf`: `[("max_connections", "5")]`.
+    /// Starts a server on an empty cluster, with settings as in `postgresql.conf`: `[("max_connections", "5")]`.
     pub fn start_with(settings: &[(&str, &str)]) -> Result<Self, Missing> {
         let Some(binaries) = binaries() else {
             return Err(Missing::new(ENGINE, "its server's binaries are not installed"));
@@ -70,28 +70,28 @@ impl LocalPostgres {
         Self::with_binaries(binaries, settings).map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// Where its superuser reaches it, with the password. Stays the same over a restart.
+    /// The URL for the superuser, with the password. It stays the same after a restart.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Starts a standby that follows this server, and can take its place: a copy of it that streams what happens to it.
+    /// Starts a standby of this server: a copy that follows it by streaming replication and can be promoted.
     pub fn standby(&self) -> Result<Self, Missing> {
         Self::copy(self).map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// A folder of the server's user, removed in the end: for a tablespace, for example. Its file `log` has what the server says,
-    /// and the folder `data` is the cluster.
+    /// A folder of the server's user, such as for a tablespace, which is removed when the server is dropped. The file `log` in it is the
+    /// server's log, and the folder `data` is the cluster.
     pub fn folder(&self) -> &Path {
         self.local.home().path()
     }
 
-    /// Writes a file into that folder that only the server's user can read: a key, for example.
+    /// Writes a file into that folder that only the server's user can read, such as a key.
     pub fn write(&self, name: &str, content: &str) -> io::Result<PathBuf> {
         self.local.home().write(name, content)
     }
 
-    /// Where the binaries of this version are, those of the clients among them.
+    /// The folder of the binaries of this version, including those of the clients.
     pub fn binaries(&self) -> &Path {
         &self.binaries
     }
@@ -101,12 +101,12 @@ impl LocalPostgres {
         self.local.process_id()
     }
 
-    /// Ends the server by SIGKILL, as a crash does, and returns when its process is gone.
+    /// Kills the server by SIGKILL, as a crash does, and returns when its process is gone.
     pub fn kill(&mut self) -> io::Result<()> {
         self.local.kill()
     }
 
-    /// Starts the server again on the same port and data, after it was killed if it still runs, and returns when it answers.
+    /// Starts the server again on the same port and data, killing it first if it runs, and returns when it answers.
     pub fn restart(&mut self) -> io::Result<()> {
         self.local.restart()
     }
@@ -131,13 +131,13 @@ impl LocalPostgres {
         Self::over(home, of.binaries.clone(), of.settings.clone(), url)
     }
 
-    /// A server over the cluster in a folder.
+    /// Starts a server on the cluster in a folder.
     fn over(home: Home, binaries: PathBuf, settings: Vec<String>, url: impl Fn(u16) -> String) -> io::Result<Self> {
         let arguments = |_: &Home, port: u16| {
             let mut arguments: Vec<String> =
                 ["-D", "data", "-c", "listen_addresses=127.0.0.1"].map(String::from).into();
             arguments.extend(["-c".to_owned(), format!("port={port}")]);
-            // No socket: its usual folder belongs to the server that the system may have.
+            // No Unix socket: its usual folder belongs to the server of the system, if there is one.
             arguments.extend(["-c", "unix_socket_directories=", "-c", MAX_CONNECTIONS].map(String::from));
             arguments.extend(settings.iter().flat_map(|setting| ["-c".to_owned(), setting.clone()]));
             Ok(arguments)
@@ -171,12 +171,12 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts one in front of the server with this URL, which has one host and a password.
+    /// Starts a pooler in front of the server with this URL, which must name one host and a password.
     pub fn start(server: &str) -> Result<Self, Missing> {
         Self::before(server).map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// The URL of the same database and user through the pooler.
+    /// The URL that reaches the same database as the same user through the pooler.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -241,7 +241,7 @@ fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     Ok(TestServer::new(url(host, port, &password), container))
 }
 
-/// The folder of the server's binaries: those on the path, else the newest that Debian has installed.
+/// The folder of the server's binaries: those on the search path, or else the newest that Debian has installed.
 fn binaries() -> Option<PathBuf> {
     let on_path = || Some(fs::canonicalize(find_program("initdb")?).ok()?.parent()?.to_owned());
     let versions = || {
@@ -253,13 +253,13 @@ fn binaries() -> Option<PathBuf> {
     on_path().filter(complete).or_else(|| versions().filter(complete))
 }
 
-/// Creates the cluster in the first of the locales that this PostgreSQL and this system have.
+/// Creates the cluster in the first of the [`locales`] that this PostgreSQL and this system support.
 fn create_cluster(home: &Home, binaries: &Path, password: &str) -> io::Result<()> {
     home.write("password", password)?;
     for locale in locales() {
         let mut initdb = home.command(&binaries.join("initdb"))?;
         initdb.args(["-D", "data", "-U", USER, "--pwfile=password", "--auth=scram-sha-256", "--encoding=UTF8"]);
-        // What a crash of the system would lose is of no interest: the server itself runs with fsync.
+        // No test crashes the machine while the cluster is created; the server itself runs with `fsync`, unless a test turns it off.
         initdb.arg("--no-sync").args(&locale);
         if initdb.status()?.success() {
             return Ok(());
@@ -268,9 +268,9 @@ fn create_cluster(home: &Home, binaries: &Path, password: &str) -> io::Result<()
     Err(home.error("initdb failed"))
 }
 
-/// Locales for `initdb`. One that does not sort by bytes is preferred, since that is what users have.
+/// Locales for `initdb`, in order of preference. Those that don't sort by bytes come first, since users have these.
 fn locales() -> Vec<Vec<String>> {
-    // Since PostgreSQL 15, and where it is built with ICU.
+    // Works since PostgreSQL 15, if it is built with ICU.
     let icu = ["--locale-provider=icu", "--icu-locale=en-US", "--locale=C.UTF-8"].map(String::from).into();
     let installed = Command::new("locale").arg("-a").output().map(|output| output.stdout).unwrap_or_default();
     let installed = String::from_utf8_lossy(&installed).into_owned();
@@ -284,12 +284,13 @@ fn url(host: &str, port: u16, password: &str) -> String {
     format!("postgres://{USER}:{password}@{host}:{port}/{USER}")
 }
 
-/// Whether a server asks for the password; one that is not ready yet, or shuts down, sends an error instead.
+/// Whether a server asks for the password. While it starts or shuts down, it sends an error instead.
 fn answers(address: impl ToSocketAddrs) -> bool {
     ask(address).is_ok_and(|answer| answer == b'R')
 }
 
-/// Sends the start of a connection, and reads which kind of message comes back.
+/// Sends a startup message, and returns the type of the server's first message.
+///
 /// <https://www.postgresql.org/docs/current/protocol-message-formats.html>
 fn ask(address: impl ToSocketAddrs) -> io::Result<u8> {
     const PROTOCOL_3_0: i32 = 196_608;

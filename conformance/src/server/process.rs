@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 /// How long a server may take to start or to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for a line. The end of the input without one is the end of the program that should have written it: then nobody
-/// else ends the server and removes its folder.
+/// The script of the guardian. It waits for a line; if its input ends without one, this program was killed, so the guardian ends the server
+/// and removes its folder.
 const GUARDIAN: &str = r#"
 read -r _ && exit
 kill -"$3" "$1"
@@ -24,21 +24,21 @@ kill -KILL "$1"
 rm -rf "$2"
 "#;
 
-/// A running server. Ended when dropped, and also when this program is killed.
+/// A running server. It ends when dropped, and also when this program is killed.
 #[derive(Debug)]
 pub(super) struct Process {
     server: Child,
-    /// What ends it for good.
+    /// The signal that ends the server for good.
     last_signal: Signal,
     guardian: Child,
-    /// The guardian reads it; closes with this program.
+    /// The input of the guardian, which closes when this program ends.
     lifeline: Option<ChildStdin>,
 }
 
 impl Process {
-    /// Starts a server whose data is in this folder, and which this signal ends when nobody needs the data any more.
+    /// Starts a server whose data is in this folder. `last_signal` ends it once nobody needs the data.
     pub(super) fn start(mut command: Command, folder: &Path, last_signal: Signal) -> io::Result<Self> {
-        // Groups of their own, so that Ctrl-C in a terminal reaches this program alone.
+        // A process group of its own, so that Ctrl-C in a terminal reaches this program alone.
         let mut server = command.process_group(0).spawn()?;
         let guardian = Command::new("sh")
             .args(["-c", GUARDIAN, "guardian", &server.id().to_string()])
@@ -63,14 +63,14 @@ impl Process {
         self.server.id()
     }
 
-    /// Whether it ended by itself.
+    /// Whether the server has ended by itself.
     pub(super) fn has_ended(&mut self) -> io::Result<bool> {
         Ok(self.server.try_wait()?.is_some())
     }
 
-    /// Sends a signal that ends the server, and returns when it is gone.
+    /// Sends a signal that ends the server, and returns when its process is gone.
     pub(super) fn end(&mut self, signal: Signal) -> io::Result<()> {
-        // The guardian goes first: once the server was waited for, its id may belong to another process.
+        // The guardian ends first: once the server was waited for, its id may belong to another process.
         if let Some(mut lifeline) = self.lifeline.take() {
             lifeline.write_all(b"\n")?;
             self.guardian.wait()?;
@@ -94,7 +94,7 @@ impl Drop for Process {
     }
 }
 
-/// Waits until a condition holds; `false` when it does not in good time.
+/// Waits until a condition holds; `false` if it does not within [`PATIENCE`].
 pub(super) fn holds(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     let deadline = Instant::now() + PATIENCE;
     while !condition()? {

@@ -1,4 +1,4 @@
-//! Redis: one server.
+//! A single Redis server.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -17,13 +17,13 @@ use crate::fault::Server;
 
 pub(super) const ENGINE: &str = "redis";
 const USUAL_IMAGE: &str = "redis:7-alpine";
-/// Who runs it, where this program is run by root.
+/// The user that runs the server if this program runs as root.
 pub(super) const USERS: &[&str] = &["redis"];
-/// Where it listens in a container.
+/// The port of the server in a container.
 const PORT: u16 = 6379;
 
 impl TestServer {
-    /// Redis. The URL is that of the default user, with the password.
+    /// A Redis server. The URL names the default user and the password.
     pub fn redis() -> Result<Self, Missing> {
         Self::find(ENGINE, USUAL_IMAGE, in_container, local)
     }
@@ -42,24 +42,24 @@ impl LocalRedis {
         find_program("redis-server").is_some()
     }
 
-    /// Starts one that keeps nothing on disk.
+    /// Starts a server that keeps nothing on disk.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
     }
 
-    /// The same with settings, as in `redis.conf`: `[("appendonly", "yes")]`.
+    /// Starts a server with settings as in `redis.conf`: `[("appendonly", "yes")]`.
     pub fn start_with(settings: &[(&str, &str)]) -> Result<Self, Missing> {
         Self::start_on(new_password(), settings).map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// Starts a replica of another one, with its password.
+    /// Starts a replica of another server, with the same password.
     pub fn start_replica(primary: &Self) -> Result<Self, Missing> {
         let address = format!("127.0.0.1 {}", primary.port());
         let replica = Self::start_on(primary.password.clone(), &[("replicaof", &address)]);
         replica.map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// Where its default user reaches it, with the password. Stays the same over a restart.
+    /// The URL for the default user, with the password. It stays the same after a restart.
     pub fn url(&self) -> String {
         format!("redis://:{}@{}", self.password, self.address())
     }
@@ -69,12 +69,12 @@ impl LocalRedis {
         self.local.port()
     }
 
-    /// The password of its default user.
+    /// The password of the default user.
     pub fn password(&self) -> &str {
         &self.password
     }
 
-    /// A folder of the server's user, removed in the end.
+    /// A folder of the server's user, which is removed when the server is dropped.
     pub fn folder(&self) -> &Path {
         self.local.home().path()
     }
@@ -84,17 +84,17 @@ impl LocalRedis {
         self.local.process_id()
     }
 
-    /// Ends the server by SIGKILL, as a crash does, and returns when its process is gone.
+    /// Kills the server by SIGKILL, as a crash does, and returns when its process is gone.
     pub fn kill(&mut self) -> io::Result<()> {
         self.local.kill()
     }
 
-    /// Starts the server again on the same port and data, after it was killed if it still runs, and returns when it answers.
+    /// Starts the server again on the same port and data, killing it first if it runs, and returns when it answers.
     pub fn restart(&mut self) -> io::Result<()> {
         self.local.restart()
     }
 
-    /// What `redis-cli` prints when it has sent this command as the default user.
+    /// Sends a command as the default user, and returns what `redis-cli` prints.
     pub fn command(&self, arguments: &[&str]) -> io::Result<String> {
         cli(self.port(), &self.password, arguments)
     }
@@ -103,7 +103,7 @@ impl LocalRedis {
         Self::start_in(Home::new(USERS)?, ".", password, settings)
     }
 
-    /// Starts one whose data lies in this folder of its home.
+    /// Starts a server whose data lies in this folder of its home.
     pub(super) fn start_in(home: Home, folder: &str, password: String, settings: &[(&str, &str)]) -> io::Result<Self> {
         let program = find_program("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
         let arguments = |_: &Home, port: u16| {
@@ -137,7 +137,7 @@ impl Server for LocalRedis {
     }
 }
 
-/// A sentinel that watches one primary and decides alone, from the binary of this machine.
+/// A sentinel from the binary of this machine. It watches one primary, and its own vote is enough for a failover.
 #[derive(Debug)]
 pub struct LocalSentinel {
     local: Local,
@@ -145,20 +145,20 @@ pub struct LocalSentinel {
 }
 
 impl LocalSentinel {
-    /// What it calls the primary.
+    /// The name of the primary in the sentinel's settings.
     pub const PRIMARY: &str = "main";
 
-    /// Starts one for this primary, which has failed when it is silent for a second.
+    /// Starts a sentinel for this primary. It counts the primary as failed after one second without an answer.
     pub fn start(primary: &LocalRedis) -> Result<Self, Missing> {
         Self::watch(primary).map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// Where the default user reaches the primary through it, with the password.
+    /// The URL that finds the primary through the sentinel, for the default user, with the password.
     pub fn url(&self) -> String {
         format!("redis+sentinel://:{}@127.0.0.1:{}/{}", self.password, self.local.port(), Self::PRIMARY)
     }
 
-    /// How many replicas it knows.
+    /// How many replicas the sentinel knows.
     pub fn replicas(&self) -> io::Result<usize> {
         let found = cli(self.local.port(), "", &["SENTINEL", "REPLICAS", Self::PRIMARY])?;
         Ok(found.lines().filter(|line| *line == "master-link-status").count())
@@ -173,7 +173,7 @@ impl LocalSentinel {
                  sentinel auth-pass {name} {password}\nsentinel down-after-milliseconds {name} 1000\n\
                  sentinel failover-timeout {name} 10000\n"
             );
-            // It writes down there what it learns.
+            // The sentinel writes what it learns into this file.
             home.write("sentinel.conf", &settings)?;
             Ok(vec!["sentinel.conf".to_owned(), "--sentinel".to_owned()])
         };
@@ -183,7 +183,7 @@ impl LocalSentinel {
     }
 }
 
-/// What `redis-cli` prints; an error reply is an error.
+/// The output of `redis-cli`. An error reply is an `Err`.
 pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<String> {
     let program = find_program("redis-cli").ok_or_else(|| io::Error::other("redis-cli is not installed"))?;
     let output = Command::new(program)
@@ -195,7 +195,7 @@ pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<S
     if output.status.success() {
         return Ok(text);
     }
-    // Of a long report, the last line with a word says what went wrong; colors end on lines of their own.
+    // The last line with a word says what went wrong; color codes end on lines of their own.
     let has_words = |line: &&str| line.trim_start_matches("\u{1b}[0m").contains(char::is_alphabetic);
     let failure = String::from_utf8_lossy(&output.stderr).into_owned();
     let reason = text.lines().rfind(has_words).or_else(|| failure.lines().rfind(has_words));
@@ -213,7 +213,7 @@ fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     Ok(TestServer::new(format!("redis://:{password}@{host}:{port}"), container))
 }
 
-/// Whether a server takes commands, from those who know the password at least; one that loads its data does not yet.
+/// Whether a server takes commands, at least from clients with the password. While it loads its data it does not.
 fn answers(address: impl ToSocketAddrs) -> bool {
     ask(address).is_ok_and(|answer| answer.starts_with(b"+PONG") || answer.starts_with(b"-NOAUTH"))
 }

@@ -1,4 +1,4 @@
-//! Redis: a cluster of three primaries with a replica each.
+//! A Redis cluster of three primaries, each with one replica.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use super::redis::{ENGINE, LocalRedis, cli};
 use super::{Missing, new_password};
 
 const PRIMARIES: usize = 3;
-/// After how many milliseconds without an answer a node counts as failed. Long enough for a machine that is busy with tests;
-/// those that want a failover set a shorter time.
+/// After how many milliseconds without an answer a node counts as failed. Long enough for a machine that is busy with tests; tests of a
+/// failover set a shorter time.
 const NODE_TIMEOUT: &str = "30000";
 
-/// A cluster from the binary of this machine.
+/// A Redis cluster from the binary of this machine.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<LocalRedis>,
     password: String,
 }
 
-/// A node as the cluster sees it.
+/// A node, as `CLUSTER NODES` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Node {
     id: String,
@@ -28,12 +28,12 @@ struct Node {
 }
 
 impl RedisCluster {
-    /// Starts three primaries and three replicas, with these settings besides, and returns when all slots are served.
+    /// Starts three primaries and three replicas with additional settings, and returns when all slots are served.
     pub fn start_with(settings: &[(&str, &str)]) -> Result<Self, Missing> {
         Self::new(settings).map_err(|error| Missing::new(ENGINE, error.to_string()))
     }
 
-    /// Where its default user reaches it, with the password.
+    /// The URL for the default user, with the password.
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.nodes.iter().map(LocalRedis::address).collect();
         format!("redis+cluster://:{}@{}", self.password, hosts.join(","))
@@ -58,7 +58,7 @@ impl RedisCluster {
         Err(io::Error::other(format!("nobody holds the slot {slot}")))
     }
 
-    /// Moves so many slots from one primary to another, with what is in them; both are counted from 0, whichever these are.
+    /// Moves `count` slots with their keys from one primary to another. Both are counted from 0, in no particular order.
     pub fn move_slots(&self, from: usize, to: usize, count: usize) -> io::Result<()> {
         let primaries: Vec<_> = self.view()?.into_iter().filter(|node| node.is_primary && node.is_well).collect();
         let id = |place: usize| primaries.get(place).map(|node| node.id.as_str()).unwrap_or_default();
@@ -66,7 +66,7 @@ impl RedisCluster {
         let ends = ["--cluster-from", id(from), "--cluster-to", id(to)];
         let arguments = ["--cluster", "reshard", &address, "--cluster-slots", &count, "--cluster-yes"];
         let mut last = Ok(());
-        // The nodes need a moment to agree on what was moved before.
+        // The nodes need a moment to agree on earlier moves.
         holds(|| {
             last = cli(self.nodes[0].port(), &self.password, &[&arguments[..], &ends].concat()).map(drop);
             Ok(last.is_ok())
@@ -74,7 +74,7 @@ impl RedisCluster {
         last
     }
 
-    /// Ends the node on this port by SIGKILL, and returns when it is gone.
+    /// Kills the node on this port by SIGKILL, and returns when its process is gone.
     pub fn kill(&mut self, port: u16) -> io::Result<()> {
         self.node(port)?.kill()
     }
@@ -88,7 +88,7 @@ impl RedisCluster {
     fn new(settings: &[(&str, &str)]) -> io::Result<Self> {
         let password = new_password();
         let cluster = [("cluster-enabled", "yes"), ("cluster-node-timeout", NODE_TIMEOUT)];
-        // Without disks, so that a replica is in place at once.
+        // Replication without disks, so that a replica is ready at once.
         let replication = [("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")];
         let settings = [&cluster[..], &replication, settings].concat();
         let nodes = (0..2 * PRIMARIES).map(|_| LocalRedis::start_on(password.clone(), &settings));
@@ -102,11 +102,11 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Until each node sees all slots served, and each replica follows its primary.
+    /// Waits until each node sees all slots served, and each replica follows its primary.
     fn wait_until_whole(&self) -> io::Result<()> {
         let is_whole = || {
             for node in &self.nodes {
-                // One that takes over the data of its primary answers nothing else meanwhile.
+                // A replica that loads the data of its primary answers nothing else meanwhile.
                 let Ok(state) = node.command(&["CLUSTER", "INFO"]) else { return Ok(false) };
                 if !state.contains("cluster_state:ok") {
                     return Ok(false);
@@ -130,7 +130,7 @@ impl RedisCluster {
         Ok(self.ask(&["CLUSTER", "NODES"])?.lines().filter_map(Node::parse).collect())
     }
 
-    /// Asks the first node that answers.
+    /// Sends a command to the nodes in turn, and returns the first answer.
     fn ask(&self, command: &[&str]) -> io::Result<String> {
         let mut last = Err(io::Error::other("the cluster has no node"));
         for node in self.nodes.iter().filter(|node| node.process_id().is_some()) {
@@ -149,7 +149,7 @@ impl RedisCluster {
 }
 
 impl Node {
-    /// Reads a line of `CLUSTER NODES`: id, address, flags, and so on.
+    /// Parses a line of `CLUSTER NODES`: id, address, flags, and so on.
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.split(' ');
         let (id, address, flags) = (parts.next()?, parts.next()?, parts.next()?);

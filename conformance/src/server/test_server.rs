@@ -7,20 +7,21 @@ use std::sync::Arc;
 use super::missing::Missing;
 use super::variable;
 
-/// A server to share among all tests of a program, in namespaces of their own. It ends with the last of its clones.
+/// A server that all tests of a program share, in namespaces of their own. It ends when its last clone is dropped.
 ///
-/// It is found or started: the URL in `MEMORY_TEST_<ENGINE>_URL`; else a container of the image in `MEMORY_TEST_<ENGINE>_IMAGE`, or of
-/// the usual one; else the binaries of this machine. An image that is named is used or missing, never replaced by another
-/// server. Must not be called on a thread of an asynchronous runtime that does anything else meanwhile.
+/// It is found or started: the URL in `MEMORY_TEST_<ENGINE>_URL`; else a container of the image in `MEMORY_TEST_<ENGINE>_IMAGE`, or of the
+/// default image; else the binaries of this machine. An image that is named is used or missing, and never replaced by another server.
+///
+/// Starting a server blocks, so it must not be done on a thread of an asynchronous runtime that has other work meanwhile.
 #[derive(Debug, Clone)]
 pub struct TestServer {
     url: String,
-    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
+    /// The guard that ends the server when it is dropped; `None` for a server that runs elsewhere.
     _guard: Option<Arc<dyn Debug + Send + Sync>>,
 }
 
 impl TestServer {
-    /// Where it is reached.
+    /// The URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -1,4 +1,4 @@
-//! The reference with one bug.
+//! The reference provider with one bug.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -28,27 +28,27 @@ use crate::plugin::BrokenPlugin;
 use crate::watch::{self, Given};
 use crate::{history, recall, restore, values};
 
-/// A provider that passes every call on, apart from its flaw.
+/// A provider that delegates every call, apart from its flaw.
 #[derive(Debug)]
 pub(crate) struct Broken {
     naive: Naive,
     documents: Arc<BrokenDocuments>,
     flaw: Flaw,
     is_shut_down: AtomicBool,
-    /// What the next query does not see yet, for [`Flaw::ReadsLagBehind`].
+    /// Writes that the next query does not see yet, for [`Flaw::ReadsLagBehind`].
     fresh: Mutex<Option<MemoryId>>,
     shared: Arc<Shared>,
-    /// Whether a later program was in the namespace before it was opened.
+    /// Whether a later program has used the namespace before it was opened.
     is_newer: bool,
-    /// Whether a call holds what there is one of.
+    /// Whether a call holds the single resource.
     is_held: AtomicBool,
-    /// What calls wait for with [`Flaw::LightCallsWaitForHeavyOnes`].
+    /// The lock that calls wait for with [`Flaw::LightCallsWaitForHeavyOnes`].
     turns: Semaphore,
-    /// For [`Flaw::WatchTokensEndWithTheirHandle`].
+    /// The tokens of this handle, for [`Flaw::WatchTokensEndWithTheirHandle`].
     tokens: Given,
-    /// What it has erased.
+    /// The memories that it has erased.
     erased: Erased,
-    /// What it has stored that expires.
+    /// The records that it has stored with an expiry.
     expiring: Arc<Expiring>,
     /// What it knows of vectors.
     meaning: Meaning,
@@ -83,7 +83,7 @@ impl Broken {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn of a call, after those that came before it.
+    /// Waits for the turn of a call, after those that came before it.
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         match self.flaw {
             Flaw::LightCallsWaitForHeavyOnes => self.turns.acquire().await.ok(),
@@ -91,7 +91,7 @@ impl Broken {
         }
     }
 
-    /// Writes in two steps what has to be one.
+    /// Writes in two steps what must be one step.
     async fn update_in_two_steps(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
         let memory = self.inner().get(id).await?.ok_or_else(Error::not_found)?;
         let Some(patched) = patch.apply(&memory, SystemClock.now())? else { return Ok(Updated::from(&memory)) };
@@ -99,14 +99,14 @@ impl Broken {
         self.inner().update(id, MemoryPatch::new().replace_metadata(patched.metadata)).await
     }
 
-    /// Writes the contexts of memories a moment later than the rest.
+    /// Writes the contexts of memories a moment after the rest.
     async fn write_contexts(&self, ids: &[MemoryId]) {
         self.shared.half().extend(ids);
         tokio::task::yield_now().await;
         self.shared.half().retain(|id| !ids.contains(id));
     }
 
-    /// Takes what there is one of, and gives it back unless the caller leaves.
+    /// Takes the single resource, and returns it unless the call is dropped.
     async fn holding<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         if self.is_held.swap(true, Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "somebody has it"));
@@ -117,7 +117,7 @@ impl Broken {
         result
     }
 
-    /// The memory as this provider gives it to its callers.
+    /// The memory as this provider returns it to its callers.
     fn shown(&self, mut memory: Memory) -> Memory {
         memory.context = memory.context.filter(|_| !self.shared.half().contains(&memory.id));
         values::shown(self.flaw, memory)
@@ -318,7 +318,7 @@ impl MemoryProvider for Broken {
         let mut asked = SpaceQuery::builder().depth(query.depth()).limit(query.limit());
         asked = query.under().into_iter().fold(asked, SpaceQueryBuilder::under);
         let mut levels = match (self.flaw, query.within()) {
-            // Of the spaces that may be seen all is counted.
+            // It counts all of the spaces that may be seen.
             (Flaw::SpacesCountOthers, Some(_)) => {
                 let mut levels = self.inner().spaces(query).await?;
                 let all = self.inner().spaces(&asked.limit(1_000).build()?).await?;

@@ -1,4 +1,4 @@
-//! The broken providers are many, and leave no rule out.
+//! The broken providers are many, and cover every rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::table::{BITES, Bite};
 
-/// How many bugs are there, by the chapter of the case that must find them: fewer mean that some got lost.
+/// The number of bugs, by the chapter of the case that must find them. A smaller number means that some were lost.
 const CHAPTERS: &[(&str, usize)] = &[
     ("documents", 18),
     ("dropped", 9),
@@ -30,10 +30,10 @@ const CHAPTERS: &[(&str, usize)] = &[
     ("values", 9),
     ("watch", 15),
 ];
-/// The fewest of all chapters together that prove something of the suite.
+/// The least number of bugs, over all chapters, that says something about the suite.
 const FEWEST: usize = 150;
 
-/// Each rule of the contract is broken by a provider, and found broken by a case of that rule.
+/// Each rule of the contract is broken by some provider, and a case of that rule finds it.
 pub(crate) fn every_rule_is_broken_by_some_provider() -> Result<(), Failed> {
     let broken: BTreeSet<_> = BITES.iter().map(|bite| bite.rule).collect();
     let whole: Vec<_> = rules().filter(|rule| !broken.contains(rule)).collect();
@@ -41,7 +41,7 @@ pub(crate) fn every_rule_is_broken_by_some_provider() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The case that finds a bug says that it checks the rule that the bug breaks.
+/// The case that finds a bug names the rule that the bug breaks.
 pub(crate) fn each_bug_breaks_a_rule_of_its_case() -> Result<(), Failed> {
     let cases: BTreeMap<_, _> = all_cases().iter().map(|case| (case.id, case.rules)).collect();
     for Bite { flaw, rule, case } in BITES {
@@ -51,7 +51,7 @@ pub(crate) fn each_bug_breaks_a_rule_of_its_case() -> Result<(), Failed> {
     Ok(())
 }
 
-/// No chapter has fewer than it had, and none is named twice.
+/// No chapter has fewer bugs than before, and no bug is listed twice.
 pub(crate) fn no_bug_got_lost() -> Result<(), Failed> {
     let mut seen = BTreeSet::new();
     let mut chapters = BTreeMap::<&str, usize>::new();

@@ -14,20 +14,20 @@ use tokio::sync::Barrier;
 use crate::expiry::Expiring;
 use crate::flaw::Flaw;
 
-/// A store that passes every call on, apart from its flaw.
+/// A store that delegates every call, apart from its flaw.
 #[derive(Debug)]
 pub(crate) struct BrokenDocuments {
     inner: Arc<dyn DocumentStore>,
     /// The ledger beside it, for [`Flaw::PutsAreInTheLedger`].
     ledger: InMemory,
     flaw: Flaw,
-    /// What was removed, for [`Flaw::RemoveLeavesText`].
+    /// Removed documents, for [`Flaw::RemoveLeavesText`].
     removed: Mutex<Vec<Document>>,
-    /// Where documents were put, for [`Flaw::EmptyCollectionsAreListed`].
+    /// The collections of puts, for [`Flaw::EmptyCollectionsAreListed`].
     collections: Mutex<BTreeSet<Collection>>,
-    /// Where removals meet in twos, for [`Flaw::RemovalsBothReport`].
+    /// The barrier where two removals meet, for [`Flaw::RemovalsBothReport`].
     looked: Barrier,
-    /// What was put that expires, for [`Flaw::ExpiredIdBlocksAPut`].
+    /// Documents that were put with an expiry, for [`Flaw::ExpiredIdBlocksAPut`].
     expiring: Arc<Expiring>,
 }
 
@@ -37,7 +37,7 @@ impl BrokenDocuments {
         Self { inner: ledger.documents(), ledger, flaw, removed, collections, looked: Barrier::new(2), expiring }
     }
 
-    /// Removes what is there under the id of a document, and only then writes it.
+    /// Removes the document under an id, and only then writes the new one.
     async fn put_anew(&self, document: Document) -> Result<Document> {
         let id = DocumentSelection::ids(document.collection.clone(), [document.id.clone()])?;
         self.inner.remove(&id, 1).await?;
@@ -175,7 +175,7 @@ impl DocumentStore for BrokenDocuments {
         if let (Flaw::DroppedRemovalIsHalf, Some(ids)) = (self.flaw, selection.candidate_ids()) {
             let mut removed = Vec::new();
             for id in ids {
-                // Without a search, whose permit the caller might never get while it stays.
+                // Without a search, since the caller might never get a permit for one while it stays.
                 let one = DocumentSelection::ids(collection.clone(), [id.clone()])?;
                 removed.extend(self.inner.remove(&one, 1).await?);
                 tokio::task::yield_now().await;
@@ -198,7 +198,7 @@ impl DocumentStore for BrokenDocuments {
                 self.inner.remove(&all, usize::MAX).await
             }
             (Flaw::RemovalsBothReport, _) => {
-                // Two look before either removes.
+                // Both search before either removes.
                 self.looked.wait().await;
                 self.inner.remove(selection, max).await?;
                 let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();

@@ -19,19 +19,19 @@ pub(crate) struct BrokenHarness {
     shared: Arc<Shared>,
 }
 
-/// What all handles of a broken harness share.
+/// The state that all handles of a broken harness share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// What is written but for its context, for [`Flaw::DroppedUpdateIsHalf`] and [`Flaw::DroppedRestoreIsHalf`].
+    /// Memories that are written without their contexts so far, for [`Flaw::DroppedUpdateIsHalf`] and [`Flaw::DroppedRestoreIsHalf`].
     half: Mutex<BTreeSet<MemoryId>>,
-    /// What can't be read any more.
+    /// Memories that can't be read any more.
     damaged: Mutex<BTreeSet<MemoryId>>,
-    /// The namespaces in which a later program was.
+    /// The namespaces that a later program has used.
     newer: Mutex<BTreeSet<String>>,
 }
 
 impl Shared {
-    /// The memories that are written but for their contexts.
+    /// The memories that are written without their contexts so far.
     pub(crate) fn half(&self) -> MutexGuard<'_, BTreeSet<MemoryId>> {
         locked(&self.half)
     }

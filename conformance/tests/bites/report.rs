@@ -1,4 +1,4 @@
-//! What a report says of a sound engine beside a broken one.
+//! The report of a sound engine beside a broken one.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn is_red(runtime: &Runtime) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Once it is ended, nothing begins any more, what ran is told, and that nothing has failed is not green.
+/// Once the run is ended, no case begins, finished cases are reported, and a run without failures is not green.
 pub(crate) fn tells_that_it_was_interrupted(runtime: &Runtime) -> Result<(), Failed> {
     let (sound, first): ([Arc<dyn Harness>; 1], _) = ([Arc::new(Reference::default())], Notify::new());
     let plan = Plan::default();

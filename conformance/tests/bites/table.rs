@@ -1,4 +1,4 @@
-//! Which case must find which bug, and which rule the bug breaks.
+//! The case that must find each bug, and the rule that the bug breaks.
 
 use crate::flaw::Flaw::{self, *};
 
@@ -13,7 +13,7 @@ pub(crate) struct Bite {
     pub(crate) case: &'static str,
 }
 
-/// Every bug that a case must find, by the rule that it breaks; some bugs break several rules.
+/// Every bug that a case must find, by the rule that it breaks. Some bugs break several rules.
 pub(crate) const BITES: &[Bite] = &[
     // Lifecycle.
     bite(InitExpectsNothing, "L1", "lifecycle.init_twice_keeps_what_is_stored"),
@@ -236,8 +236,8 @@ pub(crate) const BITES: &[Bite] = &[
     bite(PluginEndsItsProvider, "P8", "plugin.plugin_lives_with_its_provider"),
 ];
 
-/// Bugs that the random sequences have to find. No case is about the first; the others are mistakes in what engines and the reference
-/// both leave to the core, and so would be made by both.
+/// Bugs that the random sequences must find. No case covers the first one. The others are mistakes in decisions that engines and the
+/// reference leave to the core, so both would make them.
 pub(crate) const RANDOM_BITES: &[Flaw] = &[
     StatusIgnoredInUnion,
     MergeKeepsWhatIsNull,

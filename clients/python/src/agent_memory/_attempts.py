@@ -1,4 +1,4 @@
-"""What becomes of a call whose attempt failed: another attempt, or an error."""
+"""The retries of a call: whether a failed attempt is followed by another one, or by an error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _MOST_DOUBLINGS = 20
-# A pause behind an attempt that has brought something is up to 0.8 seconds.
+# After an attempt that has brought changes, pauses are at most 0.8 seconds.
 _KEPT = 2
 _ATTEMPTS = 6
 # These failures happen before anything is sent.
@@ -71,7 +71,7 @@ class Attempts(Generic[T]):
         self._unknown = False
 
     def remaining(self) -> float:
-        """How many seconds are left; :class:`Timeout` when none is."""
+        """How many seconds are left until the deadline; raises :class:`Timeout` if it has passed."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise self._told(Timeout("the deadline of the call has passed"))
@@ -83,7 +83,7 @@ class Attempts(Generic[T]):
         return time.monotonic() >= self._end
 
     def broken(self, error: Exception) -> AgentMemoryError:
-        """The error of an attempt that had no whole answer."""
+        """The error for an attempt that got no complete answer."""
         if isinstance(error, _NEVER_SENT):
             message = f"nothing answers at {self._server}: start `agent-memory serve`, check the address, or let Memory.open start a server"
             return Unavailable(message, retryable=True)
@@ -95,9 +95,9 @@ class Attempts(Generic[T]):
         return Unavailable(f"the connection to {self._server} broke", outcome=outcome, retryable=True)
 
     def read(self, status: int, headers: Mapping[str, str], text: str) -> T:
-        """What an answer holds; the error that it tells of, if it does."""
+        """The result in an answer; raises the error that it reports, if any."""
         is_success = 200 <= status < 300
-        # What stands between may answer in JSON too, but never with the problem details of this server.
+        # A proxy in between may answer in JSON too, but never with the problem details of this server.
         kind = "application/json" if is_success else "application/problem+json"
         try:
             body = loads(text) if headers.get("content-type", "").split(";")[0].strip() == kind else None
@@ -112,7 +112,7 @@ class Attempts(Generic[T]):
             raise
 
     def pause_after(self, error: AgentMemoryError) -> float:
-        """How many seconds to wait before the next attempt; raises the error if there is none."""
+        """How many seconds to wait before the next attempt; raises the error if there must be none."""
         if isinstance(error, Conflict) and self._unknown and self.call.settle is not None:
             self.call = self.call.settle
             return 0.0
@@ -130,12 +130,12 @@ class Attempts(Generic[T]):
         return pause
 
     def renew(self) -> None:
-        """Begins the deadline anew behind an attempt that has brought something. Short pauses stay, for what breaks again and again."""
+        """Restarts the deadline after an attempt that has brought changes. Keeps some backoff, for connections that break repeatedly."""
         self._end = time.monotonic() + self._seconds
         self._made = min(self._made, _KEPT)
 
     def problem(self, body: Any, status: int | None = None, headers: Mapping[str, str] = MappingProxyType({})) -> AgentMemoryError:
-        """The error that problem details tell of, with the status in them unless another is given."""
+        """The error that problem details describe, with their status unless another is given."""
         if status is None:
             named = body.get("status") if isinstance(body, dict) else None
             status = named if isinstance(named, int) else 500
@@ -158,7 +158,7 @@ class Attempts(Generic[T]):
         )
 
     def _unless_read(self) -> Outcome:
-        """What became of an attempt that the server may have carried out."""
+        """The outcome of an attempt that the server may have carried out."""
         return Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
 
     def _told(self, error: AgentMemoryError) -> AgentMemoryError:
@@ -167,7 +167,7 @@ class Attempts(Generic[T]):
         return error
 
     def _foreign(self, status: int) -> AgentMemoryError:
-        """What somebody else answered, such as a proxy, who does not tell what became of the call."""
+        """The error for an answer of another server, such as a proxy, which does not know the outcome of the call."""
         if status in (414, 431):
             return TooLarge(_TOO_LONG, status=status)
         outcome = self._unless_read() if status >= 500 or status < 300 else Outcome.NOT_DONE
@@ -177,5 +177,5 @@ class Attempts(Generic[T]):
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    # The other form, a date, is one that this server never sends.
+    # This server never sends the other form, a date.
     return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

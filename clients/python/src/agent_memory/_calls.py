@@ -1,4 +1,4 @@
-"""The calls of the server as data, which the sync and the async client both carry out."""
+"""The calls of the server as data. The sync and the async client both execute them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ M = TypeVar("M", bound=models.Model)
 Q = TypeVar("Q", bound="Paged")
 
 Names = str | Sequence[str]
-"""One name, or several, of which any will do."""
+"""One value, or several, of which one must match."""
 Time = int | datetime
-"""Milliseconds since 1970 UTC, or a time with its zone."""
+"""Milliseconds since 1970 UTC, or a ``datetime`` with a time zone."""
 Span = int | timedelta
-"""Milliseconds, or a span of time."""
+"""Milliseconds, or a ``timedelta``."""
 Status = Literal["pending", "running", "completed", "failed", "observed"]
 Watched = Literal["memories", "documents", "both"]
 Precision = Literal["compact", "exact"]
 Expect = int | Literal["absent"]
-"""The revision that must be in place, or ``"absent"``: there must be no such document."""
+"""The revision that must be in place, or ``"absent"`` if the document must not exist."""
 Vector = str | Iterable[float]
-"""What a text means, as a model tells it: numbers, or the base64 of a vector as the server keeps it."""
+"""The vector of a text by an embedding model: numbers, or the base64 of the bytes that the server keeps."""
 
 Params = list[tuple[str, str | int | float | bool | None]]
 
 
 class Change(Enum):
-    """What an argument says that names no value."""
+    """An argument that is an instruction rather than a value."""
 
     KEEP = "keep"
     CLEAR = "clear"
@@ -51,92 +51,92 @@ class Change(Enum):
 KEEP = Change.KEEP
 """Leaves the context as it is."""
 CLEAR = Change.CLEAR
-"""Takes the context away."""
+"""Removes the context."""
 
 
 class Spaces(TypedDict, total=False):
-    """Which spaces: any number of selectors, whose union is meant, or ``all``."""
+    """The spaces of a call: any number of selectors, which form a union, or ``all``."""
 
     space: Names
     """The space with this id."""
     under: Names
-    """This space and all below it: the safe choice to keep tenants apart."""
+    """This space and all spaces below it: the selector that keeps tenants apart."""
     prefix: Names
     """Spaces that start with these bytes; ``guild1`` also finds ``guild12``."""
     glob: Names
-    """Spaces that match a pattern of ``*``, ``?`` and ``[a-z]`` as a whole."""
+    """Spaces whose whole id matches a pattern of ``*``, ``?`` and ``[a-z]``."""
     regex: Names
-    """Spaces in which a regular expression finds something."""
+    """Spaces in whose id a regular expression finds a match."""
     all: bool
     """Every space."""
 
 
 class Selection(Spaces, total=False):
-    """Which documents."""
+    """Selects documents by spaces and conditions."""
 
     where: str | None
     """A condition, as in ``metadata.topic = 'rust' AND text ILIKE '%birthday%'``."""
     text: str
-    """Words of which a record holds at least one."""
+    """Words, of which a record must hold at least one."""
 
 
 class Paged(Selection, total=False):
-    """Which documents, and how they come."""
+    """Selects documents, and says in which order and on which pages they come."""
 
     order: Literal["newest", "oldest"]
-    """Newest first unless given."""
+    """Newest first by default."""
     limit: int
-    """How many a page has at most: 50 unless given, at most 1,000."""
+    """The limit of a page, in records: 50 by default, at most 1,000."""
     offset: int
-    """Leaves out this many at the start, at most 10,000; not with a cursor."""
+    """Skips this many records at the start, at most 10,000; not with a cursor."""
     cursor: str
     """``next`` of an earlier page of the same query."""
 
 
 class OfLedger(TypedDict, total=False):
-    """What only memories have."""
+    """Conditions that only memories have."""
 
     after: Time
-    """Created after this, exclusively."""
+    """Created after this time (exclusive)."""
     before: Time
-    """Created before this, exclusively."""
+    """Created before this time (exclusive)."""
     status: Status | Sequence[Status]
-    """Of this status, or of one of these."""
+    """With this status, or with one of these."""
     exclude: Names
-    """Leaves out the memories with these ids."""
+    """Excludes the memories with these ids."""
 
 
 class Query(Paged, OfLedger, total=False):
-    """Which memories, and how they come."""
+    """Selects memories, and says in which order and on which pages they come."""
 
 
 class Question(Spaces, OfLedger, total=False):
-    """Where a question looks for its answer, and how it is read."""
+    """The scope of a question, and how it is read."""
 
     collection: str
-    """Asks the documents of this collection instead of the ledger."""
+    """Searches the documents of this collection instead of the ledger."""
     where: str | None
-    """A condition that hits satisfy."""
+    """A condition that every hit must satisfy."""
     limit: int
-    """How many hits at most: 10 unless given, at most 1,000."""
+    """The limit of hits: 10 by default, at most 1,000."""
     neighbours: int
     """How many records on each side of a hit come with it, at most 10."""
     explain: bool
-    """Whether the terms that matched and the divisors of the scores are told."""
+    """Whether the answer has the terms that matched and the divisors of the scores."""
     language: str
-    """``english``, ``german`` or another language that the server has, or ``none``; that of the database unless given."""
+    """``english``, ``german`` or another language that the server supports, or ``none``; by default the language of the database."""
     container: str
-    """What holds records together: ``parent`` unless given, ``depth:N`` or ``metadata:KEY``."""
+    """What groups records into containers: ``parent`` (the default), ``depth:N`` or ``metadata:KEY``."""
     speaker: str
-    """The key of the metadata that names who speaks; ``speaker`` unless given."""
+    """The metadata key with the name of the speaker; ``speaker`` by default."""
     vector: Vector
-    """What the question means, by the model of the database; the text may then be empty."""
+    """The vector of the question, by the model of the database; the text may then be empty."""
     meaning: bool
-    """Whether the server's own model asks by what the question means; where it has one unless given. Not with a ``vector``."""
+    """Whether the server searches by meaning with its own model; by default it does if it has one. Not with a ``vector``."""
 
 
 class Conditions(Selection, OfLedger, total=False):
-    """Which records a watch tells of, or an erasure erases. Documents have no time, status or id among their conditions."""
+    """Selects the records of a watch or an erasure. The conditions on time, status and id don't apply to documents."""
 
 
 class NewMemory(TypedDict, total=False):
@@ -162,12 +162,12 @@ class NewDocument(TypedDict, total=False):
     space: Required[str]
     content: Required[str]
     id: NotRequired[str]
-    """One that nobody else makes unless given."""
+    """A new, unique id by default."""
     metadata: NotRequired[Mapping[str, Any]]
     created_at: NotRequired[Time]
     expect: NotRequired[Expect]
     expires_in: NotRequired[Span]
-    """Not with ``expires_at``. Without both it expires no more, whatever was in place."""
+    """Not with ``expires_at``. Without either the document never expires, even if it did before."""
     expires_at: NotRequired[Time]
     vector: NotRequired[Vector]
 
@@ -184,7 +184,7 @@ class Embedding(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer over HTTP."""
+    """An HTTP response."""
 
     status: int
     body: Any
@@ -193,7 +193,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request, what its answer means, and whether it can be sent again."""
+    """A request, how its answer is read, and whether it can be sent again."""
 
     method: str
     path: str
@@ -202,11 +202,11 @@ class Call(Generic[T]):
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
     repeatable: bool = True
-    """Whether the call can be sent again while it is unknown what an attempt did."""
+    """Whether the call can be sent again while the outcome of an attempt is unknown."""
     settle: Call[T] | None = None
-    """What tells, after a repetition found a conflict, whether an earlier attempt caused it."""
+    """The call that tells, after a retry got a conflict, whether an earlier attempt caused it."""
     asks: bool = False
-    """Whether the call changes nothing, though it is no ``GET``."""
+    """Whether the call is a read although it is not a ``GET``."""
 
     @property
     def writes(self) -> bool:
@@ -226,7 +226,7 @@ def store(
     expires_at: Time | None,
     vector: Vector | None,
 ) -> Call[str]:
-    """Stores a memory, under a key, so that it can be repeated."""
+    """Stores a memory under an idempotency key, so that the call can be retried."""
     memory = NewMemory(space=space, trigger=trigger)
     if context is not KEEP:
         memory["context"] = context
@@ -248,7 +248,7 @@ def store(
 
 
 def store_many(memories: Iterable[NewMemory]) -> Call[list[str]]:
-    """Stores memories, each under a key, so that it can be repeated."""
+    """Stores memories, each under an idempotency key, so that the call can be retried."""
     body = members({"memories": array([_memory(memory) for memory in memories])})
     return Call("POST", "/v1/memories/batch", lambda answer: _field(answer, "ids"), body=body.encode())
 
@@ -264,7 +264,7 @@ def update(
     expires_at: Time | None,
     never_expires: bool,
 ) -> Call[models.Updated]:
-    """Updates a memory. Only with a revision it can be repeated."""
+    """Updates a memory. The call can be retried only with a revision."""
     if merge_metadata is not None and replace_metadata is not None:
         raise InvalidInput("merge_metadata and replace_metadata don't go together")
     parts: dict[str, JsonText | None] = {"status": None if status is None else dumps("status", status)}
@@ -328,7 +328,7 @@ def put_document(
     expires_at: Time | None,
     vector: Vector | None,
 ) -> Call[models.Document]:
-    """Puts a document. Only with an expectation it can be repeated."""
+    """Puts a document. The call can be retried only with an expectation."""
     path = f"/v1/documents/{_path(collection)}/{_path(id)}"
     wanted = dict(metadata or {})
     body = members(
@@ -357,13 +357,13 @@ def put_document(
         body=body.encode(),
         headers={} if expect is None else headers,
         repeatable=expect is not None,
-        # The document tells whether an earlier attempt has put it, and not whether that has kept its vector.
+        # The document tells whether an earlier attempt has put it, but not whether its vector was kept.
         settle=Call("GET", path, is_own) if vector is None else None,
     )
 
 
 def put_documents(documents: Iterable[NewDocument]) -> Call[list[models.PutDocument]]:
-    """Puts documents. Only where each has an expectation they can be put again."""
+    """Puts documents. The call can be retried only if each has an expectation."""
     documents = [_document(document) for document in documents]
     body = members({"documents": array([_document_text(document) for document in documents])})
     put = _model(models.PutDocuments)
@@ -390,7 +390,7 @@ def query_documents(collection: str, query: Paged) -> Call[models.DocumentPage]:
 
 
 def remove_documents(collection: str, ids: Iterable[str] | None, max: int, dry_run: bool, selection: Selection) -> Call[models.Removed]:
-    """Removes documents. What a repetition would find is gone, so it is not repeated."""
+    """Removes documents. Not retried: a second attempt would not find what the first one has removed."""
     ids = None if ids is None else list(ids)
     if ids is not None and not ids:
         raise InvalidInput("ids is empty: leave it out to select by spaces and conditions")
@@ -409,7 +409,7 @@ def erase(
     limit: int | None,
     selection: Conditions,
 ) -> Call[models.ErasedSlice]:
-    """Erases a slice. A repetition would erase the next one, and not tell what the first attempt has erased, so it is not repeated."""
+    """Erases a slice. Not retried: a second attempt would erase the next slice, and not report the first one."""
     _check_names(selection, Conditions.__annotations__)
     if ids is not None and selection:
         raise InvalidInput("ids and other conditions don't go together")
@@ -433,7 +433,7 @@ def collections() -> Call[list[str]]:
 
 
 def recall(text: str, question: Question) -> Call[models.Recalled]:
-    """Asks a question. A vector is too long for a URL."""
+    """Asks a question. With a vector it is a ``POST``, since a vector is too long for a URL."""
     read = _model(models.Recalled)
     vector = _vector(question.get("vector"))
     if vector is None:
@@ -450,13 +450,13 @@ def vector_model() -> Call[models.VectorModel]:
 
 
 def set_vector_model(name: str, width: int, precision: Precision) -> Call[models.VectorModel]:
-    """Makes a model that of the database. A repetition could undo what somebody else has chosen meanwhile, so it is not repeated."""
+    """Sets the vector model of the database. Not retried: a second attempt could undo a change of another caller."""
     body = dumps("the model", {"name": name, "width": width, "precision": precision})
     return Call("PUT", "/v1/vector-model", _model(models.VectorModel), body=body.encode(), repeatable=False)
 
 
 def embed(embeddings: Iterable[Embedding], model: str) -> Call[list[bool]]:
-    """Keeps vectors beside records, each of one revision, so that it can be repeated."""
+    """Keeps vectors beside records. Each belongs to one revision, so the call can be retried."""
     texts = array([_embedding(embedding) for embedding in embeddings])
     body = members({"model": dumps("model", model), "embeddings": texts})
     return Call("POST", "/v1/embed", lambda answer: _field(answer, "kept"), body=body.encode())
@@ -473,19 +473,19 @@ def spaces(
 
 
 def health() -> Call[models.Health]:
-    """Asks how the engine is."""
+    """Reads the state of the engine."""
     return Call("GET", "/v1/health", _model(models.Health))
 
 
 def watch(of: Watched, collection: Names | None, start: str, conditions: Conditions) -> Call[Answer]:
-    """Watches records. What is read of a stream is read elsewhere."""
+    """Watches records. The stream of the answer is read by ``_feed``."""
     given: dict[str, Any] = {"of": of, "collection": collection, "from": start}
     params = _listed(given) + _params(Conditions, conditions)
     return Call("GET", "/v1/watch", lambda answer: answer, params=params, headers={"Accept": "text/event-stream"})
 
 
 def new_id() -> str:
-    """An id or key that nobody else makes."""
+    """A new, unique id or key."""
     return str(uuid.uuid4())
 
 
@@ -518,7 +518,7 @@ _DOCUMENT = frozenset(NewDocument.__annotations__)
 
 
 def _document(document: NewDocument) -> NewDocument:
-    """The document with an id that is made before the first attempt."""
+    """The document, with a new id if it has none. The id is made before the first attempt."""
     _check_names(document, _DOCUMENT)
     if not {"collection", "space", "content"} <= document.keys():
         raise InvalidInput("a document has a collection, a space and a content")

@@ -1,4 +1,4 @@
-"""What both clients share."""
+"""HTTP settings and requests that both clients share."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .errors import Corrupt, InvalidInput
 from .models import Unreadable
 
 TIMEOUT = 60.0
-"""How many seconds a call may take, unless a client is told otherwise: as many as the server gives a request."""
+"""The default deadline of a call, in seconds: the time that the server allows for a request."""
 
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody. For plain HTTP, which looks at no certificate: to load all authorities for each client takes longer than a call."""
+"""Trusts no certificate authority. For plain HTTP, since loading all authorities takes longer than a call."""
 
-# Fewer requests than the server answers at once for one caller, so that none is turned away.
+# Fewer concurrent requests than the server allows one caller, so that it refuses none.
 _CONNECTIONS = 100
 
 STREAMS = {"limits": httpx.Limits(max_connections=None, max_keepalive_connections=0)}
-"""The options that a client for streams has instead: these take no connection from calls, and leave none behind."""
+"""The different options of a client for streams: it shares no connections with calls, and keeps none open."""
 
 
 def options(url: str, token: str | None) -> dict[str, Any]:
-    """The options of an HTTP client for a server. One on this machine is never reached through a proxy."""
+    """The options of an HTTP client for a server. A server on this machine is never reached through a proxy."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -44,7 +44,7 @@ def options(url: str, token: str | None) -> dict[str, Any]:
             raise InvalidInput("the token has characters that no token has")
         headers["Authorization"] = f"Bearer {token}"
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-    # Loaded once for calls and streams.
+    # Certificates are loaded once for calls and streams.
     verify = NO_AUTHORITIES if is_local and parsed.scheme == "http" else httpx.create_ssl_context(trust_env=not is_local)
     proxy = None if is_local else _proxy(parsed)
     return {"base_url": url, "headers": headers, "limits": limits, "trust_env": False, "timeout": None, "verify": verify, "proxy": proxy}
@@ -57,20 +57,20 @@ def transport(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _proxy(url: httpx.URL) -> str | None:
-    """The proxy that the environment names for a server."""
+    """The proxy for a server according to the environment; ``None`` if there is none."""
     proxies = getproxies()
     return None if proxy_bypass(url.host) else proxies.get(url.scheme, proxies.get("all"))
 
 
 def request_of(streams: httpx.Client | httpx.AsyncClient, call: Call[Any], seconds: float | None = None) -> httpx.Request:
-    """The request of a call, which httpx logs without its parameters."""
+    """The HTTP request of a call. httpx logs it without its parameters."""
     query = f"?{urlencode(call.params)}" if call.params else ""
     url = _Unquoted(str(streams.base_url).removesuffix("/") + call.path + query)
     headers = streams.headers
     if call.headers:
         headers = httpx.Headers(headers)
         headers.update(call.headers)
-    # As `build_request` makes it, which parses the URL five times.
+    # Equal to that of `build_request`, which parses the URL five times.
     extensions = {"timeout": httpx.Timeout(seconds).as_dict()}
     request = httpx.Request(call.method, url, headers=headers, content=call.body, extensions=extensions)
     request.url = url
@@ -78,13 +78,13 @@ def request_of(streams: httpx.Client | httpx.AsyncClient, call: Call[Any], secon
 
 
 class _Unquoted(httpx.URL):
-    """A URL whose text leaves out what is asked."""
+    """A URL whose text omits the query string."""
 
     def __str__(self) -> str:
         return str(self.copy_with(query=None))
 
 
 def error_of_unreadable(rows: Iterable[Unreadable]) -> None:
-    """Raises :class:`Corrupt` for the first of the rows, if there is one."""
+    """Raises :class:`Corrupt` for the first of these rows, if there are any."""
     for row in rows:
         raise Corrupt(f"the row {row.id or 'of an unknown id'} can't be read: {row.reason}")

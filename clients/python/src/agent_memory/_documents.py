@@ -1,4 +1,4 @@
-"""What the adapters share: documents that are put, replaced and removed beside others who do, and conditions on them."""
+"""What the adapters share: concurrent puts, replacements and removals of documents, and conditions on documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .models import Document, Hit
 
 T = TypeVar("T")
 
-# How many documents are removed at once where a removal would be too large: parts of 64 MiB in all.
+# The size of a batch of removals, in documents, if a single removal would be too large.
 _AT_ONCE = 50
 _LONGEST_QUESTION = 16 << 10
 # Characters of a name or text in a condition, which has 16 KiB at most.
@@ -22,9 +22,9 @@ _LONGEST_LITERAL = 1000
 # How many texts one condition names, and of how many characters in all.
 _MOST_NAMED = 100
 _LONGEST_NAMED = 12 << 10
-# How deep a value in the metadata may be.
+# The depth limit of a value in the metadata.
 _DEEPEST = 24
-# What no text in the metadata holds: U+0000, and halves of surrogate pairs.
+# Characters that no text in the metadata may hold: U+0000, and halves of surrogate pairs.
 _UNKEPT = re.compile("[\0\ud800-\udfff]")
 
 
@@ -37,7 +37,7 @@ def put_once(
     metadata: Mapping[str, Any] | None = None,
     created_at: int | None = None,
 ) -> bool:
-    """Puts a document unless there is one with this id; tells whether it did."""
+    """Puts a document unless the id is taken. Returns whether it did."""
     try:
         memory.put_document(collection, id, content, space=space, metadata=metadata, created_at=created_at, expect="absent")
     except Conflict:
@@ -46,17 +46,17 @@ def put_once(
 
 
 def put_missing(memory: Memory, collection: str, batches: Iterable[Sequence[NewDocument]], under: str) -> None:
-    """Puts those documents that are not there yet, each of which expects so: those of a batch together, where others lie below a space."""
+    """Puts the documents whose ids are free, batch by batch. Each must expect ``"absent"``; taken ids are looked up below ``under``."""
     known: set[str] | None = None
     for batch in batches:
         if known is None:
             if _put_all(memory, batch):
                 continue
-            # Looked at once, however many batches there are.
+            # Looked up once, however many batches there are.
             known = {document.id for document in memory.walk_documents(collection, under=under, limit=1000)}
         left = [document for document in batch if document.get("id") not in known]
         if left and not _put_all(memory, left):
-            # Some lie elsewhere, or somebody else puts them now.
+            # Some lie in other spaces, or another caller is putting them now.
             for document in left:
                 _put_all(memory, [document])
 
@@ -77,7 +77,7 @@ def replace(
     metadata: Mapping[str, Any] | None = None,
     created_at: int | None = None,
 ) -> Document | None:
-    """Puts a document in the place of the one that is there, which it returns, in a way that can be repeated after a connection broke."""
+    """Creates or replaces a document by its revision, so that the put can be retried. Returns the document that it has replaced."""
     found: Document | None = None
     while True:
         expect: Expect = "absent" if found is None else found.revision
@@ -90,14 +90,14 @@ def replace(
 
 
 def remove_unchanged(memory: Memory, document: Document) -> bool:
-    """Removes a document as it was read; tells whether it did, and so that nobody has changed or removed it meanwhile."""
+    """Removes a document if it was not changed since it was read. Returns whether it did."""
     state = "updatedAt IS NULL" if document.updated_at is None else f"updatedAt = {document.updated_at}"
     where = f"{state} AND createdAt = {document.created_at}"
     return bool(memory.remove_documents(document.collection, ids=[document.id], where=where, max=1).ids)
 
 
 def remove_under(memory: Memory, collection: str, space: str, where: str | None = None) -> None:
-    """Removes all documents of a space and below it that satisfy a condition, however many there are."""
+    """Removes all documents in a space and below it that satisfy a condition, however many there are."""
     selection: Selection = {"under": space, "where": where}
     try:
         memory.remove_documents(collection, max=10_000, **selection)
@@ -107,7 +107,7 @@ def remove_under(memory: Memory, collection: str, space: str, where: str | None 
 
 
 def ask(memory: Memory, text: str, question: Question) -> list[Hit]:
-    """What answers a text of any length best: of one that is too long for a question, its beginning counts."""
+    """The best hits for a text of any length. If the text is too long for a question, only its beginning is asked."""
     text = cut(text, _LONGEST_QUESTION)
     while True:
         try:
@@ -118,7 +118,7 @@ def ask(memory: Memory, text: str, question: Question) -> list[Hit]:
 
 
 def condition(names: Sequence[str], operator: str, value: Any) -> str | None:
-    """A condition on the metadata at a path of names; ``None`` where it can't be written, and the caller has to look itself."""
+    """A condition on the metadata at a path; ``None`` if it can't be expressed, so that the caller has to check the records itself."""
     if isinstance(value, bool):
         literal = "true" if value else "false"
     elif isinstance(value, int) and abs(value) < 2**53:
@@ -134,18 +134,18 @@ def condition(names: Sequence[str], operator: str, value: Any) -> str | None:
 
 
 def all_of(conditions: Iterable[str | None]) -> str | None:
-    """The condition that all of these hold; ``None`` stands for one that always does."""
+    """The conjunction of these conditions; ``None`` stands for a condition that always holds."""
     return " AND ".join(each for each in conditions if each) or None
 
 
 def among(path: str, values: Iterable[str]) -> Iterator[str]:
-    """Conditions of which a record satisfies one if one of the values is at the path: several, since each has a limit."""
+    """Conditions that together select the records with one of the values at the path. There are several, since each has a limit."""
     for these in batches(map(quoted, values), len, _MOST_NAMED, _LONGEST_NAMED):
         yield f"{path} IN ({', '.join(these)})"
 
 
 def batches(items: Iterable[T], size: Callable[[T], int], most: int, largest: int) -> Iterator[list[T]]:
-    """The items in their order, at most so many together, and of at most this size unless one alone is larger."""
+    """The items in order, in batches of at most ``most`` items and a total size of ``largest``. A larger item goes alone."""
     batch: list[T] = []
     total = 0
     for item in items:
@@ -159,7 +159,7 @@ def batches(items: Iterable[T], size: Callable[[T], int], most: int, largest: in
 
 
 def is_kept(value: Any, levels: int = _DEEPEST) -> bool:
-    """Whether metadata keep a value exactly: integers of 64 bits, few levels, texts as keys, and characters that all engines have."""
+    """Whether metadata keep a value exactly: integers of 64 bits, texts as keys, few levels, and no characters that some engine refuses."""
     if isinstance(value, dict):
         return levels > 0 and all(isinstance(key, str) and is_kept(key) and is_kept(each, levels - 1) for key, each in value.items())
     if isinstance(value, (list, tuple)):
@@ -170,7 +170,7 @@ def is_kept(value: Any, levels: int = _DEEPEST) -> bool:
 
 
 def cut(text: str, size: int) -> str:
-    """The beginning of a text, at most so many bytes, with ``?`` for halves of surrogate pairs."""
+    """The beginning of a text, with at most ``size`` bytes of UTF-8, and ``?`` for halves of surrogate pairs."""
     return text.encode(errors="replace")[:size].decode(errors="ignore")
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events, as the WHATWG describes them, out of the bytes of a stream."""
+"""A parser of server-sent events, as specified by the WHATWG."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from .errors import Unexpected
 
-# The largest memory has 12 MiB of JSON and its metadata, the largest document 1 MiB of text, of which each character may be escaped.
+# The largest memory has 12 MiB of JSON and its metadata; the largest document has 1 MiB of text, every character of which may be escaped.
 LARGEST = 16 << 20
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event."""
+    """A server-sent event."""
 
     name: str
     data: str
     id: str | None
-    """The last id that the stream has named, here or earlier."""
+    """The last id in the stream, from this event or an earlier one."""
 
 
 class EventReader:
-    """Reads the events of one stream, whose pieces may end anywhere. One that has no end yet is held, up to ``largest`` bytes."""
+    """Parses the events of one stream. Chunks may end anywhere; an incomplete event is buffered, up to ``largest`` bytes."""
 
     def __init__(self, largest: int = LARGEST) -> None:
         self._largest = largest
@@ -36,10 +36,10 @@ class EventReader:
         self._id: str | None = None
 
     def read(self, piece: bytes) -> Iterator[Event]:
-        """The events that end in this piece; :class:`Unexpected` for one that is too large."""
+        """The events that end in this chunk. Raises :class:`Unexpected` for one that is too large."""
         if not piece:
             return
-        # A CR ends its line at once, so a LF behind it is the other half of the same end.
+        # A CR ends its line at once, so an LF right after it belongs to the same line end.
         starts_in_lf = piece[:1] == b"\n"
         rest = piece[1:] if self._ends_in_cr and starts_in_lf else piece
         self._ends_in_cr = piece[-1:] == b"\r"
@@ -60,7 +60,7 @@ class EventReader:
             raise Unexpected(f"an event of the stream has more than {self._largest >> 20} MiB: is this an agent-memory server?")
 
     def _take(self, line: bytes) -> Event | None:
-        """Takes a line, and returns the event that it ends."""
+        """Parses a line, and returns the event that it ends."""
         if self._is_first:
             self._is_first = False
             line = line.removeprefix(b"\xef\xbb\xbf")
@@ -80,7 +80,7 @@ class EventReader:
     def _ended(self) -> Event | None:
         name, data = self._name, self._data
         self._name, self._data, self._size = "", [], 0
-        # Unlike a browser, this takes an event that has a name alone.
+        # Unlike a browser, this accepts an event without data.
         return Event(name or "message", _text(b"\n".join(data)), self._id) if name or data else None
 
 

@@ -1,4 +1,4 @@
-"""Packages that only an adapter needs."""
+"""Optional packages, which only an adapter needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Says how to install what an adapter imports, where it is missing."""
+    """If a package that an adapter imports is missing, raises an error that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Files and directories as Anthropic's memory tool shows them."""
+"""Files and directories as Anthropic's memory tool prints them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADER = "Here're the files and directories up to 2 levels deep in {}, excludin
 
 
 def content(path: str, text: str, view_range: Sequence[int] | None) -> str:
-    """A file as `view` shows it."""
+    """A file as `view` prints it."""
     lines = text.split("\n")
     if len(lines) > _MOST_LINES:
         raise ToolError(f"File {path} exceeds maximum line limit of 999,999 lines.")
@@ -30,7 +30,7 @@ def numbered(lines: Sequence[str], first: int) -> str:
 
 
 def listing(path: str, files: Sequence[tuple[tuple[str, ...], Document]]) -> str:
-    """A directory as `view` shows it, of its files by their names below it."""
+    """A directory as `view` prints it, from its files by their paths below it."""
     sizes: dict[tuple[str, ...], int] = {(): 0}
     directories: set[tuple[str, ...]] = set()
     for names, document in files:

@@ -1,4 +1,4 @@
-"""Values of any size in documents: what is too large for one lies in parts beside it."""
+"""Values of any size in documents: a value that is too large for one is stored in parts beside it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .spaces import id_in, id_moved
 
 T = TypeVar("T")
 
-# Bytes of a value that go into the document itself, and of each part of a larger one: less than 1 MiB as base64.
+# The limit of a value in the document itself, and of each part of a larger one, in bytes: less than 1 MiB as base64.
 _INLINE = 16 << 10
 _PART = 700 << 10
-# Bytes that one call puts, of the 64 MiB that it may, and documents with their parts, of which it may put 10,000 documents in all.
+# The limits of one call, in bytes and in writes: below the server's 64 MiB and 10,000 documents, parts included.
 AT_ONCE_BYTES = 32 << 20
 _MOST_WRITES = 1000
-# A write that is not done after an hour never will be.
+# A write that is not complete after an hour counts as abandoned.
 _ABANDONED_MS = 3_600_000
-# How many documents a request removes.
+# How many documents one request removes.
 _AT_ONCE = 100
 
 
 class Packed(TypedDict, total=False):
-    """A value: its bytes in base64, or the names of its parts."""
+    """A packed value: its bytes in base64, or the names of its parts."""
 
     data: str
     parts: list[str]
@@ -41,16 +41,16 @@ class Packed(TypedDict, total=False):
 class Write:
     """One write of a document, which is put with the parts of its values.
 
-    The parts have names that no other write has, and the document has :attr:`about` in its metadata. So who removes or replaces a
-    document removes the parts of that write alone, and never those of a write under way.
+    The names of the parts are unique to the write, and the document has :attr:`about` in its metadata. So whoever removes or replaces a
+    document removes the parts of that write only, and never those of a write in progress.
     """
 
     def __init__(self, parts: Parts, space: str, expires_at: int | None = None) -> None:
-        """Of a document whose parts are to lie in this space, and which expires with them, if it does."""
+        """The parts of the document will lie in ``space``. The document and its parts expire together, if at all."""
         self.space = space
         self.name = uuid.uuid4().hex
         self.size = 0
-        """Bytes of what is put with the document."""
+        """The total size of what is put with the document, in bytes."""
         self._parts = parts
         self._left: list[NewDocument] = []
         self._document: NewDocument | None = None
@@ -70,15 +70,15 @@ class Write:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the metadata of the document hold: the name of the write, and how many parts it has."""
+        """The metadata that the document must have: the name of the write, and the number of its parts."""
         return {"write": self.name, "parts": self._count}
 
     def pack_json(self, value: Any) -> Packed:
-        """:meth:`pack` for the JSON of a value."""
+        """Packs the JSON of a value, as :meth:`pack`."""
         return self.pack(json.dumps(value, allow_nan=False).encode())
 
     def pack(self, value: bytes) -> Packed:
-        """The value for the document. The parts of a large one are put with it, or earlier where they are too many for one call."""
+        """The packed value for the document. A large one becomes parts, which are put with the document, or before it if they are many."""
         if len(value) <= _INLINE:
             return {"data": base64.b64encode(value).decode()}
         names = []
@@ -96,7 +96,7 @@ class Write:
     def of(
         self, collection: str, id: str, content: str, space: str, about: Mapping[str, Any], created_at: int | None = None
     ) -> NewDocument:
-        """Names the document, which is not there yet as far as is known."""
+        """Makes the document of this write. It expects that no document has the id."""
         self._document = document = self._new(collection, id, content, space, about)
         if created_at is not None:
             document["created_at"] = created_at
@@ -118,28 +118,28 @@ class Parts:
         self.collection = collection
 
     def store(self, parts: Iterable[NewDocument]) -> None:
-        """Stores parts. Their names are new, so what has them is there by an earlier attempt."""
+        """Stores parts. Their names are new, so a part that exists comes from an earlier attempt."""
         with suppress(Conflict):
             self._memory.put_documents(parts)
 
     def put(self, write: Write, instead: Document | None = None) -> bool:
-        """Puts a document with its parts, all or none, where there is none or ``instead`` of one, whose parts go then.
+        """Puts a document with its parts, all or none: as a new one, or ``instead`` of another one, whose parts it then removes.
 
-        Tells whether it did, and so that nobody was first.
+        Returns ``False`` if another caller was first.
         """
         if instead is not None:
             write.document["expect"] = instead.revision
         if self._refusal([write]) is not None:
-            # Those that were too many for one call are there.
+            # Parts that did not fit into one call are stored already.
             self.remove_writes(write.space, [write.name] if write.about["parts"] else [])
             return False
         self._sweep(write.space, [] if instead is None else [instead])
         return True
 
     def replace(self, *writes: Write) -> None:
-        """Puts the documents of some writes in the places of those that are there, whose parts go then.
+        """Puts the documents of these writes, replacing existing ones, whose parts it then removes.
 
-        Does so in as few requests as their size allows, each of which is done as a whole or not at all.
+        Uses as few requests as their sizes allow. Each request is all or nothing.
         """
         for together in batches(writes, lambda write: write.size, _MOST_WRITES, AT_ONCE_BYTES):
             self._replace(together)
@@ -150,7 +150,7 @@ class Parts:
             for write in tuple(left):
                 found = self._found(write.document)
                 if found is not None and found.metadata.get("write") == write.name:
-                    # By an earlier attempt, whose answer was lost.
+                    # An earlier attempt has put it, and its answer was lost.
                     left.remove(write)
                     continue
                 replaced[write] = found
@@ -165,14 +165,14 @@ class Parts:
         try:
             self._memory.put_documents(documents)
         except Conflict as error:
-            # It may be an earlier attempt that is in the way, and then all of it is there.
+            # An earlier attempt may have caused the conflict; then all of it is stored.
             found = self._found(documents[-1]) if error.outcome is Outcome.UNKNOWN else None
             is_there = found is not None and (found.content, found.metadata) == (documents[-1]["content"], documents[-1].get("metadata"))
             return None if is_there else error
         return None
 
     def _withdraw(self, write: Write) -> None:
-        """Removes the parts that an earlier attempt may have put, and that another is about to put."""
+        """Removes the parts that an earlier attempt may have put, before they are put again."""
         if ids := [part.get("id", "") for part in write.documents[:-1]]:
             self._memory.remove_documents(self.collection, ids=ids, max=len(ids))
 
@@ -180,11 +180,11 @@ class Parts:
         return self._memory.get_document(document["collection"], document.get("id", ""))
 
     def unpack_json(self, space: str, packed: Packed) -> Any:
-        """The value that :meth:`Write.pack_json` was given; :class:`Corrupt` where a part of it is missing."""
+        """The value that :meth:`Write.pack_json` has packed. Raises :class:`Corrupt` if a part is missing."""
         return json.loads(self.unpack(space, packed))
 
     def unpack(self, space: str, packed: Packed) -> bytes:
-        """The value that was packed; :class:`Corrupt` where a part of it is missing."""
+        """The value that :meth:`Write.pack` has packed. Raises :class:`Corrupt` if a part is missing."""
         if (data := packed.get("data")) is not None:
             return base64.b64decode(data)
         found = []
@@ -196,7 +196,7 @@ class Parts:
         return b"".join(found)
 
     def read(self, document: Document | None, read: Callable[[Document], T]) -> T | None:
-        """What a document holds, as ``read`` unpacks it; as it is then, where others replace it meanwhile, and ``None`` once it is gone."""
+        """The result of ``read``, on the latest version of a document if it is replaced meanwhile; ``None`` if it is removed."""
         while document is not None:
             try:
                 return read(document)
@@ -208,7 +208,7 @@ class Parts:
         return None
 
     def copy(self, collection: str, source: str, target: str, changes: Mapping[str, Any] | None = None) -> None:
-        """Puts copies of the documents below one space, with their parts, below another; ``changes`` are made to their metadata."""
+        """Copies the documents below one space, with their parts, to another space, with ``changes`` to their metadata."""
         for document in self._memory.walk_documents(collection, under=source, limit=20):
             if document.metadata.get("parts"):
                 where = f"metadata.write = {quoted(document.metadata['write'])}"
@@ -219,25 +219,25 @@ class Parts:
             replace(self._memory, collection, id_moved(document.id, space), document.content, space, about, document.created_at)
 
     def remove_with(self, collection: str, id: str, space: str) -> None:
-        """Removes a document, and then its parts, which lie in the space."""
+        """Removes a document, and then its parts in the space."""
         if self._memory.remove_documents(collection, ids=[id], where="metadata.write IS NULL", max=1).ids:
             return
         while (found := self._memory.get_document(collection, id)) is not None and not self.remove_unchanged(found, space):
             pass
 
     def remove_unchanged(self, document: Document, space: str) -> bool:
-        """Removes a document as it was read, and then its parts; tells whether it did, and so that nobody was first."""
+        """Removes a document if it was not changed since it was read, and then its parts. Returns whether it did."""
         is_removed = remove_unchanged(self._memory, document)
         self._sweep(space, [document] if is_removed else [])
         return is_removed
 
     def _sweep(self, space: str, documents: Iterable[Document]) -> None:
-        """Removes the parts of documents that are gone. What stays where that fails is read by nobody, and what was asked for is done."""
+        """Removes the parts of documents that are gone. A failure is ignored: nobody reads the remaining parts."""
         with suppress(AgentMemoryError):
             self.remove(space, documents)
 
     def remove(self, space: str, documents: Iterable[Document]) -> None:
-        """Removes the parts, in a space and below it, of documents that were removed or replaced as these are."""
+        """Removes the parts, in a space and below it, of these documents, which were removed or replaced."""
         self.remove_writes(space, [each.metadata["write"] for each in documents if each.metadata.get("parts")])
 
     def remove_writes(self, space: str, writes: Sequence[str]) -> None:
@@ -248,7 +248,7 @@ class Parts:
     def remove_with_documents(self, collections: Iterable[str], space: str) -> None:
         """Removes all documents of some collections in a space and below it, and then their parts.
 
-        What others put meanwhile stays, with its parts. Those of writers that were killed go too, once they are an hour old.
+        Documents that others put meanwhile stay, with their parts. Parts of killed writers are removed too, once they are an hour old.
         """
         for collection in collections:
             for page in self._memory.document_pages(collection, under=space, limit=_AT_ONCE):

@@ -1,4 +1,4 @@
-"""A server of one's own: the binary, started on a free port of this machine."""
+"""Starts the program as a server on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .errors import InvalidInput, Unavailable, Unsupported
 
 _LOG = logging.getLogger("agent_memory.server")
 _LISTENING = "listening on "
-# How many seconds `stop` waits: the supervisor ends the server within twelve.
+# How many seconds `stop` waits. The supervisor ends the server within twelve.
 _PATIENCE = 15
 
 
 def find_binary() -> str:
-    """The binary: as ``AGENT_MEMORY_BIN`` names it, then in the folder of scripts that pip fills, then on the PATH."""
+    """The path of the program: ``AGENT_MEMORY_BIN``, or else the first found in the folders where pip installs scripts and on the PATH."""
     if named := os.environ.get("AGENT_MEMORY_BIN"):
         if not _is_program(named):
             raise InvalidInput("AGENT_MEMORY_BIN names no program that can be run")
@@ -51,7 +51,7 @@ def _is_program(path: str) -> bool:
 
 
 def database_url(database: str | os.PathLike[str]) -> str:
-    """The URL of a database: a path is that of a file of SQLite."""
+    """The URL of a database. A path becomes the URL of a SQLite file."""
     text = os.fspath(database)
     if "://" in text:
         return text
@@ -62,15 +62,15 @@ def database_url(database: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class Embedder:
-    """The model that makes the vectors of a server; what is ``None`` is as the environment has it."""
+    """The embedding model of a server. The environment provides what is ``None``."""
 
     place: str | os.PathLike[str] | None = None
-    """The folder of a model that runs in the server, or the base of the URLs of an endpoint."""
+    """The folder of a model that runs in the server, or the base URL of an endpoint."""
     model: str | None = None
     width: int | None = None
 
     def environment(self) -> dict[str, str]:
-        """What tells a server of it."""
+        """The environment variables that name the model to a server."""
         place = None if self.place is None else os.fspath(self.place)
         given = {"": place, "_MODEL": self.model, "_WIDTH": self.width}
         return {f"AGENT_MEMORY_EMBEDDER{name}": str(value) for name, value in given.items() if value is not None}
@@ -80,19 +80,19 @@ _NO_EMBEDDER = Embedder()
 
 
 class Server:
-    """A running server, which ends with :meth:`stop`, and also when this process dies."""
+    """A running server. It ends with :meth:`stop`, and also when this process dies."""
 
     def __init__(self, database: str | os.PathLike[str], seconds: float, embedder: Embedder = _NO_EMBEDDER) -> None:
-        """Starts it, and returns when it listens; :class:`Unavailable` with its last words when it does not within ``seconds``.
+        """Starts a server, and returns when it listens. Raises :class:`Unavailable` with its last output if it does not within ``seconds``.
 
-        One that asks for no token is ended: an older program does not know of it, and would let in everybody on this machine.
+        A server that does not require a token is stopped: an older program ignores the token, and would let in every user of the machine.
         """
         if getattr(sys, "frozen", False) or not sys.executable:
             raise Unsupported("a frozen program can't start the server: start `agent-memory serve`, and use Memory.connect")
         self.token = secrets.token_urlsafe(32)
         self._listening: Future[str] = Future()
         self._last = "it said nothing"
-        # What others may not see, the passwords in URLs and the token, goes by the environment; a command line is public.
+        # Passwords in URLs and the token are passed in the environment, since other users can read a command line.
         environment = {**os.environ, "AGENT_MEMORY_URL": database_url(database), "AGENT_MEMORY_TOKEN": self.token}
         environment |= embedder.environment()
         command = [find_binary(), "serve", "--listen", "127.0.0.1:0"]
@@ -103,7 +103,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            # Ctrl-C is for this program, which then ends the server.
+            # Ctrl-C must reach this program only, which then stops the server.
             start_new_session=True,
         )
         threading.Thread(target=self._listen, daemon=True).start()
@@ -115,14 +115,14 @@ class Server:
             raise
 
     def stop(self) -> None:
-        """Ends the server when it has answered what it was asked. Does nothing the second time."""
+        """Stops the server once it has answered its open requests. A second call does nothing."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             if os.name == "posix":
-                # The supervisor and the server: they have a group of their own.
+                # The supervisor and the server have a process group of their own.
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()

@@ -1,6 +1,6 @@
-"""Runs a command until it ends or the standard input closes, as it does when the program that started this dies.
+"""Runs a command until it ends, or until the standard input closes, as happens when the parent process dies.
 
-A program of its own, started without the package: ``python _supervise.py COMMAND...``.
+Runs as a program of its own, without the package: ``python _supervise.py COMMAND...``.
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 
-# How many seconds the command has to end by itself: more than a server takes to answer what it was asked.
+# How many seconds the command has to end by itself: more than a server needs to answer its open requests.
 _PATIENCE = 12
 
 
@@ -25,7 +25,7 @@ def _end_with_input(child: "subprocess.Popen[bytes]") -> None:
 
 if __name__ == "__main__":
     started = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-    # Whoever ends the supervisor means the command.
+    # A signal to the supervisor is meant for the command.
     signal.signal(signal.SIGTERM, lambda *_: started.terminate())
     threading.Thread(target=_end_with_input, args=(started,), daemon=True).start()
     sys.exit(started.wait())

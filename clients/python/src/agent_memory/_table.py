@@ -1,4 +1,4 @@
-"""Results as tables, for notebooks. All that a record holds is escaped."""
+"""HTML tables of results, for notebooks. All text of records is escaped."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from ._time import time_of
 if TYPE_CHECKING:
     from .models import Document, Hit, MemoryRecord, Neighbour, SpaceCount
 
-# How many characters of a text a cell shows.
+# The length limit of a text in a cell, in characters.
 _SHOWN = 200
 
 
 def memories(records: Iterable[MemoryRecord]) -> str:
-    """A table of memories."""
+    """An HTML table of memories."""
     rows = [(r.id, _time(r.created_at), r.space_id, r.status, r.trigger_text) for r in records]
     return _table(("id", "created", "space", "status", "trigger"), rows)
 
 
 def documents(records: Iterable[Document]) -> str:
-    """A table of documents."""
+    """An HTML table of documents."""
     rows = [(r.id, _time(r.created_at), r.space_id, str(r.revision), r.content) for r in records]
     return _table(("id", "created", "space", "revision", "content"), rows)
 
 
 def spaces(found: Iterable[SpaceCount]) -> str:
-    """A table of spaces."""
+    """An HTML table of spaces."""
     rows = [(each.id, f"{each.count}{'+' if each.more else ''}", _time(each.newest)) for each in found]
     return _table(("space", "count", "newest"), rows)
 
 
 def hits(found: Iterable[Hit]) -> str:
-    """A table of hits."""
+    """An HTML table of hits."""
     return _table(("score", "created", "space", "text"), [(f"{hit.score:.3f}", *_record(hit)) for hit in found])
 
 

@@ -1,4 +1,4 @@
-"""Times of the server, which are milliseconds."""
+"""Conversions between times and the server's milliseconds since 1970 UTC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def millis_of(time: int | datetime) -> int:
-    """The milliseconds of a time that may be milliseconds already."""
+    """A time in milliseconds since 1970 UTC. A number is taken as such."""
     if not isinstance(time, datetime):
         return time
     if time.tzinfo is None:
@@ -20,7 +20,7 @@ def millis_of(time: int | datetime) -> int:
 
 
 def expiry_of(expires_in: int | timedelta | None, expires_at: int | datetime | None) -> int | None:
-    """The milliseconds of an expiry, made before the first attempt, so that a repetition has the same."""
+    """An expiry in milliseconds since 1970 UTC, or ``None``. It is computed before the first attempt, so that retries have the same."""
     if expires_in is None:
         return None if expires_at is None else millis_of(expires_at)
     if expires_at is not None:
@@ -32,5 +32,5 @@ def expiry_of(expires_in: int | timedelta | None, expires_at: int | datetime | N
 
 
 def time_of(millis: int) -> datetime:
-    """The time in UTC of some milliseconds."""
+    """The UTC time of a number of milliseconds since 1970."""
     return _EPOCH + timedelta(milliseconds=millis)

@@ -36,7 +36,7 @@ with extra("adk"):
     from google.genai import types
 
 _HITS = 10
-# Of the 10,000 documents and 64 MiB that one request may put.
+# The limits of one request, in events and characters: below the server's 10,000 documents and 64 MiB.
 _EVENTS_AT_ONCE = 1000
 _CHARACTERS_AT_ONCE = 8 << 20
 _NO_SESSION = ""
@@ -45,9 +45,9 @@ _NO_SESSION = ""
 class AgentMemoryService(BaseMemoryService):
     """Keeps the texts of events in a memory, and finds them by recall, on any engine.
 
-    An event is a document in the space ``ROOT/APP/USER/SESSION/EVENT`` of the collection; one that is added again changes nothing. A user
-    finds what was said in all sessions of the same user and app, and nothing else. What is deleted stays away when its session is added
-    again: an empty document with its id remembers that.
+    An event is a document in the space ``ROOT/APP/USER/SESSION/EVENT`` of the collection; adding it again changes nothing. A search finds
+    the events of all sessions of the same user and app, and no others. A deleted event stays deleted when its session is added again: an
+    empty document keeps its id.
 
     ``uri`` is ``agent-memory://127.0.0.1:7700`` for a server, ``agent-memory+https://memory.example`` for one behind TLS, with the token in
     ``AGENT_MEMORY_TOKEN``, or ``agent-memory:///home/me/memory.db`` for a file, whose server this service starts.
@@ -63,7 +63,7 @@ class AgentMemoryService(BaseMemoryService):
         self._collection = collection
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Adds the events of a session that have a text and are not there yet."""
+        """Adds the events of a session that have a text and were not added before."""
         await asyncio.to_thread(self._add, session.app_name, session.user_id, session.id, session.events)
 
     async def add_events_to_memory(
@@ -75,13 +75,13 @@ class AgentMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Adds events that have a text and are not there yet, with metadata that conditions can ask for."""
+        """Adds events that have a text and were not added before, with metadata for use in conditions."""
         await asyncio.to_thread(self._add, app_name, user_id, session_id or _NO_SESSION, events, custom_metadata)
 
     async def add_memory(
         self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry], custom_metadata: Mapping[str, object] | None = None
     ) -> None:
-        """Adds entries, each under its id, or the hash of its text."""
+        """Adds entries, each under its id, or under the hash of its text if it has none."""
         events = [
             Event(
                 id=entry.id or hashlib.sha256(_text(entry.content).encode()).hexdigest(),
@@ -94,7 +94,7 @@ class AgentMemoryService(BaseMemoryService):
         await asyncio.to_thread(self._add, app_name, user_id, _NO_SESSION, events, custom_metadata)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """The ten events that answer best."""
+        """The ten best hits of a recall over the events of the user."""
         return await asyncio.to_thread(self._search, app_name, user_id, query)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
@@ -115,7 +115,7 @@ class AgentMemoryService(BaseMemoryService):
                 "role": event.content.role if event.content else None,
                 "custom": dict(custom_metadata or {}),
             }
-            # One id in all sessions of the user, since an entry is deleted by it alone.
+            # The id is the same in all sessions of the user, since an entry is deleted by its id alone.
             id = id_in(space_of(self._root, app, user), event.id)
             document = NewDocument(
                 collection=self._collection,

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 def _stop(started: asyncio.Future[Server]) -> None:
-    """Ends a server that nobody waits for any more."""
+    """Stops a server whose start was cancelled."""
     if started.exception() is None:
         started.result().stop()
 
@@ -54,12 +54,11 @@ def _stop(started: asyncio.Future[Server]) -> None:
 class AsyncMemory:
     """:class:`agent_memory.Memory` with methods to await. It belongs to one event loop.
 
-    The errors, the rules of repetition and ``timeout`` are the same. A task that is cancelled in a call leaves the whole effect of it, or
-    none.
+    The errors, the retries and ``timeout`` are the same. A call whose task is cancelled takes effect as a whole or not at all.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT) -> None:
-        """For :meth:`open` and :meth:`connect`."""
+        """Use :meth:`open` or :meth:`connect` instead."""
         self.url = url
         self.token = token
         self._timeout = timeout
@@ -78,7 +77,7 @@ class AsyncMemory:
         embedder_model: str | None = None,
         embedder_width: int | None = None,
     ) -> AsyncIterator[Self]:
-        """Opens a database as :meth:`Memory.open` does, for the length of an ``async with``."""
+        """Opens a database as :meth:`Memory.open` does. Use it in an ``async with``, whose end closes it."""
         named = Embedder(embedder, embedder_model, embedder_width)
         starting = asyncio.ensure_future(asyncio.to_thread(Server, database, timeout, named))
         try:
@@ -95,11 +94,11 @@ class AsyncMemory:
 
     @classmethod
     def connect(cls, url: str, token: str | None = None, *, timeout: float = TIMEOUT) -> Self:
-        """Uses a server that runs. Nothing is sent before the first call; :meth:`health` tells whether it answers."""
+        """Connects to a running server. Nothing is sent before the first call; :meth:`health` checks whether it answers."""
         return cls(url, token, timeout=timeout)
 
     async def close(self) -> None:
-        """Closes the connections, and ends the watches. Does nothing the second time."""
+        """Closes the connections, and ends the watches. A second call does nothing."""
         await self._streams.aclose()
         await self._calls.aclose()
 
@@ -190,15 +189,15 @@ class AsyncMemory:
         return await self._do(calls.recall(text, question))
 
     async def vector_model(self) -> models.VectorModel | None:
-        """The model that the database has its vectors from; ``None`` where it has none yet."""
+        """The vector model of the database; ``None`` if none was set yet."""
         return await self._or_none(calls.vector_model())
 
     async def set_vector_model(self, name: str, width: int, precision: Precision = "compact") -> models.VectorModel:
-        """Makes a model that of the database, as :meth:`Memory.set_vector_model`."""
+        """Sets the vector model of the database, as :meth:`Memory.set_vector_model`."""
         return await self._do(calls.set_vector_model(name, width, precision))
 
     async def embed(self, embeddings: Iterable[Embedding], *, model: str) -> list[bool]:
-        """Keeps vectors that the caller has made, as :meth:`Memory.embed`."""
+        """Keeps vectors from the caller, as :meth:`Memory.embed`."""
         return await self._do(calls.embed(embeddings, model))
 
     async def put_document(
@@ -215,7 +214,7 @@ class AsyncMemory:
         expires_at: Time | None = None,
         vector: Vector | None = None,
     ) -> models.Document:
-        """Creates or replaces a document, and returns it as it is then, as :meth:`Memory.put_document`."""
+        """Creates or replaces a document, and returns the result, as :meth:`Memory.put_document`."""
         call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at, vector)
         return await self._do(call)
 
@@ -231,17 +230,17 @@ class AsyncMemory:
         expires_at: Time | None = None,
         vector: Vector | None = None,
     ) -> models.Document:
-        """Creates a document under an id that is made for it before the first attempt."""
+        """Creates a document under a new id, which is made before the first attempt, so that the call can be retried."""
         id = calls.new_id()
         call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at, vector)
         return await self._do(call)
 
     async def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:
-        """Creates or replaces documents of any collections, all or none, as :meth:`Memory.put_documents`."""
+        """Creates or replaces documents in any collections, all or none, as :meth:`Memory.put_documents`."""
         return await self._do(calls.put_documents(documents))
 
     async def get_document(self, collection: str, id: str, *, as_of: Time | None = None) -> models.Document | None:
-        """Reads one document, as :meth:`get` does a memory; a document that was removed is there no more, whatever the time."""
+        """Reads one document, as :meth:`get` reads a memory. A removed document is ``None`` as of any time."""
         return await self._or_none(calls.get_document(collection, id, as_of))
 
     async def document_history(
@@ -249,7 +248,7 @@ class AsyncMemory:
     ) -> models.HistoryPage:
         """Reads a page of the versions of a document, as :meth:`history` does of a memory.
 
-        With ``removed`` also its removals and what was there before them, for who may use everything.
+        ``removed`` includes its removals and the versions before them; it needs a token that may use everything.
         """
         return await self._do(calls.document_history(collection, id, limit, cursor, removed))
 
@@ -282,11 +281,11 @@ class AsyncMemory:
         dry_run: bool = False,
         **selection: Unpack[Selection],
     ) -> models.Removed:
-        """Removes the documents that satisfy all that is given, as :meth:`Memory.remove_documents`."""
+        """Removes the documents that satisfy every given condition, as :meth:`Memory.remove_documents`."""
         return await self._do(calls.remove_documents(collection, ids, max, dry_run, selection))
 
     async def remove_document(self, collection: str, id: str) -> bool:
-        """Removes one document; tells whether it was there."""
+        """Removes one document. Returns whether it existed."""
         return bool((await self.remove_documents(collection, ids=[id], max=1)).ids)
 
     async def erase(
@@ -299,7 +298,7 @@ class AsyncMemory:
         limit: int | None = None,
         **selection: Unpack[Conditions],
     ) -> models.ErasedSlice:
-        """Erases a slice of what is selected, as :meth:`Memory.erase`."""
+        """Erases a slice of the selected records, as :meth:`Memory.erase`."""
         return await self._do(calls.erase(reason, ids, documents, collections, limit, selection))
 
     async def spaces(
@@ -315,7 +314,7 @@ class AsyncMemory:
         return await self._do(calls.spaces(under, collection, depth, limit, cursor))
 
     async def collections(self) -> list[str]:
-        """The collections that hold a document, as far as the token may use them."""
+        """The names of the collections that hold a document and that the token may use."""
         return await self._do(calls.collections())
 
     def watch(
@@ -332,7 +331,7 @@ class AsyncMemory:
         return AsyncWatch(self._streams, calls.watch(of, collection, start, conditions), self.url, self._timeout)
 
     async def health(self) -> models.Health:
-        """How the engine is."""
+        """The state of the engine: version, schema, latency and durability."""
         return await self._do(calls.health())
 
     async def _or_none(self, call: Call[T]) -> T | None:

@@ -35,8 +35,8 @@ _SNIPPET = "The memory file has been edited. Here is the snippet showing the cha
 
 
 class AgentMemoryTool(BetaAbstractMemoryTool):
-    """The files below ``/memories`` are documents, one each, in the space ``ROOT/...`` and below it. Answers are those that the tool's
-    documentation has. ``root`` is one name or several, such as ``("anthropic", user)``: nothing outside of it can be reached.
+    """Each file below ``/memories`` is a document, in the space ``ROOT/...`` of its path. Answers are those in the tool's documentation.
+    ``root`` is one name or several, such as ``("anthropic", user)``: nothing outside of it can be reached.
     """
 
     def __init__(self, memory: Memory, *, root: str | Sequence[str] = "anthropic", collection: str = "memories", **options: Any) -> None:
@@ -46,7 +46,7 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
         self._collection = collection
 
     def execute(self, command: Any) -> Any:
-        """Executes a command; what the memory refuses is told to the model, as all its mistakes are."""
+        """Executes a command. Errors of the memory are reported to the model, as its own mistakes are."""
         try:
             return super().execute(command)
         except AgentMemoryError as error:
@@ -130,7 +130,7 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
         return "All memory cleared"
 
     def _move(self, found: Document | None, names: tuple[str, ...], path: str) -> None:
-        """Brings a file to its new place before it leaves the old one, with what others write to it meanwhile."""
+        """Writes a file to its new path before removing the old one, including what others write to it meanwhile."""
         id, space = self._id(names), self._space(names)
         if found is None or not put_once(self._memory, self._collection, id, found.content, space, created_at=found.created_at):
             raise ToolError(f"Error: The destination {path} already exists")
@@ -154,7 +154,7 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
             return answer
 
     def _names(self, path: str) -> tuple[str, ...]:
-        """The names in a path below /memories."""
+        """The names of the segments of a path below ``/memories``."""
         if path != _ROOT and not path.startswith(_ROOT + "/"):
             raise ToolError(f"Error: Path must start with /memories, got: {path}")
         below = path[len(_ROOT) + 1 :].removesuffix("/")
@@ -182,7 +182,7 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
 
 
 class AsyncAgentMemoryTool(BetaAsyncAbstractMemoryTool):
-    """:class:`AgentMemoryTool` for the async client: its commands run in a thread. A task that is cancelled leaves them to their end."""
+    """:class:`AgentMemoryTool` for the async client: its commands run in a thread. Cancelling the task does not interrupt them."""
 
     def __init__(self, memory: Memory, *, root: str | Sequence[str] = "anthropic", collection: str = "memories", **options: Any) -> None:
         super().__init__(**options)

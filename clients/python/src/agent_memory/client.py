@@ -1,4 +1,4 @@
-"""The client that waits for its answers."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ T = TypeVar("T")
 class Memory:
     """A memory for agents: a ledger of what happened, documents, and recall. Safe to share between threads.
 
-    Errors are those of :mod:`agent_memory.errors`. A call is attempted again only where that can't do anything twice: reads, stores
-    (each has an idempotency key that is made before the first attempt), and writes that name a revision; all else only where
-    the error of the attempt says that nothing was written. ``timeout`` in seconds holds for a call with all its attempts.
+    Errors are those of :mod:`agent_memory.errors`. A failed attempt is retried only if that can't repeat an effect: reads, stores (each
+    gets an idempotency key before the first attempt), and writes that name a revision. Any other call is retried only if the error says
+    that nothing was written. ``timeout``, in seconds, is the limit for a call with all its attempts.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT, server: Server | None = None) -> None:
-        """For :meth:`open` and :meth:`connect`."""
+        """Use :meth:`open` or :meth:`connect` instead."""
         self.url = url
         self.token = token
         self._timeout = timeout
@@ -78,14 +78,14 @@ class Memory:
         embedder_model: str | None = None,
         embedder_width: int | None = None,
     ) -> Self:
-        """Opens a database by a server of its own, which ends with this object, and with this process.
+        """Starts a server for a database. The server ends when this object is closed, or when this process ends.
 
-        ``database`` is the path of a SQLite file, which is made where it is missing, or the URL of any engine, such as
+        ``database`` is the path of a SQLite file, which is created if it is missing, or the URL of any engine, such as
         ``postgres://app@localhost/agents``.
 
-        ``embedder`` is the model by which the server makes vectors, so that :meth:`recall` finds what is meant: the folder of a model that
-        runs in the server, or the base of the URLs of anything that speaks OpenAI's embeddings, such as ``http://localhost:11434/v1``. The
-        latter needs ``embedder_model``, its name, and ``embedder_width``, how many numbers a vector has; a key is taken from
+        ``embedder`` is the embedding model of the server, with which :meth:`recall` also finds by meaning: the folder of a model that runs
+        in the server, or the base URL of an endpoint with OpenAI's embeddings API, such as ``http://localhost:11434/v1``. An endpoint needs
+        ``embedder_model``, the name of the model, and ``embedder_width``, the length of its vectors; its key is taken from
         ``AGENT_MEMORY_MODEL_KEY`` in the environment.
         """
         server = Server(database, timeout, Embedder(embedder, embedder_model, embedder_width))
@@ -99,15 +99,15 @@ class Memory:
 
     @classmethod
     def connect(cls, url: str, token: str | None = None, *, timeout: float = TIMEOUT) -> Self:
-        """Uses a server that runs. Nothing is sent before the first call; :meth:`health` tells whether it answers."""
+        """Connects to a running server. Nothing is sent before the first call; :meth:`health` checks whether it answers."""
         return cls(url, token, timeout=timeout)
 
     def close(self) -> None:
-        """Closes the connections, ends the watches, and the server of :meth:`open`. Does nothing the second time."""
+        """Closes the connections, ends the watches, and stops the server of :meth:`open`. A second call does nothing."""
         with self._watching:
             self._is_closed = True
             watches = list(self._watches)
-        # Only now, since a call that begins later would open a connection anew.
+        # After the flag is set: a call that begins now fails, instead of opening a new connection.
         self._calls.close()
         for watch in watches:
             watch.close()
@@ -137,17 +137,16 @@ class Memory:
     ) -> str:
         """Stores a memory and returns its id.
 
-        ``space`` is where it happened, from broad to narrow (``discord-guild1-general-ana-m1``; 1 to 512 bytes), ``trigger`` what
-        happened, any JSON of at most 4 MiB, ``context`` what came of it, of at most 8 MiB, if that is known already.
-        ``created_at`` is now unless given, and ``status`` is ``pending``. ``metadata`` is an object of at most 64 KiB. A second store
-        with the same ``idempotency_key``, trigger and space returns the first id; with another trigger or space it is
-        :class:`Conflict`.
+        ``space`` is where it happened, from broad to narrow (``discord-guild1-general-ana-m1``; 1 to 512 bytes). ``trigger`` is what
+        happened: any JSON of at most 4 MiB. ``context`` is what came of it, if that is known already: any JSON of at most 8 MiB.
+        ``created_at`` defaults to now, and ``status`` to ``pending``. ``metadata`` is an object of at most 64 KiB. A second store with the
+        same ``idempotency_key``, trigger and space returns the first id; with another trigger or space it raises :class:`Conflict`.
 
-        With ``expires_in``, milliseconds or a ``timedelta`` from now on, or ``expires_at``, a time, the memory expires: from then on no
-        answer has it, ``get`` is as of one that was erased, and it is erased. It never does without.
+        The memory expires after ``expires_in`` (milliseconds, or a ``timedelta``) or at ``expires_at`` (a time); without either it never
+        does. From then on no answer contains it, :meth:`get` treats it as erased, and the server erases it.
 
-        ``vector`` is what it means, by the model of the database (:meth:`set_vector_model`): its numbers, or its base64. A server with a
-        model of its own makes one where none is given.
+        ``vector`` is the memory's vector by the model of the database (:meth:`set_vector_model`), as numbers or base64. A server with an
+        embedding model makes one if none is given.
         """
         call = calls.store(space, trigger, context, created_at, metadata, status, idempotency_key, expires_in, expires_at, vector)
         return self._do(call)
@@ -172,20 +171,21 @@ class Memory:
         expires_at: Time | None = None,
         never_expires: bool = False,
     ) -> models.Updated:
-        """Changes the context (``CLEAR`` takes it away), the metadata, the status or the expiry of a memory; what is not given stays.
+        """Changes the context (``CLEAR`` removes it), the metadata, the status or the expiry of a memory. Arguments that are not given
+        change nothing.
 
-        ``expires_in`` and ``expires_at`` are those of :meth:`store`, and with ``never_expires`` it expires no more.
-        ``merge_metadata`` is a merge patch (RFC 7396). Where the memory has another revision than ``if_revision``, it is
-        :class:`Conflict`; without one, the call is not attempted again while it is unknown what an attempt did.
+        ``expires_in`` and ``expires_at`` are those of :meth:`store`; ``never_expires`` removes the expiry. ``merge_metadata`` is a merge
+        patch (RFC 7396). If the memory has a revision other than ``if_revision``, it raises :class:`Conflict`. Without ``if_revision``, the
+        call is not retried while the outcome of an attempt is unknown.
         """
         call = calls.update(id, context, merge_metadata, replace_metadata, status, if_revision, expires_in, expires_at, never_expires)
         return self._do(call)
 
     def get(self, id: str, *, as_of: Time | None = None) -> models.MemoryRecord | None:
-        """Reads one memory, as it was at ``as_of`` if that is given; ``None`` if there is none with this id, or was none then.
+        """Reads one memory, as of the time ``as_of`` if that is given; ``None`` if no memory has this id, or had it then.
 
-        A time before the ledger had a history is :class:`InvalidInput`. One that was erased is :class:`Erased` for who may erase, and
-        ``None`` for others.
+        A time before the ledger had a history raises :class:`InvalidInput`. An erased memory raises :class:`Erased` for a token that may
+        erase, and is ``None`` for others.
         """
         return self._or_none(calls.get(id, as_of))
 
@@ -213,9 +213,9 @@ class Memory:
             query = calls.following(query, page.next)
 
     def walk(self, **query: Unpack[Query]) -> Iterator[models.MemoryRecord]:
-        """Reads all memories that :meth:`query` finds, each once, also while others are stored.
+        """Reads all memories that :meth:`query` finds, each once, even while others are stored.
 
-        Fails with :class:`Corrupt` behind the page that has a row that can't be read; :meth:`pages` goes on.
+        Raises :class:`Corrupt` after a page with a row that can't be read; :meth:`pages` continues after such a page.
         """
         for page in self.pages(**query):
             yield from page.memories
@@ -224,31 +224,32 @@ class Memory:
     def recall(self, text: str = "", **question: Unpack[Question]) -> models.Recalled:
         """Answers a question in words, best first, from the memories of some spaces, or the documents of a ``collection``.
 
-        The spaces and conditions are those of :meth:`query`. ``limit`` is 10 unless given, ``neighbours`` says how many records on each
-        side of a hit come with it, ``explain`` why it is one; ``language``, ``container`` and ``speaker`` how the records are read.
+        The spaces and conditions are those of :meth:`query`. ``limit`` defaults to 10. ``neighbours`` is the number of records on each side
+        of a hit that come with it. ``explain`` returns the terms that matched. ``language``, ``container`` and ``speaker`` say how the
+        records are read.
 
-        A server that has an embedding model asks by what the question means, too, unless ``meaning=False``; with ``meaning=True`` it is an
-        error where it can't. With ``vector``, what the question means by the caller's own model, the text may be empty.
+        A server with an embedding model also searches by meaning, unless ``meaning=False``; ``meaning=True`` raises an error if it can't.
+        With ``vector``, the question's vector by the caller's own model, the text may be empty.
         """
         return self._do(calls.recall(text, question))
 
     def vector_model(self) -> models.VectorModel | None:
-        """The model that the database has its vectors from; ``None`` where it has none yet."""
+        """The vector model of the database; ``None`` if none was set yet."""
         return self._or_none(calls.vector_model())
 
     def set_vector_model(self, name: str, width: int, precision: Precision = "compact") -> models.VectorModel:
-        """Makes a model that of the database, whose vectors have ``width`` numbers, each kept in one byte or, ``exact``, in four.
+        """Sets the vector model of the database: vectors of ``width`` numbers, each kept in one byte (``compact``) or four (``exact``).
 
-        The vectors of another model count no more, until that is the model again. It is for who may write everything, which no token of a
-        file may.
+        Vectors of other models are ignored until their model is set again. Only a caller who may write everything may do this; no token of
+        a token file may.
         """
         return self._do(calls.set_vector_model(name, width, precision))
 
     def embed(self, embeddings: Iterable[Embedding], *, model: str) -> list[bool]:
-        """Keeps vectors that the caller has made, at most 1,000, beside records that are there; tells of each whether it is kept.
+        """Keeps vectors from the caller, at most 1,000, beside existing records. Returns for each whether it was kept.
 
-        Each is a dict with the ``id`` of a memory, or ``collection`` and ``id`` of a document, its ``revision`` and the ``vector``. One of
-        a record that is not there, or that has another revision, is not kept. Where ``model`` is not that of the database, it is an error.
+        Each is a dict with the ``id`` of a memory, or the ``collection`` and ``id`` of a document, its ``revision`` and the ``vector``. A
+        vector is not kept if the record does not exist or has another revision. A ``model`` other than that of the database is an error.
         """
         return self._do(calls.embed(embeddings, model))
 
@@ -266,12 +267,13 @@ class Memory:
         expires_at: Time | None = None,
         vector: Vector | None = None,
     ) -> models.Document:
-        """Creates or replaces a document of at most 1 MiB, and returns it as it is then.
+        """Creates or replaces a document of at most 1 MiB, and returns the result.
 
-        With ``expect``, the revision that must be in place or ``"absent"``, anything else is :class:`Conflict`; without it, the call is not
-        attempted again while it is unknown what an attempt did. A collection has a name of ``[a-z0-9_-]``, a document an id of 1 to 256
-        bytes. ``expires_in`` and ``expires_at`` are those of :meth:`store`; without them it expires no more, whatever was in place.
-        ``vector`` is that of :meth:`store`; with one, a conflict after a lost attempt has the outcome ``UNKNOWN``.
+        ``expect`` is the revision that must be in place, or ``"absent"``; otherwise it raises :class:`Conflict`. Without ``expect``, the
+        call is not retried while the outcome of an attempt is unknown. The name of a collection consists of ``[a-z0-9_-]``, and the id of a
+        document has 1 to 256 bytes. ``expires_in`` and ``expires_at`` are those of :meth:`store`; without them the document never expires,
+        even if it did before. ``vector`` is that of :meth:`store`; with one, a conflict after an attempt without an answer has the outcome
+        ``UNKNOWN``.
         """
         call = calls.put_document(collection, id, content, space, metadata, created_at, expect, expires_in, expires_at, vector)
         return self._do(call)
@@ -288,22 +290,22 @@ class Memory:
         expires_at: Time | None = None,
         vector: Vector | None = None,
     ) -> models.Document:
-        """Creates a document under an id that is made for it before the first attempt."""
+        """Creates a document under a new id, which is made before the first attempt, so that the call can be retried."""
         id = calls.new_id()
         call = calls.put_document(collection, id, content, space, metadata, created_at, "absent", expires_in, expires_at, vector)
         return self._do(call)
 
     def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:
-        """Creates or replaces documents of any collections, all or none, at most 10,000 and 64 MiB of text, in their order.
+        """Creates or replaces documents in any collections, all or none: at most 10,000, with 64 MiB of text. Returns them in order.
 
         Each is a dict with the arguments of :meth:`put_document`: ``{"collection": "notes", "space": "ana", "content": "Hi"}``. Without an
-        ``id`` it gets one that nobody else makes. The call is attempted again while it is unknown what an attempt did only where each
-        document has an ``expect`` or a new id, and a :class:`Conflict` then has the outcome ``UNKNOWN``.
+        ``id`` it gets a new one. While the outcome of an attempt is unknown, the call is retried only if each document has an ``expect`` or
+        a new id, and a :class:`Conflict` then has the outcome ``UNKNOWN``.
         """
         return self._do(calls.put_documents(documents))
 
     def get_document(self, collection: str, id: str, *, as_of: Time | None = None) -> models.Document | None:
-        """Reads one document, as :meth:`get` does a memory; a document that was removed is there no more, whatever the time."""
+        """Reads one document, as :meth:`get` reads a memory. A removed document is ``None`` as of any time."""
         return self._or_none(calls.get_document(collection, id, as_of))
 
     def document_history(
@@ -311,7 +313,7 @@ class Memory:
     ) -> models.HistoryPage:
         """Reads a page of the versions of a document, as :meth:`history` does of a memory.
 
-        With ``removed`` also its removals and what was there before them, for who may use everything.
+        ``removed`` includes its removals and the versions before them; it needs a token that may use everything.
         """
         return self._do(calls.document_history(collection, id, limit, cursor, removed))
 
@@ -343,14 +345,14 @@ class Memory:
         dry_run: bool = False,
         **selection: Unpack[Selection],
     ) -> models.Removed:
-        """Removes the documents that satisfy all that is given: ids, spaces, ``where`` and ``text``.
+        """Removes the documents that satisfy every given condition: ids, spaces, ``where`` and ``text``.
 
-        When more than ``max`` are found, none is removed (:class:`LimitExceeded`). ``dry_run`` tells what would be removed.
+        If more than ``max`` are found, none is removed (:class:`LimitExceeded`). ``dry_run`` only returns what would be removed.
         """
         return self._do(calls.remove_documents(collection, ids, max, dry_run, selection))
 
     def remove_document(self, collection: str, id: str) -> bool:
-        """Removes one document; tells whether it was there."""
+        """Removes one document. Returns whether it existed."""
         return bool(self.remove_documents(collection, ids=[id], max=1).ids)
 
     def erase(
@@ -363,12 +365,12 @@ class Memory:
         limit: int | None = None,
         **selection: Unpack[Conditions],
     ) -> models.ErasedSlice:
-        """Erases a slice of what is selected, with its history and all else that is kept of it: there is no way back.
+        """Erases a slice of the selected records, with their histories and everything else that is kept of them. This can't be undone.
 
-        Either ``ids`` of memories, at most 1,000, or the spaces and conditions of :meth:`query`; with ``documents`` also the documents that
-        these find, of some ``collections`` or of all. ``reason`` stays of each record, as a tombstone, and nothing brings the record back.
-        A slice has ``limit`` records at most, 100 unless given: call it again until ``is_complete``. An erasure of everything is
-        :class:`InvalidInput`. The token needs ``erase = true``.
+        Select either memories by ``ids``, at most 1,000, or by the spaces and conditions of :meth:`query`; ``documents`` includes the
+        documents that these find, in some ``collections`` or in all. A tombstone with the ``reason`` stays of each record, and keeps it
+        from being restored. A slice has at most ``limit`` records, 100 by default: call it again until ``is_complete``. An erasure of
+        everything raises :class:`InvalidInput`. The token needs ``erase = true``.
 
             >>> while not memory.erase("Ana asked for it", under="guild1-ana").is_complete:    # doctest: +SKIP
             ...     pass
@@ -386,23 +388,23 @@ class Memory:
     ) -> list[models.SpaceLevel]:
         """Lists the spaces right below one, or the top-level ones: of the ledger, or of the documents of a ``collection``.
 
-        ``depth`` is how many levels, 1 unless given and at most 8. A level has ``limit`` spaces, 50 unless given and at most 1,000; its
-        ``next`` is the ``cursor`` of the rest, with the same ``under``.
+        ``depth`` is the number of levels, 1 by default and at most 8. A level has at most ``limit`` spaces, 50 by default and at most
+        1,000; its ``next`` is the ``cursor`` of the rest, to be used with the same ``under``.
         """
         return self._do(calls.spaces(under, collection, depth, limit, cursor))
 
     def collections(self) -> list[str]:
-        """The collections that hold a document, as far as the token may use them."""
+        """The names of the collections that hold a document and that the token may use."""
         return self._do(calls.collections())
 
     def watch(
         self, *, of: Watched = "memories", collection: Names | None = None, start: str = "now", **conditions: Unpack[Conditions]
     ) -> Watch:
-        """Watches the records of some spaces: an iterator over what is stored, updated and removed, as it is committed.
+        """Watches the records of some spaces: an iterator over stores, updates and removals, as they are committed.
 
-        The spaces and conditions are those of :meth:`query`; ``of`` says whether memories, ``documents`` or ``both`` are watched, and
-        ``collection`` which documents, or all. ``start`` is ``now``, or ``start``: a snapshot of what is there, and then what changes,
-        without a gap; or the ``token`` of a change, to go on behind it.
+        The spaces and conditions are those of :meth:`query`. ``of`` says whether ``memories``, ``documents`` or ``both`` are watched, and
+        ``collection`` names the collections of the documents, all by default. ``start`` is ``now``; or ``start``, for a snapshot of the
+        existing records and then the changes, without a gap; or the ``token`` of a change, to resume after it.
 
             >>> with memory.watch(under="guild1", start="start") as changes:    # doctest: +SKIP
             ...     for change in changes:
@@ -417,7 +419,7 @@ class Memory:
         return watch
 
     def health(self) -> models.Health:
-        """How the engine is."""
+        """The state of the engine: version, schema, latency and durability."""
         return self._do(calls.health())
 
     def _or_none(self, call: Call[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""What a call fails with: one class for each kind of error of the contract, all of them :class:`AgentMemoryError`."""
+"""The errors of calls: one class for each kind of the contract, all of them derived from :class:`AgentMemoryError`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(str, Enum):
-    """Whether a failed call may have had its effect."""
+    """Whether a failed call may have taken effect."""
 
     NOT_DONE = "NotDone"
     """Nothing was written."""
@@ -17,8 +17,8 @@ class Outcome(str, Enum):
 class AgentMemoryError(Exception):
     """A call failed. The text says what is wrong and what to do, and holds no payload.
 
-    ``kind`` is the name of the error in the contract and of its class here, ``outcome`` tells whether the call may have had its
-    effect, ``retryable`` whether the same call can succeed later, and ``status`` is the HTTP status of the answer, if there was one.
+    ``kind`` is the name of the error in the contract, and of its class here. ``outcome`` says whether the call may have taken effect, and
+    ``retryable`` whether the same call can succeed later. ``status`` is the HTTP status of the answer, if there was one.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AgentMemoryError(Exception):
 
 
 class InvalidInput(AgentMemoryError):
-    """The call makes no sense as it is; the message says what to change."""
+    """An argument is not valid; the message says what to change."""
 
 
 class TooLarge(AgentMemoryError):
@@ -60,11 +60,11 @@ class NotFound(AgentMemoryError):
 
 
 class Erased(AgentMemoryError):
-    """The memory was erased, and nobody may bring it back."""
+    """The memory was erased or has expired, and can't be restored."""
 
 
 class Conflict(AgentMemoryError):
-    """Somebody else was first: a revision, an idempotency key or an expectation does not hold."""
+    """Another caller was first: a revision, an idempotency key or an expectation does not hold."""
 
 
 class LimitExceeded(AgentMemoryError):
@@ -80,7 +80,7 @@ class Unavailable(AgentMemoryError):
 
 
 class Timeout(AgentMemoryError):
-    """The deadline of the call passed."""
+    """The deadline of the call has passed."""
 
 
 class Unauthorized(AgentMemoryError):
@@ -88,15 +88,15 @@ class Unauthorized(AgentMemoryError):
 
 
 class Corrupt(AgentMemoryError):
-    """What the engine holds can't be read."""
+    """The stored data can't be read."""
 
 
 class SchemaMismatch(AgentMemoryError):
-    """The schema is not one that the server can use."""
+    """The schema or the vector model of the database is not the one that the call needs."""
 
 
 class FeedReset(AgentMemoryError):
-    """The feed has lost changes behind the token of a watch: begin anew with a snapshot."""
+    """The feed has lost changes after the token of a watch: begin again with a snapshot."""
 
 
 class Closed(AgentMemoryError):
@@ -108,4 +108,4 @@ class Unexpected(AgentMemoryError):
 
 
 KINDS: dict[str, type[AgentMemoryError]] = {kind.__name__: kind for kind in AgentMemoryError.__subclasses__()}
-"""The classes by the names of their kinds."""
+"""The classes, by the names of their kinds."""

@@ -1,4 +1,4 @@
-"""JSON that keeps its bytes."""
+"""JSON text that is kept byte for byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JsonText(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> JsonText:
-        """Takes a text that is one JSON value; :class:`InvalidInput` if it is not."""
+        """Raises :class:`InvalidInput` unless the text is exactly one JSON value."""
         try:
             end = _SPAN.raw_decode(text, start := _skip(text, 0))[1]
             if _skip(text, end) != len(text):
@@ -37,31 +37,31 @@ class JsonText(str):
 
 
 def dumps(what: str, value: Any) -> JsonText:
-    """The text of a value, compact, with Unicode as it is. ``what`` names it in errors."""
+    """The compact JSON text of a value, with Unicode unescaped. ``what`` names the value in errors."""
     if isinstance(value, JsonText):
         return value
     try:
         text = _COMPACT.encode(value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        # What these errors say of themselves may quote the value.
+        # The text of these errors may quote the value.
         raise InvalidInput(f"{what} is no JSON: it holds {_WHY.get(type(error), 'what JSON has no form for')}") from None
     return str.__new__(JsonText, text)
 
 
 def members(parts: Mapping[str, JsonText | None]) -> JsonText:
-    """An object of parts that keep their bytes, with plain words as names; those that are ``None`` are left out."""
+    """A JSON object with these members, whose bytes are kept. Members that are ``None`` are left out; names must need no escaping."""
     inner = (f'"{name}":{part}' for name, part in parts.items() if part is not None)
     return str.__new__(JsonText, "{" + ",".join(inner) + "}")
 
 
 def array(parts: list[JsonText]) -> JsonText:
-    """An array of parts that keep their bytes."""
+    """A JSON array of these elements, whose bytes are kept."""
     return str.__new__(JsonText, "[" + ",".join(parts) + "]")
 
 
 def loads(text: str) -> Any:
-    """The answer of a server, with trigger and context of its records as :class:`JsonText`; ``ValueError`` if it is no JSON."""
+    """Parses an answer of a server. Trigger and context of records become :class:`JsonText`. Raises ``ValueError`` if it is not JSON."""
     try:
         return _value(text, _skip(text, 0))[0]
     except IndexError:
@@ -69,7 +69,7 @@ def loads(text: str) -> Any:
 
 
 _RAW = frozenset({"trigger", "context"})
-# What records lie in. Everything else, such as metadata, is a value as any other.
+# Members that contain records. Everything else, such as metadata, is parsed as usual.
 _WALKED = frozenset({"memories", "hits", "memory", "before", "after"})
 _WHY: dict[type[BaseException], str] = {
     TypeError: "a value of a type that JSON does not have",
@@ -85,7 +85,7 @@ def _refuse(constant: str) -> Any:
 
 _VALUE = json.JSONDecoder()
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-# Finds where a value ends, and makes no numbers: an integer of too many digits would be refused.
+# Finds the end of a value without converting numbers: an integer with too many digits would be refused.
 _SPAN = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=_refuse)
 
 

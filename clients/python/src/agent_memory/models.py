@@ -1,4 +1,4 @@
-"""What the server answers. Fields that a newer server adds are kept in ``model_extra``."""
+"""The answers of the server. Fields that a newer server adds are kept in ``model_extra``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Text = Annotated[InstanceOf[JsonText], BeforeValidator(lambda value: value if i
 
 
 class Model(BaseModel):
-    """A value of the server. Its fields have the server's names in snake case."""
+    """An object in an answer. Its fields have the server's names in snake case."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
 
@@ -28,11 +28,11 @@ class MemoryRecord(Model):
     trigger_text: _Text = Field(alias="trigger")
     """What happened, byte for byte as it was stored."""
     context_text: _Text | None = Field(default=None, alias="context")
-    """What came of it, byte for byte; ``None`` without one, and the text ``null`` where it is ``null``."""
+    """What came of it, byte for byte as it was stored; ``None`` if there is none, and the text ``null`` if it is JSON null."""
     created_at: int
-    """Milliseconds since 1970 UTC, as the caller said."""
+    """When it happened, in milliseconds since 1970 UTC, as the caller said."""
     updated_at: int | None = None
-    """Milliseconds since 1970 UTC of the last update, by the server's clock."""
+    """When it was last updated, in milliseconds since 1970 UTC, by the server's clock."""
     metadata: dict[str, Any] = {}
     status: str
     """``pending``, ``running``, ``completed``, ``failed`` or ``observed``."""
@@ -49,7 +49,7 @@ class MemoryRecord(Model):
 
     @cached_property
     def context(self) -> Any:
-        """What came of it, as Python's ``json`` reads it; ``None`` without one."""
+        """What came of it, as Python's ``json`` reads it; ``None`` if there is none."""
         return None if self.context_text is None else self.context_text.parse()
 
     def _repr_html_(self) -> str:
@@ -75,7 +75,7 @@ class Document(Model):
 
 
 class PutDocument(Model):
-    """What a put of many left of one of its documents."""
+    """One document after ``put_documents``."""
 
     id: str
     collection: str
@@ -86,33 +86,33 @@ class PutDocument(Model):
 
 
 class PutDocuments(Model):
-    """What a put of many left, in its order."""
+    """The documents after ``put_documents``, in the order of the call."""
 
     documents: list[PutDocument]
 
 
 class Unreadable(Model):
-    """A row that matches as far as can be told, and is no valid record."""
+    """A row that is not a valid record, and that matches as far as it can be read."""
 
     id: str | None = None
     reason: str
 
 
 class Version(Model):
-    """What a record was from one commit to the next."""
+    """A version of a record, which held from its commit to the next one."""
 
     revision: int
     committed_at: int | None = None
-    """Milliseconds since 1970 UTC, by the server's clock; ``None`` where that was not recorded."""
+    """When it was committed, in milliseconds since 1970 UTC, by the server's clock; ``None`` if that was not recorded."""
     actor: str | None = None
-    """Who made it: the name of a token, or of an agent's program."""
+    """Who made the change: the name of a token, or of an agent's program."""
     memory: MemoryRecord | None = None
     document: Document | None = None
-    """``None``, as ``memory`` is, where the document was removed."""
+    """The document; if this is ``None`` and so is ``memory``, the version is a removal."""
 
 
 class HistoryPage(Model):
-    """A page of versions, newest first. Only one without ``next`` is the last; a short or empty page may have one."""
+    """A page of versions, newest first. Only a page without ``next`` is the last; a short or empty page may have one."""
 
     versions: list[Version]
     next: str | None = None
@@ -120,7 +120,7 @@ class HistoryPage(Model):
 
 
 class MemoryPage(Model):
-    """A page of memories. Only one without ``next`` is the last; a short or empty page may have one."""
+    """A page of memories. Only a page without ``next`` is the last; a short or empty page may have one."""
 
     memories: list[MemoryRecord]
     unreadable: list[Unreadable] = []
@@ -132,7 +132,7 @@ class MemoryPage(Model):
 
 
 class DocumentPage(Model):
-    """A page of documents. Only one without ``next`` is the last; a short or empty page may have one."""
+    """A page of documents. Only a page without ``next`` is the last; a short or empty page may have one."""
 
     documents: list[Document]
     unreadable: list[Unreadable] = []
@@ -144,25 +144,25 @@ class DocumentPage(Model):
 
 
 class SpaceCount(Model):
-    """A space, and what it and all below it hold."""
+    """A space, with a summary of the records in it and below it."""
 
     id: str
     count: int
-    """How many memories or documents, exactly up to 1,000."""
+    """How many memories or documents it holds; exact up to 1,000."""
     more: bool
     """Whether there are more than ``count``."""
     newest: int
-    """When the newest of them was created, in milliseconds since 1970 UTC."""
+    """The ``created_at`` of the newest of them, in milliseconds since 1970 UTC."""
 
 
 class SpaceLevel(Model):
-    """The spaces right below one."""
+    """One level: the spaces right below a space."""
 
     under: str | None = None
-    """What they lie below; ``None`` for top-level spaces."""
+    """The space above them; ``None`` for top-level spaces."""
     spaces: list[SpaceCount]
     next: str | None = None
-    """The ``cursor`` of the rest of this level, asked for with its ``under``."""
+    """The ``cursor`` of the rest of this level, to be used with its ``under``."""
 
     def _repr_html_(self) -> str:
         return _table.spaces(self.spaces)
@@ -175,21 +175,21 @@ class SpaceLevels(Model):
 
 
 class Updated(Model):
-    """What an update left behind."""
+    """The state of a memory after an update."""
 
     revision: int
     updated_at: int | None = None
 
 
 class Removed(Model):
-    """The ids of what was removed, or with ``dry_run`` would be."""
+    """The ids of the documents that were removed, or with ``dry_run`` would be."""
 
     ids: list[str]
     dry_run: bool
 
 
 class ErasedRecord(Model):
-    """What a record was called that was erased."""
+    """The name of an erased record."""
 
     id: str
     collection: str | None = None
@@ -197,28 +197,28 @@ class ErasedRecord(Model):
 
 
 class ErasedSlice(Model):
-    """What one call of ``erase`` has erased."""
+    """The records that one call of ``erase`` has erased."""
 
     records: list[ErasedRecord]
     is_complete: bool
-    """Whether nothing is left. Otherwise the same call erases what comes next."""
+    """Whether nothing is left. Otherwise the same call erases the next slice."""
 
 
 class Parts(Model):
-    """What each property of a record brings to its score."""
+    """The parts of a score, which add up to it."""
 
     words: float
-    """The terms that it holds itself."""
+    """For the terms in the record itself."""
     neighbours: float
-    """Those of the records beside it."""
+    """For the terms in the record and its neighbours."""
     container: float
-    """Those of its container."""
+    """For the terms in the candidates of its container."""
     meaning: float = 0.0
-    """What it and the records beside it mean; 0 where words alone have found it."""
+    """For the meaning of the record and its neighbours; 0 if the search was by words alone."""
     question: float
-    """What it loses as a question."""
+    """What it loses because it ends with a question mark; never above 0."""
     speaker: float
-    """What it gains by its speaker, whom the question names."""
+    """What it gains because the question names its speaker."""
 
 
 class Term(Model):
@@ -226,9 +226,9 @@ class Term(Model):
 
     term: str
     idf: float
-    """How rare it is within the scope."""
+    """Its weight (idf): the rarer the term is within the scope, the greater."""
     count: int
-    """How often the record has it."""
+    """How often the record holds it."""
 
 
 class Neighbour(Model):
@@ -239,37 +239,37 @@ class Neighbour(Model):
 
 
 class Hit(Neighbour):
-    """A record that answers: a memory, or a document where a collection was asked."""
+    """A hit: a memory, or a document if a collection was searched."""
 
     score: float
-    """The sum of the parts."""
+    """The score, which is the sum of the parts."""
     parts: Parts
     before: list[Neighbour] = []
-    """The records before it in its container, oldest first, as many as were asked for."""
+    """The neighbours before it in its container, oldest first, up to the requested number."""
     after: list[Neighbour] = []
-    """The records behind it."""
+    """The neighbours after it."""
     terms: list[Term] | None = None
-    """The terms of the question that it holds, if ``explain`` asked for them."""
+    """The terms of the question that it holds, with ``explain``."""
 
 
 class Change(Neighbour):
-    """What a watch tells: a record that has changed, as it is now, or how far the watch is.
+    """One element of a watch: a record that has changed, as it is now, or the position of the watch.
 
-    A newer server may tell of kinds that are not named here: pass over them.
+    A newer server may send kinds that are not listed here: ignore them.
     """
 
     token: str
-    """Goes on behind this change, as the ``start`` of a watch of the same records. It survives restarts."""
+    """Resumes after this change, as the ``start`` of a watch of the same records. It survives restarts."""
     kind: str
     """What has happened.
 
     ``stored`` and ``updated``: the ``memory`` or ``document`` is new, or has changed. ``removed``: the document is gone. ``erased``:
-    nothing is left of the record. ``left``: the record has changed and is not among those that are watched now; it may be one that was
-    never told of. ``unreadable``: the record has changed and can't be read. ``reached``: everything up to here was told. ``progress``: the
-    watch has come this far, and there is more.
+    nothing is left of the record. ``left``: the record has changed and no longer satisfies the watch; the watch may never have told of it
+    before. ``unreadable``: the record has changed and can't be read. ``reached``: everything up to here was told. ``progress``: the watch
+    has come this far, and there is more.
     """
     id: str | None = None
-    """Which record was removed or erased, has left, or can't be read."""
+    """The id of a record that was removed or erased, has left, or can't be read."""
     collection: str | None = None
     """The collection of the document with this ``id``; ``None`` for a memory."""
     reason: str | None = None
@@ -277,7 +277,7 @@ class Change(Neighbour):
 
 
 class Explained(Model):
-    """By what the parts of the scores were divided: the best of each in this answer."""
+    """The divisors of the parts of the scores: the greatest value of each in this answer."""
 
     records: int
     average_length: float
@@ -292,16 +292,16 @@ class Explained(Model):
 
 
 class Recalled(Model):
-    """What a question found."""
+    """The answer to a question."""
 
     hits: list[Hit]
-    """What answers best comes first."""
+    """The hits, best first."""
     examined: int
-    """How many records of the scope were looked at."""
+    """How many records of the scope were examined."""
     complete: bool
-    """Whether all of the scope was; if not, the hits are the best of its newest part."""
+    """Whether the whole scope was examined; if not, the hits are the best of its newest part."""
     unembedded: int | None = None
-    """How many of the records have no vector yet; ``None`` where words alone have found what is here."""
+    """How many of the records have no vector yet; ``None`` if the search was by words alone."""
     explained: Explained | None = None
 
     def _repr_html_(self) -> str:
@@ -309,21 +309,21 @@ class Recalled(Model):
 
 
 class VectorModel(Model):
-    """The model that the database has its vectors from."""
+    """The vector model of a database."""
 
     name: str
     width: int
-    """How many numbers a vector has."""
+    """The length of its vectors, in numbers."""
     precision: str
-    """``compact``, in one byte a number, or ``exact``, in four."""
+    """``compact``, with one byte for each number, or ``exact``, with four."""
 
 
 class Health(Model):
-    """How the engine is."""
+    """The state of the engine."""
 
     engine: str
     server_version: str
     schema_version: int
     latency_ms: float
     durability: str
-    """``durable``, or why it is at risk or unknown what an acknowledged write survives."""
+    """``durable``, or why the durability of acknowledged writes is at risk or unknown."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class AgentMemorySession(SessionABC):
     """Keeps the items of a conversation in a memory, on any engine.
 
-    The items of one ``add_items`` are one document, all or none of them, in the space ``ROOT/SESSION`` of the collection. Processes that
-    add to a session at the same time lose nothing: each document has the next number, and who finds it taken takes the one behind it.
+    The items of one ``add_items`` are one document, so all or none are stored, in the space ``ROOT/SESSION`` of the collection. Processes
+    that add to a session concurrently lose nothing: each document takes the next free number.
     """
 
     session_id: str
@@ -51,18 +51,18 @@ class AgentMemorySession(SessionABC):
         self._parts = Parts(memory, f"{collection}_parts")
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The latest items, oldest first: ``limit`` of them, or as many as the settings of the session say, or all."""
+        """The latest items, oldest first: ``limit`` of them, or else the limit of the session's settings, or else all."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         return await asyncio.to_thread(self._get, limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Adds items behind all others, all or none."""
+        """Appends items, all or none."""
         if items:
             await asyncio.to_thread(self._add, items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Removes the latest item and returns it; ``None`` when there is none."""
+        """Removes and returns the latest item; ``None`` if there is none."""
         return await asyncio.to_thread(self._pop)
 
     async def clear_session(self) -> None:
@@ -86,14 +86,14 @@ class AgentMemorySession(SessionABC):
             newest = self._newest()
             if newest is not None:
                 number = max(number, newest.metadata["number"] + 1)
-            # The order of a session is that of its numbers, also where clocks differ.
+            # Later numbers get later times, even if the clocks of processes differ.
             created_at = max(time.time_ns() // 1_000_000, 0 if newest is None else newest.created_at)
-            # The name of the write is in the metadata, so that equal items of another writer are not taken for these.
+            # The metadata hold the name of the write, which tells it from equal items of another writer.
             about = {"number": number, **write.about}
             write.of(self._collection, id_in(self._space, f"{number:016}"), content, self._space, about, created_at)
             if self._parts.put(write):
                 return
-            # The newest may have a lower number than others: who added it may have looked while the one before was taken away.
+            # The newest document may not have the highest number: its writer may have looked while the one before was being removed.
             number += 1
 
     def _pop(self) -> TResponseInputItem | None:
@@ -104,7 +104,7 @@ class AgentMemorySession(SessionABC):
         return None
 
     def _shorten(self, batch: Document, left: list[TResponseInputItem]) -> bool:
-        """Leaves some items of a batch; tells whether it did, and so that nobody has changed the batch meanwhile."""
+        """Reduces a batch to these items, if it was not changed since it was read. Returns whether it did."""
         if not left:
             return self._parts.remove_unchanged(batch, self._space)
         write = Write(self._parts, self._space)

@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class Watch(Iterator[Change]):
-    """The changes of some records, one after the other, without end: what :meth:`Memory.watch` gives.
+    """An endless iterator over the changes of some records, returned by :meth:`Memory.watch`.
 
-    As a context manager it begins with the block: it waits for its first change there, so that whatever is committed in the block
-    comes, and a token that does not go on fails there. Without one it begins with the first ``next``.
+    As a context manager it begins with the block: it waits for its first change there, so that everything committed in the block comes,
+    and a token that can't be resumed fails there. Otherwise it begins with the first ``next``.
 
-    A connection that breaks, or on which nothing comes for 45 seconds, is replaced by one that goes on behind the last change, again and
-    again for as long as a call may take. What then fails, and what can't succeed later, is raised, and ends the watch: :class:`FeedReset`
-    means to begin anew with a snapshot. A change may come more than once.
+    If a connection breaks, or is silent for 45 seconds, the watch reconnects and resumes after the last change, repeatedly until the
+    deadline of a call has passed. Then, or if the error is permanent, it raises the error and ends; :class:`FeedReset` means to begin again
+    with a snapshot. A change may come more than once.
 
-    :meth:`close` ends it from any thread, and so do the end of the block and the end of the client. The iteration ends then.
+    :meth:`close`, which any thread may call, the end of the block, and closing the client end the iteration.
     """
 
     def __init__(self, http: httpx.Client, call: Call[Any], server: str, seconds: float) -> None:
-        """For :meth:`Memory.watch`."""
+        """Use :meth:`Memory.watch` instead."""
         self._link = _Link()
         self._changes = _changes(http, Feed(call, server, seconds), self._link)
         self._ahead: list[Change] = []
 
     def close(self) -> None:
-        """Closes the connection. Does nothing the second time."""
+        """Closes the connection, which ends the iteration. A second call does nothing."""
         self._link.end()
-        # Where another thread waits for a change, it closes what is left.
+        # If another thread waits for a change, that thread closes the generator.
         with suppress(ValueError):
             self._changes.close()
 
@@ -66,10 +66,10 @@ class Watch(Iterator[Change]):
 
 
 class AsyncWatch(AsyncIterator[Change]):
-    """:class:`Watch` with ``async with`` and ``async for``. A task that is cancelled in a wait for a change can wait for it again."""
+    """:class:`Watch` for ``async with`` and ``async for``. A cancelled wait for a change loses nothing: the next wait gets it."""
 
     def __init__(self, http: httpx.AsyncClient, call: Call[Any], server: str, seconds: float) -> None:
-        """For :meth:`AsyncMemory.watch`."""
+        """Use :meth:`AsyncMemory.watch` instead."""
         self._http = http
         self._feed = Feed(call, server, seconds)
         self._link = _AsyncLink()
@@ -77,9 +77,9 @@ class AsyncWatch(AsyncIterator[Change]):
         self._ahead: list[Change] = []
 
     async def close(self) -> None:
-        """Closes the connection. Does nothing the second time."""
+        """Closes the connection, which ends the iteration. A second call does nothing."""
         await self._link.end()
-        # Where another task waits for a change, it closes what is left.
+        # If another task waits for a change, that task closes the generator.
         with suppress(RuntimeError):
             await self._changes.aclose()
 
@@ -109,7 +109,7 @@ class AsyncWatch(AsyncIterator[Change]):
 
 
 class _Link:
-    """The connection of a watch, which any thread can end."""
+    """The present connection of a watch. Any thread can end it."""
 
     def __init__(self) -> None:
         self._closed = threading.Event()
@@ -120,11 +120,11 @@ class _Link:
         return self._closed.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Waits for the end, but not longer than so many seconds."""
+        """Waits until the watch is closed, for at most ``seconds``."""
         self._closed.wait(seconds)
 
     def hold(self, answer: httpx.Response) -> None:
-        """Makes the connection of an answer the one that is ended."""
+        """Sets the connection of an answer as the present one."""
         self._socket = answer.extensions["network_stream"].get_extra_info("socket")
         if self.is_closed:
             self.end()
@@ -133,13 +133,13 @@ class _Link:
         self._closed.set()
         held, self._socket = self._socket, None
         if held is not None:
-            # Unlike a close this wakes the thread that reads, and unlike the method of a TLS socket it leaves its state to that thread.
+            # Unlike `close`, this wakes the reading thread; unlike the method of a TLS socket, it leaves the TLS state to that thread.
             with suppress(OSError):
                 socket.socket.shutdown(held, socket.SHUT_RDWR)
 
 
 class _AsyncLink:
-    """The connection of a watch, which any task can end."""
+    """The present connection of a watch. Any task can end it."""
 
     def __init__(self) -> None:
         self._closed = asyncio.Event()
@@ -150,12 +150,12 @@ class _AsyncLink:
         return self._closed.is_set()
 
     async def wait(self, seconds: float) -> None:
-        """Waits for the end, but not longer than so many seconds."""
+        """Waits until the watch is closed, for at most ``seconds``."""
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._closed.wait(), seconds)
 
     async def hold(self, answer: httpx.Response) -> None:
-        """Makes the connection of an answer the one that is ended."""
+        """Sets the connection of an answer as the present one."""
         self._answer = answer
         if self.is_closed:
             await self.end()
@@ -168,7 +168,7 @@ class _AsyncLink:
 
 
 def _changes(http: httpx.Client, feed: Feed, link: _Link) -> Generator[Change, None, None]:
-    """The changes over all connections. It knows nothing of its watch, so that it ends with one that is let go."""
+    """The changes over all connections. It holds no reference to its watch, so that it ends when the watch is garbage-collected."""
     while not link.is_closed and not http.is_closed:
         try:
             yield from _of_one_connection(http, feed, link)

@@ -14,13 +14,13 @@ use crate::tables::{Session, VERSION};
 #[derive(Debug)]
 pub struct Redb(Session);
 
-/// Where the file is, and the settings of the provider.
+/// The file of an engine, and the settings of its provider.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RedbConfig {
-    /// The file; made when it is missing.
+    /// The path of the file, which is created if it is missing.
     pub path: PathBuf,
-    /// What all engines can be told.
+    /// The settings that all engines have.
     pub settings: EngineSettings,
 }
 
@@ -50,7 +50,7 @@ impl Engine for Redb {
             let path = config.path.clone();
             on_a_thread(move || Session::open(&path))
         };
-        // A file that was just closed is still being flushed. The deadline ends it.
+        // A file that was just closed may still be flushed, so this tries again until the deadline.
         Retry::until(Instant::now() + config.settings.deadline + Duration::from_secs(1))
             .run(Error::is_retryable, open)
             .await
@@ -81,7 +81,7 @@ impl Engine for Redb {
     }
 }
 
-/// redb blocks, so it works on a thread of its own; a caller may go away meanwhile, and the work is done all the same (W10).
+/// redb blocks, so it works on a thread of its own; the work is completed even if the caller drops the call (W10).
 async fn run<A, T>(mut session: Session, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
 where
     A: Send + Sync + 'static,

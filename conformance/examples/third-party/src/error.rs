@@ -1,8 +1,8 @@
-//! redb's errors in the words of the contract.
+//! The mapping of redb's errors to those of the contract.
 
 use memory_core::{Error, ErrorKind};
 
-/// What an error of redb means. Its own message names files at most, and never a payload.
+/// Maps an error of redb. Its own message names files at most, and never a payload.
 pub(crate) fn native(error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     let (kind, message) = match &error {

@@ -1,4 +1,4 @@
-//! What a session reads.
+//! How a session reads.
 
 use std::ops::Bound;
 
@@ -13,7 +13,7 @@ use crate::error::native;
 use crate::tables::{self, BY_TIME, DOCUMENTS, MEMORIES, OPEN, Position, Session, number};
 
 impl Reader for Session {
-    /// The row: two versions of a record that are the same to the byte are the same.
+    /// The stored row: two versions of a record are equal if their bytes are.
     type Version = String;
 
     const PLACES: usize = usize::MAX;
@@ -24,7 +24,7 @@ impl Reader for Session {
         ids.iter().filter_map(|id| found(id).transpose()).collect()
     }
 
-    /// Along the ledger in the order of time: there is no index by place.
+    /// Walks the ledger in the order of time, since there is no index by place.
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let memories = self.table(MEMORIES)?;
         let index = self.table(if matches!(walk.source, Source::Open(_)) { OPEN } else { BY_TIME })?;
@@ -90,7 +90,7 @@ fn found_in<T: DeserializeOwned>(row: &str) -> Result<Found<T, String>> {
     Ok(Found { record: tables::record(row)?, version: row.to_owned() })
 }
 
-/// The positions between which a walk can find something.
+/// The range of positions in which a walk can find something.
 fn bounds(walk: &Walk<'_>) -> (Position, Position) {
     let mut low = walk.created_after.map_or((i64::MIN, 0), |time| (time.as_millis(), u128::MAX));
     let mut high = walk.created_before.map_or((i64::MAX, u128::MAX), |time| (time.as_millis(), 0));

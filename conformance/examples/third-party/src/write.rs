@@ -1,4 +1,4 @@
-//! What a session writes: one transaction for each step.
+//! How a session writes: one transaction for each step.
 
 use std::collections::HashSet;
 
@@ -40,7 +40,7 @@ impl Writer for Session {
             let key = (after.collection.as_str(), after.id.as_str());
             let present = table.insert(key, row(after)?.as_str()).map_err(native)?.map(|row| row.value().to_owned());
             if present.as_ref() != before.map(|found| &found.version) {
-                // The transaction is dropped, and with it what was put before.
+                // Dropping the transaction undoes what was put before.
                 return Ok(false);
             }
         }
@@ -53,7 +53,7 @@ impl Writer for Session {
             let mut table = write.open_table(DOCUMENTS).map_err(native)?;
             let removed = table.remove((collection.as_str(), document.record.id.as_str())).map_err(native)?;
             if removed.is_none_or(|row| row.value() != document.version) {
-                // The transaction is dropped, and with it what was removed before.
+                // Dropping the transaction undoes what was removed before.
                 return Ok(false);
             }
         }
@@ -62,7 +62,7 @@ impl Writer for Session {
 }
 
 impl Session {
-    /// What was proposed first.
+    /// Stores the proposed secret if there is none yet, and returns the stored one.
     pub(crate) fn secret(&self, proposed: &str) -> Result<String> {
         self.step(|write| {
             let mut secrets = write.open_table(SECRETS).map_err(native)?;
@@ -72,7 +72,7 @@ impl Session {
         })
     }
 
-    /// Runs a step in a transaction of its own. What fails writes nothing.
+    /// Runs a step in a transaction. A failed step writes nothing.
     fn step<T>(&self, step: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
         let write = self.0.begin_write().map_err(native)?;
         let done = step(&write)?;
@@ -81,7 +81,7 @@ impl Session {
     }
 }
 
-/// The id of this memory, and of that which has it or else its idempotency key.
+/// The id of the new memory, and that of the row which has its id or its idempotency key.
 fn owner(write: &WriteTransaction, memory: &Memory) -> Result<Option<(MemoryId, MemoryId)>> {
     if write.open_table(MEMORIES).map_err(native)?.get(number(memory.id)).map_err(native)?.is_some() {
         return Ok(Some((memory.id, memory.id)));
@@ -91,7 +91,7 @@ fn owner(write: &WriteTransaction, memory: &Memory) -> Result<Option<(MemoryId, 
     Ok(owner.map(|id| (memory.id, MemoryId::from_bytes(id.to_be_bytes()))))
 }
 
-/// Writes a memory that is new, or changed.
+/// Writes a new or changed memory.
 fn insert(write: &WriteTransaction, memory: &Memory) -> Result<()> {
     let id = number(memory.id);
     let position = (memory.created_at.as_millis(), id);

@@ -76,7 +76,8 @@ async fn revision_expectation_takes_that_revision_only(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// Who may write below a path only, or anywhere but below one, neither puts a document elsewhere nor takes one away from there, alone or among others.
+/// A caller confined to one path, or excluded from one, neither puts a document elsewhere nor takes one away from there, in a single put or
+/// in a batch.
 async fn a_confined_put_replaces_nothing_elsewhere(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let theirs = documents.put(note("theirs", "guild-12", "secret")).await?;

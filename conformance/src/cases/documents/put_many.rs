@@ -26,7 +26,7 @@ chapter!("documents":
     put_many_replaces_64_mib_at_most ["D7"],
 );
 
-/// New documents, replaced ones and ones without an id, of two collections: each is answered as a put of it alone would be.
+/// New documents, replaced ones, and ones without an id, in two collections: each gets the answer that a put of it alone would get.
 async fn put_many_answers_as_put_does_in_the_order_of_the_input(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     documents.put(note("b", "x-1", "old")).await?;
@@ -52,7 +52,7 @@ async fn put_many_answers_as_put_does_in_the_order_of_the_input(stage: Stage) ->
     Ok(())
 }
 
-/// The last document decides over all, whether it is there and must not be, is missing, or has another revision.
+/// A conflict in the last document refuses the whole batch, whether that document exists and must not, is missing, or has another revision.
 async fn put_many_with_a_conflict_in_its_last_document_puts_none(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let known = documents.put_many(vec![note("d007", "x", "old"), note("z", "x", "old")]).await?;
@@ -68,13 +68,13 @@ async fn put_many_with_a_conflict_in_its_last_document_puts_none(stage: Stage) -
         assert_eq!(left.len(), known.len(), "a refused call put something");
         assert!(known.iter().all(|known| left.contains(known)), "a refused call changed something");
     }
-    // Without it the others can be put.
+    // Without the refused document, the others can be put.
     documents.put_many(many(300, "new")).await?;
     assert_eq!(get(&*documents, "d007").await?.map(|document| document.revision.get()), Some(2));
     Ok(())
 }
 
-/// Two documents of one collection can't have the same id, whatever they hold; those of two collections can.
+/// Two documents of one batch and collection can't have the same id; two of different collections can.
 async fn put_many_takes_an_id_once(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let same = || note("a", "x", "one");
@@ -88,7 +88,7 @@ async fn put_many_takes_an_id_once(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Documents that change their spaces, also with one another, are found where they are and nowhere else.
+/// Documents that change their spaces, or swap them, are found where they are now and nowhere else.
 async fn put_many_moves_documents_on_every_path(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let put = |places: [&str; 3]| {
@@ -111,7 +111,7 @@ async fn put_many_moves_documents_on_every_path(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Calls that race for the same documents, forwards and backwards, all count, and none waits for another for ever.
+/// Batches that race for the same documents, in both orders, all count, and there is no deadlock.
 async fn put_manys_that_race_all_count(stage: Stage) -> CaseResult {
     for result in race(&stage, Expect::Any).await? {
         result?;
@@ -124,7 +124,7 @@ async fn put_manys_that_race_all_count(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of calls that expect the same revisions one wins, with all of its documents.
+/// Of batches that expect the same revisions one wins, with all of its documents.
 async fn of_put_manys_with_one_revision_one_wins(stage: Stage) -> CaseResult {
     let results = race(&stage, Expect::Revision(Revision::FIRST)).await?;
     let (won, lost): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
@@ -139,7 +139,7 @@ async fn of_put_manys_with_one_revision_one_wins(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Nothing to put is no mistake.
+/// An empty batch is no error.
 async fn put_many_of_nothing_does_nothing(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     assert_eq!(documents.put_many(Vec::new()).await?, []);
@@ -160,10 +160,10 @@ async fn put_many_of_10_000_is_taken_and_one_more_is_not(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// What is heavy goes in one call, whatever the engine's own limit for one message or row is.
+/// A batch of the full size is taken in one call, whatever the engine's own limit for a message or a row.
 async fn put_many_of_64_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
-    // With its space and its metadata of `{}` each weighs 512 KiB.
+    // With its space and its metadata `{}`, each weighs 512 KiB.
     let text = "x".repeat((512 << 10) - "x".len() - "{}".len());
     let writes = many(128, &text);
     assert_eq!(writes.iter().map(DocumentWrite::size).sum::<usize>(), MAX_BATCH_BYTES, "the very limit");
@@ -180,7 +180,7 @@ async fn put_many_of_64_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> C
     Ok(())
 }
 
-/// What is replaced has to be read, so it is bounded too, and small documents can't have a call read any amount.
+/// Replaced documents have to be read, so their total size has a limit too: otherwise a call with small documents could read any amount.
 async fn put_many_replaces_64_mib_at_most(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let text = "x".repeat(Content::MAX_BYTES);
@@ -200,7 +200,7 @@ fn many(count: usize, content: &str) -> Vec<DocumentWrite> {
     (0..count).map(|number| note(&format!("d{number:03}"), "x", content)).collect()
 }
 
-/// Puts the same 40 documents, which are there, eight times at once through two handles, forwards and backwards.
+/// Puts the same 40 existing documents eight times concurrently, through two handles and in both orders.
 async fn race(stage: &Stage, expect: Expect) -> Result<Vec<Result<Vec<Document>>>> {
     let handles = [stage.open().await?.documents(), stage.open().await?.documents()];
     handles[0].put_many(many(40, "before")).await?;

@@ -54,7 +54,7 @@ async fn every_selector_finds_its_documents(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// `within` is what a host confines a caller to: nothing that the query names widens it, for reading and for removing.
+/// `within` confines a caller: nothing that the query names widens it, neither for reads nor for removals.
 async fn within_confines_the_query(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for id in ["me-1", "me-2", "me", "mean", "you-1"] {
@@ -143,7 +143,7 @@ async fn pages_join_to_the_whole(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A limit of 0 is an empty page, and an offset leaves out as many documents that match.
+/// A limit of 0 is an empty page, and an offset skips that many matching documents.
 async fn offset_and_limit_count_documents(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for place in 0..30 {
@@ -227,10 +227,10 @@ async fn cursor_survives_and_belongs_to_its_query(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A scope answers beside 10,000 documents of its collection what it answers alone: the same pages, the same dry run, the same removal.
+/// A scope gives the same answers beside 10,000 documents of its collection as it gives alone: the same pages, dry run and removal.
 async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
-    // More spaces than an engine merges at once, and several documents of one time, in the scope and beside it.
+    // More spaces than an engine merges at the same time, and several documents with the same createdAt, inside and outside of the scope.
     let scope = (0..900).map(|place| lying(place, format!("me-{}{}", place % 150, ["", "-a", "/b:c"][place / 7 % 3])));
     for some in scope.collect::<Vec<_>>().chunks(200) {
         restore(&*documents, some.to_vec()).await?;
@@ -276,10 +276,10 @@ async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is asked for, of the notes.
+/// Part of a query of notes.
 type Ask<'a> = &'a (dyn Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Sync);
 
-/// More bytes than a page has, in more spaces than an engine walks along at once: each document comes once, in its turn.
+/// More bytes than a page may have, in more spaces than an engine walks at the same time: each document comes once, in its place.
 async fn large_documents_of_many_places_come_in_order(stage: Stage) -> CaseResult {
     const SPACES: usize = 150;
     let documents = stage.open().await?.documents();
@@ -300,7 +300,7 @@ async fn large_documents_of_many_places_come_in_order(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// A note in a space, of one of 300 times.
+/// A note in a space, with one of 300 times.
 fn lying(place: usize, space_id: String) -> Document {
     Document {
         id: document_id(&format!("{place:05}")),
@@ -321,7 +321,7 @@ async fn restore(documents: &dyn DocumentStore, some: Vec<Document>) -> CaseResu
     Ok(())
 }
 
-/// What is on each page of a walk.
+/// The documents of each page of a walk.
 async fn pages(documents: &dyn DocumentStore, ask: Ask<'_>) -> Result<Vec<Vec<Document>>> {
     let mut pages = Vec::new();
     let mut page = documents.query(&ask(notes()).build()?).await?;

@@ -28,7 +28,7 @@ chapter!("documents":
     put_after_removal_starts_anew ["D5", "D1"],
 );
 
-/// Long before a removal has looked into all the texts that it names, others have stored (an engine with one writer, which matched in its
+/// Other stores finish long before a removal has matched all the texts that it selects (an engine with one writer that matched within its
 /// transaction).
 async fn a_removal_that_looks_into_much_holds_up_no_store(stage: Stage) -> CaseResult {
     const NOTES: usize = 40;

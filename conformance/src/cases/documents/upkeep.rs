@@ -1,4 +1,4 @@
-//! Restoring and listing documents, and what is apart from them: D6 and what W and L say of documents.
+//! Restoring and listing documents, D6, and the rules of W and L that hold for documents.
 
 use memory_core::{
     Content, Document, DocumentQuery, DocumentSelection, Expect, MemoryPatch, Order, RestoreReport, Revision, Status,
@@ -76,7 +76,7 @@ async fn restored_documents_are_ordinary_ones(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A note at this revision.
+/// A note with this revision.
 fn version(id: &str, content: &str, revision: u64) -> Document {
     Document {
         id: document_id(id),
@@ -91,7 +91,7 @@ fn version(id: &str, content: &str, revision: u64) -> Document {
     }
 }
 
-/// `restore_newer` replaces a version by a later one of the same document, and nothing else.
+/// `restore_newer` replaces a document by a later version of the same document, and changes nothing else.
 async fn only_later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     documents.restore(vec![version("a", "apple", 4), version("b", "banana", 4), version("c", "cherry", 4)]).await?;
@@ -117,7 +117,7 @@ async fn only_later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A version may lie elsewhere and have other words.
+/// A later version may lie in another space and have other words.
 async fn replaced_documents_are_found_where_they_are_now(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     documents.restore(vec![version("a", "apple", 1)]).await?;
@@ -129,7 +129,7 @@ async fn replaced_documents_are_found_where_they_are_now(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// A document that was removed and put again is another one, of whatever revision.
+/// A document that was removed and put again is another one, whatever its revision.
 async fn documents_that_were_put_again_come_in_behind_their_removal(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     documents.restore(vec![version("a", "apple", 7)]).await?;

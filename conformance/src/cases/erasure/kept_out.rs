@@ -1,4 +1,4 @@
-//! What was erased does not come back (E3).
+//! Erased records can't come back (E3).
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn a_key_that_was_erased_is_not_stored_again(stage: Stage) -> CaseResult {
         assert_eq!(kind(batch), Some(ErrorKind::Erased));
         assert_eq!(ledger(&**handle).await?, [], "all or none");
     }
-    // Stores that share a step with others.
+    // Concurrent stores, which share a batch with others.
     let stores = join_all((0..20).map(|number| {
         let (provider, memory) = (Arc::clone(&provider), keyed(if number % 2 == 0 { "k" } else { "m" }));
         async move { provider.store(memory).await }
@@ -54,7 +54,7 @@ async fn a_backup_brings_nothing_back(stage: Stage) -> CaseResult {
     stage.namespace().clock.set(at(5_000_000));
     erase(&*provider, [backup[1].id.into(), note("n1")]).await?;
     let place = documents.iter().position(|document| document.id.as_str() == "n1").ok_or("a document")?;
-    // Under another id, its key keeps it out.
+    // Its key keeps it out under another id, too.
     let other = memory_core::Memory { id: MemoryId::generate(), ..backup[1].clone() };
     let mut memories = backup.clone();
     memories.push(other);
@@ -92,7 +92,7 @@ async fn a_document_that_is_put_anew_is_another_one(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// However late a document says that it was created, also one that was removed before.
+/// A tombstone keeps out every document of its name, however late its createdAt, even one that was removed before the erasure.
 async fn a_tombstone_keeps_out_all_that_had_its_name(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());
@@ -108,7 +108,7 @@ async fn a_tombstone_keeps_out_all_that_had_its_name(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// Behind a document that was created then, no other one can be, so that none is put that a restore would leave out.
+/// A document at the end of time leaves no later createdAt, so a put after its erasure is refused: a restore would leave out what it makes.
 async fn nothing_comes_behind_the_end_of_time(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let last = |content: &str| {

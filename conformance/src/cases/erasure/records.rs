@@ -1,4 +1,4 @@
-//! What is gone of records that were erased, and what stays of them (E1, E2).
+//! What is gone when records are erased, and what stays of them (E1, E2).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ chapter!("erasure":
     racing_updates_bring_nothing_back ["E1"] needs Erasure,
 );
 
-/// An engine erases, or says that it can't.
+/// An engine erases, or answers `Unsupported`.
 async fn records_are_erased_or_that_is_refused_plainly(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -65,11 +65,11 @@ async fn an_erased_memory_is_gone_and_told_as_such(stage: Stage) -> CaseResult {
         assert_eq!(ledger(&**handle).await?, [the(&**handle, kept).await?]);
         assert_eq!(handle.tombstone(&kept.into()).await?, None);
     }
-    // Of one that never was, nobody says that it was erased.
+    // An id that never existed is not reported as erased.
     assert_eq!(provider.get(MemoryId::generate()).await?, None);
     let unknown = provider.update(MemoryId::generate(), MemoryPatch::new().clear_context()).await;
     assert_eq!(kind(unknown), Some(ErrorKind::NotFound));
-    // To repeat it changes nothing.
+    // Repeating an erasure changes nothing.
     assert_eq!(provider.erase(&erasure).await?.records, []);
     assert_eq!(provider.tombstone(&erased.into()).await?.map(|tombstone| tombstone.at), Some(at(5_000_000)));
     Ok(())
@@ -92,7 +92,7 @@ async fn an_erased_memory_has_no_history(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Who has the key of the ledger knows the names again, and nobody else can guess them: two ledgers have nothing in common.
+/// Names can be recognised with the key of the ledger, and not be guessed without it: two ledgers have no hash in common.
 async fn a_tombstone_has_keyed_hashes_alone(stage: Stage) -> CaseResult {
     let mut hashes = Vec::new();
     for stage in [stage.clone(), stage.elsewhere()] {
@@ -153,7 +153,7 @@ async fn a_removed_document_goes_with_its_history(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Whichever index an engine uses for a condition, what was erased is not in it.
+/// An erased record is in none of the indexes that an engine may use for a condition.
 async fn nothing_finds_what_was_erased(stage: Stage) -> CaseResult {
     type Ask = fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>;
     let provider = stage.open().await?;
@@ -185,7 +185,7 @@ async fn nothing_finds_what_was_erased(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Pages, counts and ranks agree with those of a ledger that never had the records.
+/// Pages, counts and ranks equal those of a ledger that never had the records.
 async fn what_is_left_is_as_if_the_rest_had_never_been(stage: Stage) -> CaseResult {
     let (provider, never) = (stage.open().await?, stage.elsewhere().open().await?);
     let mut erased = Vec::new();

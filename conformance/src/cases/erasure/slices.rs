@@ -1,4 +1,4 @@
-//! What an erasure takes that has a query, a slice at a time (E1).
+//! Erasures by a query, a slice at a time (E1).
 
 use memory_core::{DocumentQuery, Erasure, MemoryId, MemoryPatch, MemoryQuery, RecordId};
 
@@ -63,7 +63,7 @@ async fn what_is_selected_goes_and_nothing_else(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What was listed before, and matches no more, stays.
+/// A record that was named, and no longer matches the query, stays.
 async fn names_limit_what_a_query_takes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids = provider.store_many((0..3).map(|number| new_memory("a", number)).collect()).await?;
@@ -81,7 +81,7 @@ async fn names_limit_what_a_query_takes(stage: Stage) -> CaseResult {
     let in_a = Erasure::documents(DocumentQuery::builder(collection(NOTES)).exact("a"), REASON)?;
     let slice = provider.erase(&in_a.among([note("n"), note("o"), note("never")])?).await?;
     assert_eq!((slice.records, slice.is_complete), (vec![note("o")], true));
-    // Names of what no such query finds.
+    // Names of records that such a query never finds.
     let of_memories = Erasure::memories(MemoryQuery::builder().exact("b"), REASON)?.among([note("n")])?;
     let drafts = Erasure::documents(DocumentQuery::builder(collection("drafts")).exact("b"), REASON)?;
     let of_documents = Erasure::documents(DocumentQuery::builder(collection(NOTES)).exact("a"), REASON)?;

@@ -14,7 +14,7 @@ chapter!("erasure":
     a_watch_is_told_where_a_document_was_before ["E4"] needs Erasure,
 );
 
-/// Whoever may look at a place learns that something in it was erased, and nobody else does.
+/// A watch that may look at a place is told that something in it was erased, and no other watch is.
 async fn a_watch_is_told_where_it_may_look(stage: Stage) -> CaseResult {
     if !stage.harness().can_watch() {
         return Ok(());
@@ -44,7 +44,7 @@ async fn a_watch_is_told_where_it_may_look(stage: Stage) -> CaseResult {
         let (kinds, _) = told(&*provider, watch).await?;
         assert_eq!(kinds, expected.into_iter().map(ChangeKind::Erased).collect::<Vec<_>>());
     }
-    // Who begins at the front is told of nothing that was there before.
+    // A watch that begins with a snapshot is not told of earlier erasures.
     let all = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     let (kinds, _) = told(&*provider, all.from(WatchFrom::Beginning)).await?;
     assert_eq!(kinds, []);
@@ -72,7 +72,7 @@ async fn a_watch_is_told_where_a_document_was_before(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// What a watch tells until it has told all, and where to go on.
+/// What a watch tells up to the next *reached*, and the token to go on from.
 async fn told(
     provider: &dyn MemoryProvider,
     watch: Watch,

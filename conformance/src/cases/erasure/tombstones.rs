@@ -15,7 +15,7 @@ chapter!("erasure":
     tombstones_come_in_pages ["E5"] needs Erasure,
 );
 
-/// A ledger to which the tombstones of another one are copied first keeps out what that one does.
+/// A ledger that gets the tombstones of another one first keeps out what that ledger keeps out.
 async fn tombstones_keep_out_elsewhere_too(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     let memory = new_memory("a", 1).with_idempotency_key(key("k"));
@@ -48,7 +48,7 @@ async fn tombstones_keep_out_elsewhere_too(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Also where they come late, and the ledger has a key of its own.
+/// Tombstones that come late erase what is there, even in a ledger that has a key of its own.
 async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     other.store(new_memory("a", 7).with_idempotency_key(key("own"))).await?;
@@ -87,7 +87,7 @@ async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Also where it was removed since, and only its history is left.
+/// The same holds if the document was removed since, and only its history is left.
 async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());
@@ -108,7 +108,7 @@ async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// One that came by way of a ledger with another key knows no idempotency key, and learns it from one that does.
+/// A tombstone that came from a ledger with another key knows no idempotency key, and learns it from one that does.
 async fn tombstones_learn_from_each_other(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));

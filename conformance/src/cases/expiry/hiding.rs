@@ -1,4 +1,4 @@
-//! What calls answer that name what is over, or go on where it was (X2).
+//! Calls that name expired records, or continue where they were (X2).
 
 use memory_core::{
     DocumentQuery, DocumentSelection, Erasure, ErrorKind, History, MemoryPatch, MemoryQuery, Order, RecordId, Status,
@@ -20,7 +20,7 @@ chapter!("expiry":
 
 const REASON: &str = "somebody asked for it";
 
-/// That a memory was there is no secret, as behind an erasure; of a document nobody says so.
+/// A call tells that an expired memory existed, as after an erasure, but not that a document did.
 async fn names_of_what_is_over_are_erased(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(expiring("a", 1)).await?;
@@ -62,14 +62,14 @@ async fn removals_do_not_find_what_is_over(stage: Stage) -> CaseResult {
     let (documents, names) = (provider.documents(), ["over0", "over1", "kept"].map(document_id));
     let in_a = || DocumentQuery::builder(collection(NOTES)).exact("a");
     let named = DocumentSelection::ids(collection(NOTES), names)?;
-    // Of more than `max` nothing would be removed.
+    // If they counted, there would be more than `max`, and nothing would be removed.
     for selection in [named, DocumentSelection::matching(in_a())?, DocumentSelection::matching(in_a().text("text"))?] {
         assert_eq!(selection.preview(&*documents, 1).await?, [document_id("kept")]);
     }
     let over = DocumentSelection::ids(collection(NOTES), [document_id("over0")])?;
     assert_eq!(documents.remove(&over, 1).await?, []);
     assert_eq!(documents.remove(&DocumentSelection::matching(in_a())?, 1).await?, [document_id("kept")]);
-    // Nor are they removed then: they have expired. Until they are swept their collection is listed.
+    // The removal does not take them: they have expired. Until they are swept, their collection is listed.
     assert_eq!(documents.collections().await?, [collection(NOTES)]);
     swept(&*provider, Sweep::due()).await?;
     assert_eq!(documents.collections().await?, []);
@@ -78,7 +78,7 @@ async fn removals_do_not_find_what_is_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A cursor from before gives the rest, once without and once with a sweep in between.
+/// A cursor from before the expiry gives the rest of the walk, both with and without a sweep in between.
 async fn a_walk_goes_on_without_what_is_over(stage: Stage) -> CaseResult {
     for is_swept in [false, true] {
         let stage = stage.elsewhere();
@@ -134,7 +134,7 @@ async fn a_walk_goes_on_without_what_is_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// By a name and by a query, and the tombstone has what the erasure says.
+/// Erasures by name and by query find expired records, and the tombstone is that of the erasure.
 async fn erasures_find_what_is_over(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let named = provider.store(expiring("a", 1)).await?;
@@ -159,7 +159,7 @@ async fn erasures_find_what_is_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What lay under its name before it was removed and put anew goes with it, in the same millisecond.
+/// The history of an earlier document under the same id, removed before, disappears in the same millisecond.
 async fn what_was_removed_before_shows_no_more(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! What is over shows in no way to look at it, whether it was swept or not (X2).
+//! No read shows an expired record, whether it was swept or not (X2).
 //!
-//! Each way is asked on a ledger that holds records that are over, and on one that never had them, which must give the same answers.
+//! Each read is made on a ledger that holds expired records, and on one that never had them, and must give the same answer.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ chapter!("expiry":
     an_old_token_shows_nothing_that_is_over ["X2"] needs Erasure,
 );
 
-/// A way to look, with the id of a memory that is over. It gives what it shows, in lines.
+/// A read, with the id of an expired memory. It returns what it shows, as lines.
 type Look = fn(Arc<dyn MemoryProvider>, MemoryId) -> BoxFuture<'static, Result<Vec<String>>>;
 
-/// The ways that every engine has.
+/// The reads that every engine has.
 const LOOKS: &[(&str, Look)] = &[
     ("query", |provider, _| Box::pin(pages(provider))),
     ("recall", |provider, _| Box::pin(recalled(provider))),
@@ -35,13 +35,13 @@ const LOOKS: &[(&str, Look)] = &[
     ("documents.spaces", |provider, _| Box::pin(levels_of_notes(provider))),
     ("dry run", |provider, _| Box::pin(dry_run(provider))),
 ];
-/// Those of an engine that keeps a history.
+/// The reads of an engine that keeps a history.
 const LOOKS_BACK: &[(&str, Look)] = &[
     ("history", |provider, id| Box::pin(versions(provider, id))),
     ("get_as_of", |provider, id| Box::pin(as_it_was(provider, id))),
 ];
 
-/// Until the millisecond before everything shows, and from then on nothing, in each way to look.
+/// Each read shows everything until the millisecond before the expiry, and nothing of the expired records from then on.
 async fn nothing_shows_from_its_millisecond_on(stage: Stage) -> CaseResult {
     let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
     let never = elsewhere.open().await?;
@@ -78,7 +78,7 @@ async fn nothing_shows_from_its_millisecond_on(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Fills a ledger with records of which some expire, and another one with the rest. Gives the id of one that expires.
+/// Fills a ledger with records of which some expire, and another ledger with the rest. Returns the id of a memory that expires.
 async fn fill(provider: &Arc<dyn MemoryProvider>, never: &Arc<dyn MemoryProvider>) -> Result<MemoryId> {
     let mut over = MemoryId::generate();
     for number in 0..24_i64 {
@@ -102,19 +102,19 @@ async fn fill(provider: &Arc<dyn MemoryProvider>, never: &Arc<dyn MemoryProvider
             never.documents().restore(vec![document]).await?;
         }
     }
-    // A space and a collection with nothing else.
+    // A space and a collection that hold nothing else.
     provider.store(expiring("a-over", 7)).await?;
     put(&**provider, new_document("drafts", "n", "a-over", "cedar").expires_at(at(END))).await?;
-    // One that is found by more than one version.
+    // A memory with more than one version.
     provider.update(over, MemoryPatch::new().set_context(crate::fixture::context("1"))).await?;
     put(&**provider, expiring_note("n1", "a-c", "cedar, tea and rain")).await?;
     Ok(over)
 }
 
-/// A query of the ledger.
+/// Part of a query of the ledger.
 pub(super) type Ask = fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>;
 
-/// Every source, in both orders, on long and short pages, and behind an offset.
+/// Each way to query, in both orders, with long and short pages, and with an offset.
 async fn pages(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     const ASKED: &[Ask] = &[
         |all| all.all(),
@@ -142,7 +142,7 @@ async fn pages(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     Ok(shown)
 }
 
-/// The hits with their scores to the bit, and what stands beside them.
+/// The hits with the bits of their scores, and the records beside them.
 async fn recalled(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     let mut shown = Vec::new();
     for question in ["rain and tea", "cedar", "tea 7"] {
@@ -209,14 +209,14 @@ async fn levels_of_notes(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String
     Ok(listed(provider.documents().spaces(&collection(NOTES), &asked).await?))
 }
 
-/// What a removal would take.
+/// The result of a dry run of a removal.
 async fn dry_run(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     let selection = DocumentSelection::matching(DocumentQuery::builder(collection(NOTES)).under("a"))?;
     let ids = selection.preview(&*provider.documents(), 100).await?;
     Ok(ids.iter().map(ToString::to_string).collect())
 }
 
-/// Those of operators, too.
+/// All versions, those that only operators see included.
 async fn versions(provider: Arc<dyn MemoryProvider>, id: MemoryId) -> Result<Vec<String>> {
     let mut shown = Vec::new();
     for record in [RecordId::from(id), note("n1")] {
@@ -237,7 +237,7 @@ async fn as_it_was(provider: Arc<dyn MemoryProvider>, id: MemoryId) -> Result<Ve
     Ok(shown)
 }
 
-/// What a watch gives that begins at the front.
+/// What a watch tells that begins with a snapshot.
 async fn snapshot(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     let all = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     let mut shown = told(&*provider, &all.from(WatchFrom::Beginning)).await?;
@@ -245,7 +245,7 @@ async fn snapshot(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     Ok(shown)
 }
 
-/// The records that a watch tells of, until it has told all.
+/// The records that a watch tells of, up to the next *reached*.
 async fn told(provider: &dyn MemoryProvider, watch: &Watch) -> Result<Vec<String>> {
     let (mut changes, mut told) = (provider.watch(watch).await?, Vec::new());
     while let Some(change) = changes.next().await {
@@ -266,7 +266,7 @@ fn name(record: &Record) -> String {
     }
 }
 
-/// What a watch has not yet told when it is over, it does not show any more.
+/// A watch that continues from an old token shows no record that has expired since.
 async fn an_old_token_shows_nothing_that_is_over(stage: Stage) -> CaseResult {
     if !stage.harness().can_watch() {
         return Ok(());

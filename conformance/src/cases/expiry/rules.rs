@@ -1,4 +1,4 @@
-//! The rules of an operator: how long what lies under a path is kept (X3).
+//! Retention rules of an operator: how long records below a path are kept (X3).
 
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ chapter!("expiry":
     a_put_under_a_rule_is_as_young_as_it_is ["X3"] needs Erasure,
 );
 
-/// What the clock of a namespace shows at first.
+/// What the clock of a namespace shows at first, in milliseconds.
 const BEGIN: i64 = 1_000_000;
-/// How long memories are kept from their storing.
+/// How long memories are kept after they were stored, in milliseconds.
 const KEEP: i64 = 1_000;
 
 fn rule(path: &str, keep: i64) -> Result<Retention> {
     Retention::new(path, Duration::from_millis(keep.unsigned_abs()))
 }
 
-/// Restores a memory that no provider has made, so that its times begin with its createdAt.
+/// Restores a memory whose id no provider has made, so its age counts from its createdAt.
 async fn restored(provider: &dyn MemoryProvider, byte: u8, memory: NewMemory) -> Result<MemoryId> {
     let id = MemoryId::from_bytes([byte; 16]);
     let report = provider.restore(vec![memory.into_memory(id)]).await?;
@@ -43,7 +43,7 @@ async fn restored(provider: &dyn MemoryProvider, byte: u8, memory: NewMemory) ->
     Ok(id)
 }
 
-/// In the order of their paths, also behind a restart; those that come take the place of those that are there.
+/// Rules come back in the order of their paths, even after a restart; new rules replace all earlier ones.
 async fn rules_are_kept_for_every_handle(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(provider.retention().await?, []);
@@ -57,7 +57,7 @@ async fn rules_are_kept_for_every_handle(stage: Stage) -> CaseResult {
             assert_eq!(handle.retention().await?, expected);
         }
     }
-    // Those of another namespace are its own.
+    // Another namespace has rules of its own.
     provider.set_retention(vec![rule("a", 1)?]).await?;
     assert_eq!(stage.elsewhere().open().await?.retention().await?, []);
     Ok(())
@@ -91,7 +91,7 @@ async fn rules_that_are_none_are_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Under a path lies what *under* finds, and no sibling.
+/// A rule holds for what *under* finds, and for no sibling; of several rules, that of the longest path holds.
 async fn the_rule_of_the_longest_path_holds(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let all = ["a", "a-x", "a-b", "a-b-x", "a-b-c", "a-bc", "ab", "b"];
@@ -123,7 +123,7 @@ async fn the_rule_of_the_longest_path_holds(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// As its id tells, whatever its createdAt says; where no provider made the id, from that.
+/// The age of a memory counts from the time in its id, whatever its createdAt says; if no provider made the id, from its createdAt.
 async fn a_memory_is_kept_from_its_storing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let made = MemoryId::generate();
@@ -133,7 +133,7 @@ async fn a_memory_is_kept_from_its_storing(stage: Stage) -> CaseResult {
         let id = provider.store(new_memory("a", created_at)).await?;
         all.push((id, id.made_at().ok_or("an id of version 7")?.as_millis()));
     }
-    // One that comes from elsewhere, with the id that a provider made there.
+    // A memory from elsewhere, with an id that a provider made there.
     provider.restore(vec![new_memory("a", 7).into_memory(made)]).await?;
     all.push((made, begin));
     all.push((restored(&*provider, 1, new_memory("a", begin + 70)).await?, begin + 70));
@@ -142,7 +142,7 @@ async fn a_memory_is_kept_from_its_storing(stage: Stage) -> CaseResult {
     for (id, stored_at) in all {
         set_clock(&stage, stored_at + KEEP - 1);
         the(&*provider, id).await?;
-        // An update does not keep it longer.
+        // An update does not extend the time.
         provider.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
         set_clock(&stage, stored_at + KEEP);
         assert_eq!(kind(provider.get(id).await), Some(ErrorKind::Erased));
@@ -150,7 +150,7 @@ async fn a_memory_is_kept_from_its_storing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Or from its createdAt, where it was put once.
+/// The age of a document counts from its last put; if it was put only once, before there was a rule, from its createdAt.
 async fn a_document_is_kept_from_its_last_put(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let write = |id: &str, created_at: i64| {
@@ -180,7 +180,7 @@ async fn a_document_is_kept_from_its_last_put(stage: Stage) -> CaseResult {
         set_clock(&stage, BEGIN + millis);
         assert_eq!(there().await?, expected, "after {millis} ms");
         if millis < 500 {
-            // Each put keeps it for as long again.
+            // Each put starts the time anew.
             put(&*provider, write("again", BEGIN - 300)).await?;
         }
     }
@@ -191,7 +191,7 @@ async fn a_document_is_kept_from_its_last_put(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Which of them it was shows in the tombstone.
+/// The earlier of a rule and an expiresAt holds; the tombstone shows which it was.
 async fn of_a_rule_and_a_time_the_earlier_holds(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut over = Vec::new();
@@ -227,7 +227,7 @@ async fn of_a_rule_and_a_time_the_earlier_holds(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Unless it was swept before.
+/// A record shows again when its rule is gone, unless it was swept before.
 async fn without_its_rule_a_record_shows_again(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = restored(&*provider, 1, new_memory("a", BEGIN)).await?;
@@ -237,7 +237,7 @@ async fn without_its_rule_a_record_shows_again(stage: Stage) -> CaseResult {
     set_clock(&stage, BEGIN + 5);
     assert_eq!(ledger(&*provider).await?, []);
     assert_eq!(get_note(&*provider, "n").await?, None);
-    // One that keeps it for longer is as good as none.
+    // A rule that keeps it for longer has the same effect as none.
     for rules in [vec![], vec![rule("a", 5_000_000)?], vec![rule("b", 5)?], vec![rule("a", 5)?, rule("a-b", 5)?]] {
         let is_there = rules.iter().all(|rule| rule.under() != "a" || rule.keep_millis() > 5);
         provider.set_retention(rules).await?;
@@ -252,26 +252,26 @@ async fn without_its_rule_a_record_shows_again(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// About within a second, each time; the handle that sets them at once.
+/// Another handle learns of rules within about a second, each time; the handle that sets them knows them at once.
 async fn other_handles_learn_of_rules(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let id = restored(&*provider, 1, new_memory("a", BEGIN)).await?;
     set_clock(&stage, BEGIN + 100);
     for (keep, expected) in [(100, Some(ErrorKind::Erased)), (101, None), (1, Some(ErrorKind::Erased))] {
-        // So that it knows those from before.
+        // This read makes the handle load the earlier rules.
         drop(other.get(id).await);
         provider.set_retention(vec![rule("a", keep)?]).await?;
         assert_eq!(kind(provider.get(id).await), expected);
         until_seen(&*other, id, expected).await;
     }
-    // Another one may set them, too.
+    // Any handle may set the rules.
     other.set_retention(vec![]).await?;
     the(&*other, id).await?;
     until_seen(&*provider, id, None).await;
     Ok(())
 }
 
-/// To each call: those that look, and those that write.
+/// Records that a rule has ended behave as expired ones in every call, reads and writes alike.
 async fn what_a_rule_has_over_is_as_what_has_expired(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = || new_memory("a-b", BEGIN).with_idempotency_key(key("k"));
@@ -294,7 +294,7 @@ async fn what_a_rule_has_over_is_as_what_has_expired(stage: Stage) -> CaseResult
     let anew = put(&*provider, anew.expect(memory_core::Expect::Absent)).await?;
     assert_eq!((anew.revision, anew.created_at), (Revision::FIRST, at(BEGIN + 7)));
     assert_eq!(get_note(&*provider, "n").await?, Some(anew));
-    // A backup brings back nothing that is over.
+    // A restore brings back nothing that has expired.
     let another = Memory { id: MemoryId::from_bytes([3; 16]), idempotency_key: None, ..memory.clone() };
     let report = provider.restore(vec![memory, another]).await?;
     assert_eq!((report.written, report.erased), (0, vec![0, 1]));
@@ -303,7 +303,7 @@ async fn what_a_rule_has_over_is_as_what_has_expired(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// Of many places, in several slices and of more than one collection, and nothing beside them.
+/// A sweep of rules takes records of many places and of more than one collection, in several slices, and nothing else.
 async fn a_sweep_takes_what_rules_have_over(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut expected = Vec::new();
@@ -335,7 +335,7 @@ async fn a_sweep_takes_what_rules_have_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Slice after slice it goes along what was over when it came to the rule, and its rules are those.
+/// A round sweeps, slice after slice, what had expired when it came to a rule, by the rules of that time.
 async fn a_round_goes_on_while_time_does(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memories = (0..250).map(|number| new_memory("a", number)).collect();
@@ -358,7 +358,7 @@ async fn a_round_goes_on_while_time_does(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What the caller says of its creation does not make it older, nor younger.
+/// A createdAt from the caller makes a document neither older nor younger under a rule.
 async fn a_put_under_a_rule_is_as_young_as_it_is(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.set_retention(vec![rule("a", KEEP)?]).await?;

@@ -43,14 +43,14 @@ async fn a_sweep_erases_what_is_over_and_nothing_else(stage: Stage) -> CaseResul
     for (id, is_there) in [("over", false), ("kept", true), ("later", true)] {
         assert_eq!(get_note(&*provider, id).await?.is_some(), is_there, "{id}");
     }
-    // The tombstone has when it was over, however late the sweep comes.
+    // The tombstone has the time of the expiry, however late the sweep is.
     set_clock(&stage, END + 1_000);
     assert_eq!(swept(&*provider, Sweep::due()).await?.0, sorted([later.into(), note("later")]));
     for record in [RecordId::from(later), note("later")] {
         let tombstone = provider.tombstone(&record).await?.ok_or("a tombstone")?;
         assert_eq!((tombstone.at, tombstone.reason.as_str(), tombstone.actor), (at(END + 1), "expired", None));
     }
-    // What the tombstone of a memory knows of its key and its space is what that of an erasure knows.
+    // The tombstone hides key and space of a memory as that of an erasure does.
     let hash_key = provider.hash_key().await?.ok_or("a key")?;
     let tombstone = provider.tombstone(&over[1].into()).await?.ok_or("a tombstone")?;
     let mut places = hash_key.of_space(&crate::fixture::space("b"));
@@ -64,7 +64,7 @@ async fn a_sweep_erases_what_is_over_and_nothing_else(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// What was extended or cleared stays, and what was to end sooner has gone then.
+/// Records whose expiry was extended or cleared stay, and those whose expiry was moved forward go.
 async fn a_sweep_goes_by_what_holds_now(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut ids = [MemoryId::from_bytes([0; 16]); 4];
@@ -98,7 +98,7 @@ async fn a_sweep_goes_by_what_holds_now(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Also where all of them are over in the same millisecond.
+/// The slices of one round take all records, even if all expire in the same millisecond.
 async fn many_records_take_several_slices(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids = provider.store_many((0..250).map(|number| expiring("a", number)).collect()).await?;
@@ -122,7 +122,7 @@ async fn many_records_take_several_slices(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What comes to its end meanwhile is of this round or of the next one.
+/// Records that expire during a round are swept by this round or by the next one.
 async fn a_round_goes_on_where_its_slices_end(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = provider.store_many((0..150).map(|number| expiring("a", number)).collect()).await?;
@@ -140,7 +140,7 @@ async fn a_round_goes_on_where_its_slices_end(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// They cost a look at each record of their places, which a round of all takes.
+/// Rules are left to full rounds, since they cost a look at each record of their places.
 async fn a_round_of_what_is_due_leaves_rules_alone(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let over = provider.store(expiring("a", 1)).await?;
@@ -152,7 +152,7 @@ async fn a_round_of_what_is_due_leaves_rules_alone(stage: Stage) -> CaseResult {
     set_clock(&stage, made_at + 500);
     assert_eq!(kind(provider.get(by_rule).await), Some(ErrorKind::Erased));
     assert_eq!(swept(&*provider, Sweep::due()).await?.0, [over.into()]);
-    // It is hidden as before, and the records themselves are there: they show again without the rule.
+    // The record is hidden as before but not erased: without the rule it shows again.
     assert_eq!(kind(provider.get(by_rule).await), Some(ErrorKind::Erased));
     provider.set_retention(vec![]).await?;
     assert_eq!(ids(&ledger(&*provider).await?), [by_rule, elsewhere]);
@@ -161,7 +161,7 @@ async fn a_round_of_what_is_due_leaves_rules_alone(stage: Stage) -> CaseResult {
     assert_eq!(ids(&ledger(&*provider).await?), [elsewhere]);
     let tombstone = provider.tombstone(&by_rule.into()).await?.ok_or("a tombstone")?;
     assert_eq!((tombstone.at, tombstone.reason.as_str()), (at(made_at + 500), "expired"));
-    // It was over for more than 90 days when it was swept, so its tombstone went in the same round.
+    // It had expired more than 90 days before it was swept, so its tombstone went in the same round.
     assert_eq!(provider.tombstone(&note("n")).await?, None);
     Ok(())
 }
@@ -179,7 +179,7 @@ async fn sweeps_at_the_same_time_erase_once(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// As of an erasure: where it looks, and nowhere else.
+/// A watch is told of a sweep as of an erasure: only where it may look.
 async fn a_watch_is_told_of_what_was_swept(stage: Stage) -> CaseResult {
     if !stage.harness().can_watch() {
         return Ok(());
@@ -211,7 +211,7 @@ async fn a_watch_is_told_of_what_was_swept(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What a watch tells as erased until it has told all, and where to go on.
+/// What a watch tells as erased up to the next *reached*, and the token to go on from.
 async fn told(provider: &dyn MemoryProvider, watch: &Watch) -> Result<(Vec<RecordId>, WatchToken)> {
     let (mut changes, mut erased) = (provider.watch(watch).await?, Vec::new());
     loop {
@@ -225,7 +225,7 @@ async fn told(provider: &dyn MemoryProvider, watch: &Watch) -> Result<(Vec<Recor
     }
 }
 
-/// It may stay, as in the walk of an erasure.
+/// A damaged row may stay, as in the walk of an erasure, and stops no sweep.
 async fn a_damaged_row_stops_no_sweep(stage: Stage) -> CaseResult {
     if !stage.harness().can_erase() {
         return Ok(());
@@ -244,7 +244,7 @@ async fn a_damaged_row_stops_no_sweep(stage: Stage) -> CaseResult {
         }
         assert!(provider.tombstone(&note("n")).await?.is_some());
     }
-    // By a rule of its place, too.
+    // The sweep of a rule passes it, too.
     let made_at = ids[1].made_at().ok_or("an id of version 7")?.as_millis();
     let other = provider.store(new_memory("a", 7)).await?;
     provider.set_retention(vec![Retention::new("a", Duration::from_millis(1))?]).await?;

@@ -1,4 +1,4 @@
-//! What stays of what has expired, and for how long (X4).
+//! Tombstones of expired records, and how long they stay (X4).
 
 use memory_core::{Erasure, ErrorKind, MemoryPatch, RecordId, Revision, Status, Sweep, Tombstone};
 
@@ -18,7 +18,7 @@ chapter!("expiry":
 
 const REASON: &str = "somebody asked for it";
 
-/// Until then a store with the key is refused, and from then on the record is as if it had never been.
+/// For 90 days a store with the key is refused; after that it is as if the record had never existed.
 async fn tombstones_of_expiry_go_after_90_days(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));
@@ -55,7 +55,7 @@ async fn tombstones_of_erasures_stay_for_good(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));
     let erased = provider.store(keyed()).await?;
-    // One that would have expired, and one that has.
+    // One is erased before it expires, and the other one afterwards.
     let before = provider.store(expiring("a", 2)).await?;
     let over = provider.store(expiring("a", 3)).await?;
     put(&*provider, new_document(NOTES, "n", "a", "text")).await?;
@@ -74,7 +74,7 @@ async fn tombstones_of_erasures_stay_for_good(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A document that was erased, and put anew, and has expired: what was erased does not come back when that expiry is forgotten.
+/// A document is erased, put again, and expires: when the tombstone of the expiry goes, the erasure still keeps out what it erased.
 async fn an_expiry_ends_no_earlier_erasure(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let erased = put(&*provider, new_document(NOTES, "n", "a", "erased")).await?;
@@ -92,7 +92,7 @@ async fn an_expiry_ends_no_earlier_erasure(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// One that comes when the time of the tombstones is over, too.
+/// A sweep that comes more than 90 days after the expiry leaves no tombstone at all.
 async fn a_late_sweep_leaves_no_tombstones(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));
@@ -110,7 +110,7 @@ async fn a_late_sweep_leaves_no_tombstones(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// In another ledger they keep out what they do here, and go when they do here.
+/// Tombstones of expiry copied to another ledger keep out the same records, and go at the same time.
 async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     let elsewhere = stage.elsewhere();
     let (provider, other) = (stage.open().await?, elsewhere.open().await?);
@@ -125,7 +125,7 @@ async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     let page = provider.tombstones(None).await?;
     assert_eq!((page.tombstones.len(), page.next), (2, None));
     assert!(page.tombstones.iter().all(Tombstone::is_of_expiry));
-    // There it would still be for a while.
+    // There it would exist for some time yet.
     assert_eq!(the(&*other, id).await?, memory);
     let report = other.restore_tombstones(page.tombstones.clone(), &hash_key).await?;
     assert_eq!((report.written, report.equal), (2, 0));
@@ -134,7 +134,7 @@ async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     for tombstones in [&mut here, &mut there] {
         tombstones.sort_by(|one, other| one.record.cmp(&other.record));
     }
-    // The other ledger has a key of its own, since the memory that it had been given has one.
+    // The other ledger has a key of its own, since the memory that it got has an idempotency key.
     let told = |tombstones: &[Tombstone]| tombstones.iter().map(|one| (one.record.clone(), one.at)).collect::<Vec<_>>();
     assert_eq!(told(&there), told(&here));
     assert!(there.iter().all(Tombstone::is_of_expiry));
@@ -148,7 +148,7 @@ async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Nobody has decided that it goes there.
+/// A copied tombstone erases no record that is to expire later in the other ledger.
 async fn what_was_extended_elsewhere_is_not_taken(stage: Stage) -> CaseResult {
     let elsewhere = stage.elsewhere();
     let (provider, other) = (stage.open().await?, elsewhere.open().await?);
@@ -169,7 +169,7 @@ async fn what_was_extended_elsewhere_is_not_taken(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Its tombstone becomes one of the erasure, and stays for good.
+/// An erasure by name of an expired record leaves a tombstone of an erasure, which stays for good.
 async fn an_erasure_by_name_lasts_behind_an_expiry(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(expiring("a", 1).with_idempotency_key(key("k"))).await?;

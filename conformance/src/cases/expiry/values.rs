@@ -1,4 +1,4 @@
-//! Which times are taken, and what sets and clears them.
+//! Which expiries are valid, and what sets and clears them (X1).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ chapter!("expiry":
     an_erasure_has_another_reason ["X4"] needs Erasure,
 );
 
-/// An engine lets records expire, or says that it can't.
+/// An engine lets records expire, or answers `Unsupported`.
 async fn expiries_are_taken_or_refused_plainly(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -46,7 +46,7 @@ async fn expiries_are_taken_or_refused_plainly(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Past or now, whatever it is given to; then nothing is written.
+/// An expiry in the past or at the present time is refused by every call, and nothing is written.
 async fn times_that_are_not_in_the_future_are_refused(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = |name: &str| new_memory("a", 1).with_idempotency_key(key(name));
@@ -58,7 +58,7 @@ async fn times_that_are_not_in_the_future_are_refused(stage: Stage) -> CaseResul
         let puts = vec![new_document(NOTES, "o", "a", "x"), new_document(NOTES, "n", "a", "x").expires_at(time)];
         let calls = [
             provider.store(new_memory("a", 2).expires_at(time)).await.map(drop),
-            // Also where the key would find another one.
+            // Refused even where the key would find an earlier memory.
             provider.store(keyed("k").expires_at(time)).await.map(drop),
             provider.store_many(batch).await.map(drop),
             provider.update(id, MemoryPatch::new().set_expiry(time)).await.map(drop),
@@ -81,7 +81,7 @@ async fn times_that_are_not_in_the_future_are_refused(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// It comes back on every handle, also of a batch, and a repeated store changes nothing of it.
+/// The expiry comes back on every handle, for a batch too, and a repeated store does not change it.
 async fn a_store_keeps_its_time(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = |time: i64| new_memory("a", 1).with_idempotency_key(key("k")).expires_at(at(time));
@@ -106,9 +106,9 @@ async fn a_patch_sets_and_clears_the_time(stage: Stage) -> CaseResult {
     let mut revision = 1;
     for (patch, expected) in [
         (MemoryPatch::new().set_expiry(at(END)), Some(at(END))),
-        // What names it not leaves it alone.
+        // A patch that does not name the expiry leaves it alone.
         (MemoryPatch::new().clear_context(), Some(at(END))),
-        // Equal values are a change, too.
+        // Setting the same value is a change, too.
         (MemoryPatch::new().set_expiry(at(END)), Some(at(END))),
         (MemoryPatch::new().set_expiry(at(END + 5)), Some(at(END + 5))),
         (MemoryPatch::new().clear_expiry(), None),
@@ -122,7 +122,7 @@ async fn a_patch_sets_and_clears_the_time(stage: Stage) -> CaseResult {
             assert_eq!((memory.revision.get(), memory.expires_at), (revision, expected));
         }
     }
-    // It holds as it is now, and not as it was.
+    // The expiry that holds is the present one, not an earlier one.
     set_clock(&stage, END + 6);
     the(&*provider, id).await?;
     set_clock(&stage, END + 7);
@@ -154,7 +154,7 @@ async fn a_put_without_a_time_clears_it(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// That of what has expired tells tombstones apart.
+/// Only an expiry leaves a tombstone with the reason `expired`; an erasure may not use it.
 async fn an_erasure_has_another_reason(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;

@@ -1,4 +1,4 @@
-//! What writes meet that is over (X2, X4).
+//! Writes that meet expired records (X2, X4).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ chapter!("expiry":
     a_thousand_puts_in_the_place_of_what_is_over_are_one_call ["X2", "D7"] needs Erasure,
 );
 
-/// Each play is one with what is over still there, and one behind a sweep; both have the same answers.
+/// Plays a scenario twice, before and after the sweep of the expired records. Both must give the same answers.
 async fn behind_both(stage: &Stage, is_swept: bool) -> CaseResult {
     set_clock(stage, END);
     if is_swept {
@@ -72,12 +72,12 @@ async fn a_key_that_is_over_is_not_stored_again(stage: Stage) -> CaseResult {
             assert_eq!(kind(batch), Some(ErrorKind::Erased), "swept: {is_swept}");
             let again = handle.store(keyed("k")).await.expect_err("it is over");
             assert_eq!((again.kind(), again.outcome()), (ErrorKind::Erased, Outcome::NotDone), "swept: {is_swept}");
-            // Also where it would be a conflict with what was there.
+            // Refused even where the store would be a conflict with the expired memory.
             let other = handle.store(new_memory("b", 7).with_idempotency_key(key("k"))).await;
             assert_eq!(kind(other), Some(ErrorKind::Erased), "swept: {is_swept}");
             assert_eq!(ledger(&**handle).await?, [], "all or none");
         }
-        // Stores that share a step with others.
+        // Concurrent stores, which share a batch with others.
         let stores = join_all((0..20).map(|number| {
             let memory = keyed(if number % 2 == 0 { "m" } else { "new" }).expires_at(at(END + 9));
             let provider = Arc::clone(&provider);
@@ -92,7 +92,7 @@ async fn a_key_that_is_over_is_not_stored_again(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// It finds nothing in place, and makes another document, which begins anew.
+/// A put on an expired document finds nothing in place and makes another document, with revision 1.
 async fn a_put_never_meets_what_is_over(stage: Stage) -> CaseResult {
     for is_swept in [false, true] {
         let stage = stage.elsewhere();
@@ -123,7 +123,7 @@ async fn a_put_never_meets_what_is_over(stage: Stage) -> CaseResult {
             assert!(tombstone.is_of_expiry());
             assert_eq!(tombstone.at, at(END));
         }
-        // A backup has it from before, and a sweep takes none of the new ones.
+        // A restore of the earlier documents is kept out, and a sweep takes none of the new ones.
         let report = provider.documents().restore(before).await?;
         assert_eq!((report.written, report.equal, report.erased.len()), (0, 0, 3));
         assert_eq!(swept(&*provider, Sweep::all()).await?.0, []);
@@ -160,7 +160,7 @@ fn revision_and_time(document: &Document) -> (u64, memory_core::Timestamp) {
     (document.revision.get(), document.created_at)
 }
 
-/// And counts it, whatever is in place.
+/// A restore leaves out expired records and counts them as erased, whatever is in place.
 async fn a_restore_leaves_out_what_is_over(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     set_clock(&stage, END);
@@ -174,7 +174,7 @@ async fn a_restore_leaves_out_what_is_over(stage: Stage) -> CaseResult {
     let report = provider.restore_newer(memories.clone()).await?;
     assert_eq!((report.written, report.equal, report.erased), (0, 2, vec![0, 3]));
     assert_eq!(ledger(&*provider).await?, memories[1..3], "exactly as given");
-    // It never was here, so nobody says that it was erased.
+    // It never existed here, so it is not reported as erased.
     assert_eq!(provider.get(memories[0].id).await?, None);
     assert_eq!(provider.tombstone(&memories[0].id.into()).await?, None);
 
@@ -189,14 +189,14 @@ async fn a_restore_leaves_out_what_is_over(stage: Stage) -> CaseResult {
     }
     assert_eq!(get_note(&*provider, "1").await?, None);
     assert_eq!(get_note(&*provider, "3").await?.and_then(|document| document.expires_at), Some(at(END + 1)));
-    // A later version that is over does not replace what is there.
+    // A later version that has expired does not replace the record in place.
     let later = Memory { revision: Revision::new(9)?, ..memory(3, Some(END)) };
     assert_eq!(provider.restore_newer(vec![later]).await?.erased, [0]);
     assert_eq!(the(&*provider, memories[2].id).await?, memories[2]);
     Ok(())
 }
 
-/// Neither in its earlier form, nor under another id with its key.
+/// An expired memory can't be restored, neither in an earlier version nor under another id with its key.
 async fn what_was_there_is_restored_by_nobody(stage: Stage) -> CaseResult {
     for is_swept in [false, true] {
         let stage = stage.elsewhere();
@@ -226,7 +226,7 @@ async fn what_was_there_is_restored_by_nobody(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of those that expect nothing in place one wins, also while a sweep runs, and no other sees what was there.
+/// Of racing puts that expect no document one wins, even during a sweep, and none sees the expired document.
 async fn racing_puts_make_one_document(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     for round in 0..5_i64 {
@@ -256,7 +256,7 @@ async fn racing_puts_make_one_document(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A time that is over by now was extended in a later version, which would be lost if the earlier one was swept.
+/// A version whose expiry has passed was extended by a later version, which would be lost if the earlier one was swept.
 async fn versions_that_were_over_are_restored_as_they_are(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());
@@ -280,7 +280,7 @@ async fn versions_that_were_over_are_restored_as_they_are(stage: Stage) -> CaseR
     Ok(())
 }
 
-/// A copy that is kept up to date may be behind, and hold an earlier time that is over by now.
+/// A copy that is kept up to date may lag behind, and hold an earlier expiry that has passed.
 async fn what_is_over_gives_way_to_a_later_version(stage: Stage) -> CaseResult {
     let (source, elsewhere) = (stage.open().await?, stage.elsewhere());
     let target = elsewhere.open().await?;

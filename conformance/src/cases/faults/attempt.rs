@@ -1,4 +1,4 @@
-//! A write that is made once, what was told of it, and what became of it.
+//! One write, the answer to it, and the check of its effect.
 
 use memory_core::{
     Document, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
@@ -10,14 +10,14 @@ use crate::fixture::{
     at, collection, context, document_id, ids, key, new_document, new_memory, the, walk, walk_documents,
 };
 
-/// How many memories or documents a batch has, and how many documents a removal takes.
+/// The size of a batch, and of a removal, in memories or documents.
 const FEW: usize = 5;
-/// What is restored, and what an update or a put finds.
+/// The text of what is restored, and of what an update or a put finds.
 const BEFORE: &str = "before";
-/// What an update or a put leaves behind.
+/// The text that an update or a put leaves.
 const AFTER: &str = "after";
 
-/// The ways to write.
+/// The kinds of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Store,
@@ -56,7 +56,7 @@ pub(super) const CALLS: [Call; 15] = [
     Call::RestoreDocuments,
 ];
 
-/// A call under a name that nobody else has: its space, and the collection of its documents.
+/// A call with unique names: a space and a collection that no other call uses.
 #[derive(Debug)]
 pub(super) struct Attempt {
     call: Call,
@@ -82,20 +82,20 @@ enum Told {
     Done,
     NotDone,
     Unknown,
-    /// An error that trouble with the server does not explain.
+    /// The call failed with an error that no fault of the server explains.
     Wrong,
 }
 
-/// What the ledger shows of a call.
+/// The effect of a call, as the ledger shows it.
 struct Effect {
-    /// How many parts of what was asked for, or how often.
+    /// How many parts of the call are done, or how often.
     done: usize,
-    /// Whether that is as it was asked for, and as the answer says, if there is one.
+    /// Whether each part is what the call asked for, and what its answer says.
     is_right: bool,
 }
 
 impl Attempt {
-    /// Prepares a call, which may take that something is there. A restore is one of so many records.
+    /// Prepares a call, and writes what it needs in place. A restore has `records` records.
     pub(super) async fn prepare(
         call: Call,
         name: String,
@@ -110,7 +110,7 @@ impl Attempt {
             }
             Call::Put | Call::PutRevision | Call::PutMany | Call::RemoveIds | Call::RemoveMatching => {
                 let is_removal = matches!(call, Call::RemoveIds | Call::RemoveMatching);
-                // A batch also makes new ones.
+                // A batch also makes new documents.
                 attempt.documents = attempt.records(if is_removal { FEW } else { 1 }, Self::document);
                 provider.documents().restore(attempt.documents.clone()).await?;
             }
@@ -121,18 +121,18 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// Calls the provider, and keeps what it tells.
+    /// Makes the call, and keeps its answer.
     pub(super) async fn make(&mut self, provider: &dyn MemoryProvider) {
         self.answer = Some(self.ask(provider).await);
     }
 
-    /// Whether it was acknowledged.
+    /// Whether the call was acknowledged.
     pub(super) fn is_done(&self) -> bool {
         self.told() == Told::Done
     }
 
-    /// What is not as it was told, given a provider that works: an acknowledged write that is not there, one that is there twice or in
-    /// half, or one that is there though it was said not to be.
+    /// How the ledger contradicts the answer, read through a working provider: an acknowledged write is missing, a write is there twice or
+    /// in part, or a write is there that was answered as `NotDone`.
     pub(super) async fn mistake(&self, provider: &dyn MemoryProvider) -> Result<Option<String>> {
         let (Effect { done, is_right }, whole) = (self.effect(provider).await?, self.whole());
         let is_each_by_itself = matches!(self.call, Call::Restore | Call::RestoreWithKeys | Call::RestoreDocuments);
@@ -148,12 +148,12 @@ impl Attempt {
         }))
     }
 
-    /// Whether it is a store with keys.
+    /// Whether the call is a store with keys.
     pub(super) fn can_be_repeated(&self) -> bool {
         matches!(self.call, Call::StoreWithKey | Call::BatchWithKeys)
     }
 
-    /// Repeats a store with keys: whatever became of it, that makes one of it, and the ids that were told stay.
+    /// Repeats a store with keys. Whatever its first attempt did, each memory must exist once, with the id that was answered.
     pub(super) async fn mistake_repeated(&self, provider: &dyn MemoryProvider) -> Result<Option<String>> {
         in_good_time(|| async { self.ask(provider).await.map(drop) }).await?;
         let (Effect { done, is_right }, whole) = (self.effect(provider).await?, self.whole());
@@ -206,7 +206,7 @@ impl Attempt {
         let all_documents = async || {
             walk_documents(&*documents, name, |query| query.all().order(Order::OldestFirst).limit(1_000)).await
         };
-        // Of one more, since the first of them comes twice.
+        // One record more, since the first of them comes twice.
         let is_whole = |report: &RestoreReport, records: usize| {
             report.written + report.equal == records + 1 && report.conflicts.is_empty()
         };
@@ -259,7 +259,7 @@ impl Attempt {
         })
     }
 
-    /// How much there is when all of it is done.
+    /// How many parts the call has when all of it is done.
     fn whole(&self) -> usize {
         match self.call {
             Call::Batch | Call::BatchWithKeys | Call::PutMany | Call::RemoveIds | Call::RemoveMatching => FEW,
@@ -314,12 +314,12 @@ impl Attempt {
     }
 }
 
-/// The records, of which the first comes again: it is there then, or is written by another step than the rest.
+/// The records, followed by the first one again: by then it exists, or is written by another step than the rest.
 fn with_a_repetition<T: Clone>(records: &[T]) -> Vec<T> {
     records.iter().take(1).chain(records).cloned().collect()
 }
 
-/// Whether an error is what a call gets while its server can't be reached.
+/// Whether a call may fail with this error while its server can't be reached.
 pub(super) fn is_trouble(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

@@ -1,4 +1,4 @@
-//! A client that keeps a journal of what it asked for and what it was told.
+//! A client that keeps a journal of its calls and of their answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::attempt::{Attempt, CALLS};
 
-/// How many records a restore has.
+/// The size of a restore, in records.
 const RECORDS: usize = 5;
 
-/// Writes in all ways that there are, each time under a name of its own.
+/// Makes writes of every kind, each with unique names.
 #[derive(Debug)]
 pub(super) struct Client {
     name: String,
-    /// How many of its calls were prepared.
+    /// How many calls were prepared.
     count: usize,
-    /// What it calls next.
+    /// The next calls.
     prepared: VecDeque<Attempt>,
     journal: Vec<Attempt>,
 }
 
 impl Client {
-    /// A client whose first call in each way is prepared.
+    /// A client with one prepared call of each kind.
     pub(super) async fn new(name: &str, provider: &dyn MemoryProvider) -> Result<Self> {
         let (prepared, journal) = Default::default();
         let mut client = Self { name: name.to_owned(), count: 0, prepared, journal };
@@ -36,17 +36,17 @@ impl Client {
         Ok(client)
     }
 
-    /// How many calls it made.
+    /// How many calls it has made.
     pub(super) fn calls(&self) -> usize {
         self.journal.len()
     }
 
-    /// How many of them were acknowledged.
+    /// How many calls were acknowledged.
     pub(super) fn acknowledged(&self) -> usize {
         self.journal.iter().filter(|attempt| attempt.is_done()).count()
     }
 
-    /// Makes the next call, and notes what it is told. One that can't be prepared is left out.
+    /// Makes the next call, and notes the answer. A call that can't be prepared is skipped.
     pub(super) async fn call(&mut self, provider: &dyn MemoryProvider) {
         let next = match self.prepared.pop_front() {
             Some(attempt) => Ok(attempt),
@@ -58,7 +58,7 @@ impl Client {
         }
     }
 
-    /// What is not as the journal has it, given a provider that works.
+    /// How the ledger contradicts the journal, read through a working provider.
     pub(super) async fn mistakes(&self, provider: &dyn MemoryProvider) -> Result<Vec<String>> {
         let mut mistakes = Vec::new();
         for attempt in &self.journal {
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// Clients that write until they are told to stop.
+/// Clients that write until they are stopped.
 pub(super) struct Load {
     tasks: Vec<JoinHandle<Client>>,
     calls: Arc<AtomicUsize>,
@@ -100,7 +100,7 @@ impl Load {
         Self { tasks: clients.into_iter().map(task).collect(), calls, is_over }
     }
 
-    /// Returns when the clients have made so many calls more.
+    /// Returns when the clients have made this many further calls.
     pub(super) async fn makes(&self, calls: usize) {
         let end = self.calls.load(Ordering::Relaxed) + calls;
         while self.calls.load(Ordering::Relaxed) < end {
@@ -108,7 +108,7 @@ impl Load {
         }
     }
 
-    /// The clients, each after its last call.
+    /// Stops the clients, each after its present call, and returns them.
     pub(super) async fn stop(self) -> Result<Vec<Client>, JoinError> {
         self.is_over.store(true, Ordering::Relaxed);
         futures::future::try_join_all(self.tasks).await

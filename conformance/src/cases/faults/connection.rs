@@ -1,4 +1,4 @@
-//! Connections that are slow, break in the middle, or hold everything up.
+//! Connections that are slow, break in the middle, or hang.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ chapter!("faults":
     clients_lose_nothing_while_connections_break ["W1", "W2", "W4", "W10", "W11"] needs Server,
 );
 
-/// A slow line is no trouble: every call is done.
+/// A slow connection is no error: every call is done.
 async fn a_slow_server_is_waited_for(stage: Stage) -> CaseResult {
     let trouble = BehindProxy::open(&stage).await?;
     let mut client = Client::new("slow", &*trouble.direct).await?;
@@ -34,8 +34,8 @@ async fn a_slow_server_is_waited_for(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// While nothing comes through, each call ends by its deadline; afterwards the same provider works, and what the server
-/// then finds in its hands is done once or not at all.
+/// While nothing passes, each call ends by its deadline. Afterwards the same provider works, and what the server then executes late is done
+/// once or not at all.
 async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseResult {
     let stage = stage.with_deadline(Duration::from_millis(400));
     let trouble = BehindProxy::open(&stage).await?;
@@ -55,7 +55,7 @@ async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseR
     }
     assert!(clients.iter().all(|client| client.acknowledged() == 0));
     trouble.recover().await?;
-    // What was held up belongs to the provider that timed out.
+    // The held traffic belongs to the provider that timed out.
     trouble.provider.shutdown().await?;
     for client in &clients {
         assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);
@@ -63,8 +63,8 @@ async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseR
     Ok(())
 }
 
-/// While nobody is let in, calls say so, and the provider works again without being rebuilt (langgraph#5675: a pool of dead
-/// connections).
+/// While connections are refused, calls answer `Unavailable`. Afterwards the same provider works without being rebuilt (langgraph#5675: a
+/// pool of dead connections).
 async fn a_server_that_refuses_is_unavailable_and_works_again(stage: Stage) -> CaseResult {
     let stage = stage.with_deadline(Duration::from_secs(1));
     let trouble = BehindProxy::open(&stage).await?;
@@ -84,8 +84,8 @@ async fn a_server_that_refuses_is_unavailable_and_works_again(stage: Stage) -> C
     Ok(())
 }
 
-/// Between what a removal on a slow line finds and what it removes, somebody else removes and puts again: the new document has the
-/// revision and the time of the one that was found, and stays, since nobody selected it.
+/// While a removal on a slow connection runs, between its search and its write, the document is removed and put again. The new document has
+/// the same revision and createdAt as the one that was found, and must stay, since nobody selected it.
 async fn a_slow_removal_spares_what_was_put_in_its_place(stage: Stage) -> CaseResult {
     let mut random = Random::new(stage.settings().seed);
     let trouble = BehindProxy::open(&stage).await?;
@@ -97,7 +97,7 @@ async fn a_slow_removal_spares_what_was_put_in_its_place(stage: Stage) -> CaseRe
     for round in 0..40 {
         direct.put(in_place("drop")).await?;
         let replace = async {
-            // Before the removal has found anything, in the middle of it, or after it.
+            // At a time before, during or after the removal's search.
             tokio::time::sleep(Duration::from_millis(random.below(10) as u64)).await;
             direct.remove(&both, 1).await?;
             direct.put(in_place("keep")).await
@@ -110,7 +110,7 @@ async fn a_slow_removal_spares_what_was_put_in_its_place(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// Clients that go on while connections break in every way keep all that they were promised.
+/// Clients that go on while connections break in every way lose nothing that was acknowledged.
 async fn clients_lose_nothing_while_connections_break(stage: Stage) -> CaseResult {
     let seed = stage.settings().seed;
     let mut random = Random::new(seed);

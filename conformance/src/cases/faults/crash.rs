@@ -1,4 +1,4 @@
-//! A server that dies and comes back.
+//! A server that is killed and restarted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ chapter!("faults":
 
 /// How often the server is killed.
 const ROUNDS: usize = 2;
-/// How many calls are made before it is.
+/// How many calls are made before each kill.
 const CALLS: usize = 60;
 
-/// Under clients that write, the server is killed and started again: what it acknowledged is there, once, and the same
-/// provider works on.
+/// The server is killed under clients that write, and started again. Acknowledged writes are there, once, and the same provider works
+/// again.
 async fn a_killed_server_keeps_what_it_acknowledged(stage: Stage) -> CaseResult {
     let stage = stage.with_deadline(Duration::from_secs(5));
     let harness = Arc::clone(stage.harness());
-    // To start, to kill and to end a server blocks.
+    // Starting, killing and ending a server blocks.
     let start = move || harness.faults().expect("a harness with a server").start();
     let mut server = tokio::task::spawn_blocking(start).await??;
     let provider = faults(&stage).open(&server.url(), stage.namespace()).await?;

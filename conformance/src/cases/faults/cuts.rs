@@ -1,4 +1,4 @@
-//! A connection that is cut at every place of a call, one after the other: what the call tells is what became of it.
+//! A connection that is cut at every place of a call, one place after the other: the answer of the call must match its effect.
 
 use std::time::Duration;
 
@@ -17,50 +17,49 @@ chapter!("faults":
     what_may_have_been_done_is_never_called_not_done ["W1", "W11", "W12", "D1", "D4"] needs Server,
 );
 
-/// How many records a restore has: so many more than the engines of this workspace write at once that a cut comes behind these, too.
+/// The size of a restore, in records: more than the engines of this workspace write in one step, so that cuts also come between steps.
 const RECORDS: usize = 1_400;
-/// How many it has where each of them is sent by itself.
+/// The size of a restore whose records are sent one by one.
 const FEW: usize = 20;
-/// A call with more places is a long one,
+/// A call with more places than this is long,
 const SHORT: usize = 16;
-/// and is cut at so many of them.
+/// and is cut at this many of them.
 const CUTS: usize = 4;
-/// How often a call is measured, and made whose cut does not come.
+/// How often a call is measured, and made again if it ended before its cut.
 const ROUNDS: usize = 3;
 /// A place that no call reaches.
 const FAR: usize = usize::MAX >> 1;
 
-/// A request of which the server got the first bytes only changes nothing, or is repeated, and is then there once.
+/// A request of which the server got only the first bytes changes nothing, or is repeated and then done once.
 async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResult {
     cut_everywhere(&stage, Fault::CutRequest).await
 }
 
-/// What the server has done and could not tell is there once, and what is told of it is true (a replayed write that was
-/// doubled).
+/// A write whose answer was lost is there once, and its answer to the caller is true (a replayed write that was doubled).
 async fn answers_cut_in_the_middle_leave_one_write(stage: Stage) -> CaseResult {
     cut_everywhere(&stage, Fault::CutAnswer).await
 }
 
-/// The answer is lost and the server can't be reached any more, so that nobody knows what became of the write: however it ends, the
-/// caller is not told that nothing was done (an attempt that was cut off, and hidden by the refusal of the next one).
+/// The answer is lost and the server can't be reached any more, so nobody knows what the write did. The caller must not be told `NotDone`,
+/// however the call ends (an attempt that was cut off, hidden by the refusal of the next one).
 async fn what_may_have_been_done_is_never_called_not_done(stage: Stage) -> CaseResult {
     cut_everywhere(&stage.with_deadline(Duration::from_millis(1_500)), Fault::LastAnswer).await
 }
 
-/// Cuts a call of each kind at one place after the other, until one is over before the cut comes.
+/// Cuts a call of each kind at one place after the other, until one ends before its cut.
 ///
-/// The places are those between two pieces and in their midst, [`CUTS`] of them in a long call; with `MEMORY_TEST_CUTS` they are so many
-/// bytes apart.
+/// The places lie between two chunks and in the middle of a chunk; a long call is cut at [`CUTS`] of them. `MEMORY_TEST_CUTS` sets the
+/// distance of the places in bytes instead.
 async fn cut_everywhere(stage: &Stage, fault: fn(Place) -> Fault) -> CaseResult {
     let every = variable("MEMORY_TEST_CUTS", 0)?;
-    // One sets it up, for all that follow.
+    // The first handle creates the schema for the later ones.
     stage.open().await?.shutdown().await?;
     let (mut random, mut ways) = (Random::new(stage.settings().seed), Vec::new());
     for call in CALLS {
         ways.push(cut(BehindProxy::open(stage).await?, call, fault, every, random.below(FAR)));
     }
     let mut cuts = try_join_all(ways).await?;
-    // All at the same time, since a server may keep the locks of what was cut off for a minute.
+    // All kinds run concurrently, since a server may keep the locks of a cut transaction for a minute.
     let direct = stage.clone().with_deadline(DEFAULT_DEADLINE).open().await?;
     let attempts = cuts.iter().flat_map(|cut| &cut.attempts);
     let repeated = try_join_all(attempts.map(|attempt| attempt.mistake_repeated(&*direct))).await?;
@@ -69,10 +68,10 @@ async fn cut_everywhere(stage: &Stage, fault: fn(Place) -> Fault) -> CaseResult 
     Ok(())
 }
 
-/// What became of one call that was cut at many places.
+/// The results of one kind of call, cut at many places.
 #[derive(Default)]
 struct Cuts {
-    /// Those that can be repeated.
+    /// The attempts that can be repeated.
     attempts: Vec<Attempt>,
     mistakes: Vec<String>,
 }
@@ -86,12 +85,12 @@ async fn cut(
 ) -> Result<Cuts, Error> {
     let place = if every == 0 { Place::Halves } else { Place::Bytes };
     let mut cuts = Cuts::default();
-    // Makes the call, and tells whether the cut came before it was over.
+    // Makes the call, and returns whether the cut came before it ended.
     let make = async |cuts: &mut Cuts, number: usize, records: usize, round: usize| {
         let name = format!("{call:?}-{number}-{records}-{round}").to_lowercase();
         let fault = fault(place(number));
         let mut attempt = Attempt::prepare(call, name, records, &*way.direct).await?;
-        // On a connection that is there.
+        // On an established connection.
         in_good_time(|| async { way.provider.get(MemoryId::generate()).await.map(drop) }).await?;
         way.proxy.set(fault);
         attempt.make(&*way.provider).await;
@@ -102,7 +101,7 @@ async fn cut(
         cuts.attempts.extend(Some(attempt).filter(Attempt::can_be_repeated));
         Ok::<_, Error>(is_cut)
     };
-    // The shortest of some: a call on a connection that is new is longer than those to be cut.
+    // The shortest of several measurements: the first call on a new connection is longer than those that are cut.
     let measure = async |cuts: &mut Cuts, records: usize| {
         let mut length = FAR;
         for round in 1..=ROUNDS {
@@ -114,7 +113,7 @@ async fn cut(
     let mut records = FEW;
     let mut length = measure(&mut cuts, records).await?;
     if every > 0 || length < 2 * FEW {
-        // Also of a call without records: a first one may ask for what the next ones know.
+        // Measures a restore without records too: a first call may query what later ones know.
         records = RECORDS;
         length = measure(&mut cuts, records).await?;
     }
@@ -126,7 +125,7 @@ async fn cut(
     };
     let first = if every > 0 { 0 } else { random % step };
     let (planned, mut came) = ((length - first).div_ceil(step), 0);
-    // On a busy machine a call may time out before the cut comes.
+    // On a busy machine a call may time out before its cut.
     for number in 0.. {
         let is_planned = number + 1 < planned;
         let mut is_cut = false;

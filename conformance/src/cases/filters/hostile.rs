@@ -1,4 +1,4 @@
-//! Predicates that want to be more than data, and those that are too large.
+//! Predicates that try to be more than data, and those that are too large.
 
 use memory_core::filter::Field;
 use memory_core::{ErrorKind, Filter, MemoryQuery};
@@ -30,14 +30,14 @@ async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
         "rust'\u{a0}OR\u{a0}'a'='a",
     ];
     for hostile in all {
-        // As a value, rightly quoted, it is text.
+        // Correctly quoted as a value, it is text.
         let quoted = hostile.replace('\'', "''");
         for predicate in
             [format!("metadata.topic = '{quoted}'"), format!("metadata.topic IN ('{quoted}', '{quoted}x')")]
         {
             assert_eq!(count_of(&*provider, &predicate).await?, 0, "{predicate}");
         }
-        // Pasted as it is, it is refused or it is text; it never opens what the filter closes.
+        // Pasted as it is, it is refused or is text; it never escapes from the filter.
         for predicate in [
             format!("metadata.topic = '{hostile}'"),
             format!("metadata.topic = '{hostile}"),

@@ -1,4 +1,4 @@
-//! Predicates as the golden table has them, and together with what else a query asks.
+//! The predicates of the golden table, alone and combined with the rest of a query.
 
 use std::collections::BTreeSet;
 

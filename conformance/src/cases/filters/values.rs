@@ -1,4 +1,4 @@
-//! What values equal, and how they compare.
+//! Which values are equal, and how values compare.
 
 use memory_core::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! Records as they were.
+//! Records as of an earlier time.
 
 use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, Record, RecordId, Result, Timestamp};
 
@@ -17,7 +17,7 @@ async fn then(provider: &dyn MemoryProvider, id: impl Into<RecordId>, millis: i6
     provider.get_as_of(&id.into(), at(BEGIN + millis)).await
 }
 
-/// From its commit on, to the millisecond before the next one.
+/// Each version holds from its commit until the millisecond before the next commit.
 async fn as_of_gives_each_version_between_its_commits(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -26,7 +26,7 @@ async fn as_of_gives_each_version_between_its_commits(stage: Stage) -> CaseResul
     let second = updated(&*provider, id, MemoryPatch::new().set_context(context("[1]"))).await?;
     set_clock(&stage, 20);
     updated(&*provider, id, MemoryPatch::new().clear_context()).await?;
-    // Of two of one millisecond the later counts.
+    // Of two versions of one millisecond the later one counts.
     let fourth = updated(&*provider, id, MemoryPatch::new().set_context(context("[2]"))).await?;
     set_clock(&stage, 30);
     for (millis, memory) in [(0, &first), (9, &first), (10, &second), (19, &second), (20, &fourth), (30, &fourth)] {
@@ -35,7 +35,7 @@ async fn as_of_gives_each_version_between_its_commits(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// Neither a memory nor a document is there before its store, whatever its createdAt.
+/// Neither a memory nor a document exists before its store, whatever its createdAt.
 async fn as_of_before_the_store_finds_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     set_clock(&stage, 10);
@@ -51,7 +51,7 @@ async fn as_of_before_the_store_finds_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What counts is the time that each commit has recorded.
+/// The recorded time of each commit counts, even if the clock went back.
 async fn as_of_follows_a_clock_that_goes_back(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -68,12 +68,12 @@ async fn as_of_follows_a_clock_that_goes_back(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Before its beginning nothing is known, and behind the present nothing is decided.
+/// A time before the beginning of the history, or in the future, is refused.
 async fn as_of_outside_of_the_history_is_refused(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
     set_clock(&stage, 10);
-    // A handle that comes later does not change when it began.
+    // A handle that is opened later does not change the beginning.
     let later = stage.open().await?;
     for millis in [-1, 11] {
         for record in [id.into(), note("none")] {

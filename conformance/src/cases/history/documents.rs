@@ -1,4 +1,4 @@
-//! The histories of documents, which end.
+//! The histories of documents, which a removal ends.
 
 use memory_core::{DocumentSelection, ErrorKind, Expect, History, Record, Revision};
 
@@ -16,7 +16,7 @@ chapter!("history":
     restored_documents_begin_their_history ["H1"] needs History,
 );
 
-/// Content, metadata and space are in each version as they were.
+/// Each version has content, metadata and space as they were.
 async fn each_put_is_a_version(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -38,7 +38,7 @@ async fn each_put_is_a_version(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A batch that is refused leaves nothing.
+/// A refused batch leaves no versions.
 async fn a_put_many_leaves_all_versions_or_none(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -57,7 +57,7 @@ async fn a_put_many_leaves_all_versions_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// From then on its versions are gone, for reads of an earlier time too.
+/// From its removal on, the versions of a document are gone, for reads of an earlier time too.
 async fn a_removal_ends_a_history(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -76,7 +76,7 @@ async fn a_removal_ends_a_history(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Another document with the id has a history of its own.
+/// Another document put under the id has a history of its own.
 async fn a_new_put_shows_nothing_of_what_was_removed(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -102,7 +102,7 @@ async fn a_new_put_shows_nothing_of_what_was_removed(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// They ask for it by name, and get the removals too.
+/// Operators who ask for it by name get the versions from before a removal, and the removal itself.
 async fn operators_read_what_was_before_a_removal(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -135,7 +135,7 @@ async fn operators_read_what_was_before_a_removal(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Over its bound it removes nothing, and so ends nothing.
+/// A removal over its limit removes nothing, and ends no history.
 async fn a_removal_that_is_refused_ends_no_history(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -151,7 +151,7 @@ async fn a_removal_that_is_refused_ends_no_history(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is restored has a history from then on.
+/// A restored document has a history from then on.
 async fn restored_documents_begin_their_history(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();

@@ -1,4 +1,4 @@
-//! A history is read in pages, each version once.
+//! The pages of a history give each version once.
 
 use memory_core::{ErrorKind, History, MAX_LIMIT, MAX_PAGE_BYTES, MemoryId, MemoryPatch, Status};
 
@@ -13,7 +13,7 @@ chapter!("history":
     what_is_not_there_has_no_history ["H2"] needs History,
 );
 
-/// Pages go on behind their last version, also while others are written.
+/// Each page begins after the last version of the one before, even while new versions are written.
 async fn a_walk_gives_each_version_once(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -64,7 +64,7 @@ async fn limits_and_cursors_are_checked(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A page ends at its bytes, with at least one version.
+/// A page ends at its byte limit, but has at least one version.
 async fn large_versions_end_a_page(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -76,7 +76,7 @@ async fn large_versions_end_a_page(stage: Stage) -> CaseResult {
     assert_eq!(shown(&page.versions).len(), 2);
     let rest = provider.history(&History::of(id).cursor(page.next.expect("more"))).await?;
     assert_eq!(rest.versions.iter().map(|version| version.revision.get()).collect::<Vec<_>>(), [2, 1]);
-    // What never changes is in each of them, too.
+    // A large part that never changes is in each version, too.
     let mut large = new_memory("a", 0);
     large.trigger = trigger(&format!("\"{}\"", "t".repeat(MAX_PAGE_BYTES / 5)));
     let id = provider.store(large).await?;
@@ -88,7 +88,7 @@ async fn large_versions_end_a_page(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An id that nobody has, has none.
+/// An id that does not exist has no history.
 async fn what_is_not_there_has_no_history(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let page = provider.history(&History::of(MemoryId::from_bytes([9; 16]))).await?;

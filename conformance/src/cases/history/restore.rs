@@ -1,4 +1,4 @@
-//! Versions that are taken over from elsewhere.
+//! Restoring versions from elsewhere (H9).
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ chapter!("history":
     versions_are_restored_only_where_a_history_is_kept ["H6", "H9"] needs History,
 );
 
-/// The versions of a memory with a few of them, oldest first.
+/// A memory with a few updates, and its versions, oldest first.
 async fn of_a_memory(stage: &Stage, provider: &dyn MemoryProvider) -> Result<(RecordId, Vec<Version>)> {
     let id = provider.store(new_memory("a-b", 5).with_idempotency_key(key("k"))).await?;
     let patches = [
@@ -46,7 +46,7 @@ async fn of_a_memory(stage: &Stage, provider: &dyn MemoryProvider) -> Result<(Re
     oldest_first(provider, id.into()).await
 }
 
-/// Those of a document.
+/// A document with a few puts, and its versions, oldest first.
 async fn of_a_document(stage: &Stage, provider: &dyn MemoryProvider) -> Result<(RecordId, Vec<Version>)> {
     for (text, millis) in ["one", "two", "one"].into_iter().zip(20..) {
         set_clock(stage, millis);
@@ -94,7 +94,7 @@ async fn a_restore_of_versions_goes_on_behind_what_is_there(stage: Stage) -> Cas
         target.restore_versions(versions[..2].to_vec()).await?;
         assert_eq!(target.restore_versions(versions.clone()).await?, report(count - 2, 2));
         assert_eq!(oldest_first(&*target, id).await?.1, versions);
-        // A part of them goes on, too.
+        // A part of the versions continues as well.
         assert_eq!(target.restore_versions(versions[count - 1..].to_vec()).await?, report(0, 1));
     }
     assert_eq!(target.restore_versions(Vec::new()).await?, report(0, 0));
@@ -128,7 +128,7 @@ async fn what_is_none_of_the_versions_stays(stage: Stage) -> CaseResult {
     assert_eq!(target.restore_versions(versions.clone()).await?.conflicts, [0, 1, 2, 3]);
     assert_eq!(target.get(memory).await?, None);
     assert_eq!(versions_of(&*target, other).await?.len(), 1);
-    // What is there is of a revision that these do not have as it is.
+    // The record in place has a revision that the versions have with other values.
     let target = stage.elsewhere().open().await?;
     target.restore_versions(versions[..1].to_vec()).await?;
     target.update(memory, MemoryPatch::new().with_status(Status::Failed)).await?;
@@ -175,7 +175,7 @@ async fn what_is_no_history_of_a_record_is_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More versions than go in one call.
+/// More versions than one call takes.
 fn many(first: &Version) -> Vec<Version> {
     let Some(Record::Document(document)) = &first.record else { panic!("a document") };
     let version = |number| {
@@ -187,7 +187,7 @@ fn many(first: &Version) -> Vec<Version> {
     (1..=1_001).map(version).collect()
 }
 
-/// Also where memories with a time were stored before and behind it.
+/// Its memory may lie between others that were stored with a commit time.
 async fn a_first_version_may_lack_its_time(stage: Stage) -> CaseResult {
     let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
     let target = elsewhere.open().await?;
@@ -237,7 +237,7 @@ async fn a_history_goes_on_behind_versions_that_were_restored(stage: Stage) -> C
     Ok(())
 }
 
-/// The newest version is given with them, as an export does.
+/// The newest version is restored with the present transient members, as an export gives it.
 async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -245,11 +245,11 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
     provider.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
     provider.update(id, lease(5)).await?;
     target.restore_versions(whole().await?).await?;
-    // It is renewed: the same version.
+    // The lease is renewed, which makes no version.
     provider.update(id, lease(6)).await?;
     assert_eq!(target.restore_versions(whole().await?).await?, report(1, 1));
     assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
-    // And then it is done, so that the version before has no lease any more.
+    // Then the lease ends, so the version before no longer has it.
     provider.update(id, lease(7)).await?;
     provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     assert_eq!(target.restore_versions(whole().await?).await?, report(2, 1));
@@ -258,7 +258,7 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
     Ok(())
 }
 
-/// The version before has lost its lease, and is the one that is there.
+/// The source's earlier version has lost its lease, while the target still has it.
 async fn versions_go_on_behind_a_lease_that_was_not_renewed(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -266,7 +266,7 @@ async fn versions_go_on_behind_a_lease_that_was_not_renewed(stage: Stage) -> Cas
     target.restore_versions(whole(&*provider, id).await?).await?;
     provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(1, 2));
-    // Also where the target has renewed it behind the last version.
+    // The target may have renewed the lease after the last version.
     target.update(id, lease(9)).await?;
     assert_eq!(target.restore_versions(whole(&*provider, id).await?).await?, report(0, 3));
     Ok(())
@@ -286,7 +286,7 @@ async fn versions_go_on_behind_a_first_one_that_was_renewed(stage: Stage) -> Cas
     Ok(())
 }
 
-/// It is told by its commit, also where the records are the same.
+/// A version with the same record, but another commit, is a conflict.
 async fn the_same_change_by_another_is_none_of_the_versions(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -299,14 +299,14 @@ async fn the_same_change_by_another_is_none_of_the_versions(stage: Stage) -> Cas
     for _ in 0..2 {
         let report = target.restore_versions(whole(&*provider, id).await?).await?;
         assert_eq!((report.written, report.equal, &report.conflicts[..]), (0, 0, &[0, 1][..]));
-        // And where it goes on.
+        // The same holds after the source has renewed a lease.
         provider.update(id, lease(7)).await?;
     }
     assert_eq!((the(&*target, id).await?, versions_of(&*target, id).await?), before);
     Ok(())
 }
 
-/// What has gone another way and come back to the same values is none of the versions either.
+/// A record that came back to equal values by other versions is a conflict, too.
 async fn a_way_back_to_the_same_values_is_none_of_the_versions(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -325,7 +325,7 @@ async fn a_way_back_to_the_same_values_is_none_of_the_versions(stage: Stage) -> 
     Ok(())
 }
 
-/// A plain restore keeps no versions, and says when it was.
+/// A plain restore keeps no earlier versions, and records its own time.
 async fn versions_go_on_behind_a_plain_restore(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -337,7 +337,7 @@ async fn versions_go_on_behind_a_plain_restore(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of two versions that are the same but for what is transient, the one that is there is told by when it was committed.
+/// Two versions that differ in transient members alone are told apart by their commit time.
 async fn an_update_to_equal_values_is_taken_over_once(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -352,7 +352,7 @@ async fn an_update_to_equal_values_is_taken_over_once(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// A handle, and one of another namespace, for which leases are transient.
+/// A handle, and one on another namespace. Leases are transient in both.
 async fn with_leases(stage: &Stage) -> Result<(Arc<dyn MemoryProvider>, Arc<dyn MemoryProvider>)> {
     let transient = || HistorySettings { is_kept: None, transient: "task.leaseUntil".parse().expect("keys") };
     let (stage, target) = (stage.clone().with_history(transient()), stage.elsewhere().with_history(transient()));
@@ -363,7 +363,7 @@ fn lease(until: i32) -> MemoryPatch {
     MemoryPatch::new().merge_metadata(metadata(&format!(r#"{{"task":{{"leaseUntil":{until}}}}}"#)))
 }
 
-/// The versions of a memory, oldest first, the newest as it is.
+/// The versions of a memory, oldest first, the newest as it is now.
 async fn whole(provider: &dyn MemoryProvider, id: MemoryId) -> Result<Vec<Version>> {
     let mut versions = oldest_first(provider, id.into()).await?.1;
     if let Some(newest) = versions.last_mut() {
@@ -384,7 +384,7 @@ async fn a_version_of_metadata_alone_is_taken_over_once(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// What somebody has changed in the target is not taken for a lease.
+/// A change in the target beyond transient members is no renewed lease: it is a conflict.
 async fn what_differs_in_more_than_transient_members_stays(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -393,7 +393,7 @@ async fn what_differs_in_more_than_transient_members_stays(stage: Stage) -> Case
     target.restore_versions(versions[..1].to_vec()).await?;
     target.update(id, MemoryPatch::new().with_status(Status::Completed).merge_metadata(metadata(r#"{"x":1}"#))).await?;
     let before = (the(&*target, id).await?, versions_of(&*target, id).await?);
-    // Leases were renewed between the two.
+    // A lease was renewed between the two versions.
     if let [_, Version { revision, record: Some(Record::Memory(memory)), .. }] = &mut versions[..] {
         memory.revision = Revision::new(5)?;
         *revision = memory.revision;

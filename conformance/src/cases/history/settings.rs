@@ -1,4 +1,4 @@
-//! What a namespace keeps, and what no version has.
+//! What a namespace keeps, and which members no version has.
 
 use memory_core::{ErrorKind, History, HistorySettings, Memory, MemoryPatch, Record, Status};
 
@@ -76,7 +76,7 @@ async fn transient_members_alone_make_no_version(stage: Stage) -> CaseResult {
     provider.update(id, MemoryPatch::new().merge_metadata(metadata(r#"{"seen":true}"#))).await?;
     let versions = versions_of(&*provider, id).await?;
     assert_eq!(shown(&versions), [(7, Some(1), None), (1, Some(0), None)]);
-    // With anything else they are a part of an update that makes one.
+    // Together with another change, they are part of an update that makes a version.
     set_clock(&stage, 9);
     let both = lease(9).with_status(Status::Running);
     provider.update(id, both).await?;
@@ -85,7 +85,7 @@ async fn transient_members_alone_make_no_version(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Also versions before and between those that change them, with the rest as it was.
+/// The versions around an update of transient members lack them, and have the rest as it was.
 async fn no_version_has_transient_members(stage: Stage) -> CaseResult {
     let stage = stage.with_history(transient("task.leaseUntil"));
     let provider = stage.open().await?;
@@ -134,7 +134,7 @@ async fn an_earlier_time_knows_no_transient_members(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Whoever names nothing leaves versions for them, and sees what others have left.
+/// A program that names no transient members leaves versions for their changes, and reads those of others.
 async fn programs_may_differ_in_what_is_transient(stage: Stage) -> CaseResult {
     let (naming, other) = (stage.clone().with_history(transient("task.leaseUntil")).open().await?, stage.open().await?);
     let id = naming.store(new_memory("a", 0)).await?;

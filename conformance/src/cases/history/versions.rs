@@ -1,4 +1,4 @@
-//! Which writes leave a version, and what it has.
+//! Which writes leave a version, and what a version holds (H1).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ chapter!("history":
     a_history_survives_a_restart ["H1", "W1"] needs History,
 );
 
-/// An engine keeps a history, or says that it does not.
+/// An engine keeps a history, or answers `Unsupported`.
 async fn a_history_is_kept_or_refused_plainly(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -45,7 +45,7 @@ async fn a_history_is_kept_or_refused_plainly(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Each field that an update changes is in the version before as it was.
+/// The version before an update has each changed field as it was.
 async fn each_update_is_a_version(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a-b", 5)).await?;
@@ -71,7 +71,7 @@ async fn each_update_is_a_version(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An empty patch and one that is refused leave none.
+/// An empty patch and a refused patch leave no version.
 async fn what_changes_nothing_is_no_version(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -82,7 +82,7 @@ async fn what_changes_nothing_is_no_version(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A patch that names a field is effective, also with the value that is there.
+/// A patch that names a field is effective, even with the same value.
 async fn equal_values_are_a_version(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0).with_context(context("1"))).await?;
@@ -107,7 +107,7 @@ async fn each_version_names_its_actor(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Who sends a patch can't say who it is, and who reads a record does not learn it.
+/// No patch can name its actor, and no record shows it.
 async fn an_actor_is_in_no_record_and_in_no_patch(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -128,7 +128,7 @@ async fn an_actor_is_in_no_record_and_in_no_patch(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Items are appended one after the other, and one is changed in the midst of them.
+/// Items are appended one by one, and one in the middle is changed.
 async fn a_chain_comes_back_as_it_was_at_each_step(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -147,7 +147,7 @@ async fn a_chain_comes_back_as_it_was_at_each_step(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of racing updates each leaves its version.
+/// Each of several racing updates leaves its version.
 async fn racing_updates_are_all_versions(stage: Stage) -> CaseResult {
     const WRITERS: usize = 8;
     const UPDATES: usize = 5;
@@ -180,7 +180,7 @@ async fn racing_updates_are_all_versions(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is restored has a history from then on, also at a later revision.
+/// A restored memory has a history from then on, even at a later revision.
 async fn restored_memories_begin_their_history(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store(new_memory("a", 0)).await?;
@@ -199,7 +199,7 @@ async fn restored_memories_begin_their_history(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Another handle, now or later, has the same versions.
+/// Another handle, and one after a restart, has the same versions.
 async fn a_history_survives_a_restart(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;

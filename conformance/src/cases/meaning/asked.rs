@@ -1,4 +1,4 @@
-//! Recalls whose vector a model makes (M4).
+//! Recalls for which a model makes the vector (M4).
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -26,18 +26,18 @@ chapter!("meaning":
     a_model_is_asked_only_where_it_counts ["M4"] needs Vectors,
 );
 
-/// What is answered wrongly, and each time by words alone.
+/// Wrong ways to answer. For each of them, words alone answer the recall.
 const WRONG: [Manner; 6] =
     [Manner::Fails, Manner::OneTooFew, Manner::OneTooMany, Manner::TooWide, Manner::NotFinite, Manner::Zeros];
 
-/// How often it is tried whether other calls go on.
+/// How many attempts are made to see other calls finish.
 const ATTEMPTS: usize = 5;
 
 fn by(recall: MemoryRecall, model: &Arc<WordModel>) -> MemoryRecall {
     recall.by_meaning(Arc::clone(model) as Arc<dyn Embedder>)
 }
 
-/// Three memories with vectors and one without, and a note.
+/// Stores three memories with vectors and one without, and a note.
 async fn told(provider: &dyn MemoryProvider) -> memory_core::Result<Arc<WordModel>> {
     let (words, model) = model_of(provider).await?;
     for (number, text) in ["a zebra eats", "two horses", "stripes", "zebra"].into_iter().enumerate() {
@@ -51,7 +51,7 @@ async fn told(provider: &dyn MemoryProvider) -> memory_core::Result<Arc<WordMode
     Ok(Arc::new(words))
 }
 
-/// To the bit, in the ledger and among documents.
+/// A recall by a model gives the same answer, to the bit, as one by its vector, in the ledger and among documents.
 async fn a_model_answers_as_its_vector_does(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
@@ -74,7 +74,7 @@ async fn a_model_answers_as_its_vector_does(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of those who speak in the scope, and of no others: what is left is what is meant.
+/// The names of speakers of the scope, and of no others, are left out of the text that the model embeds.
 async fn names_of_speakers_are_not_asked_for(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -83,7 +83,7 @@ async fn names_of_speakers_are_not_asked_for(stage: Stage) -> CaseResult {
         provider.store(said_by(speaker, &format!("a-{number}"), number as i64, "a zebra")).await?;
     }
     provider.store(said_by("Bob", "b", 9, "a zebra")).await?;
-    // Where nothing has a vector no model is asked.
+    // If no record of the scope has a vector, the model is not called.
     let id = provider.store(said("a-4", 4, "a zebra")).await?;
     embed(&*provider, &model, &id.into(), &words.vector("a zebra")).await?;
     for (question, expected) in [
@@ -92,7 +92,7 @@ async fn names_of_speakers_are_not_asked_for(stage: Stage) -> CaseResult {
         ("Did Bob see a zebra?", vec!["Did", "Bob", "see", "a", "zebra?"]),
         ("Did X see a zebra?", vec!["Did", "X", "see", "a", "zebra?"]),
         ("田中 zebra", vec!["zebra"]),
-        // Nothing else is left of it.
+        // If nothing but names is left, the whole question is embedded.
         ("Caroline Smith, and Mel?", vec!["Caroline", "Smith,", "and", "Mel?"]),
     ] {
         provider.recall(&by(asked(question, |query| query.under("a")), &words)).await?;
@@ -100,13 +100,13 @@ async fn names_of_speakers_are_not_asked_for(stage: Stage) -> CaseResult {
         assert_eq!(texts.len(), 1, "{texts:?}");
         assert_eq!(texts[0].split_whitespace().collect::<Vec<_>>(), expected, "{question:?}");
     }
-    // Words find by the name all the same.
+    // Words still find by the name.
     let recalled = provider.recall(&by(asked("Mel zebra", |query| query.under("a")), &words)).await?;
     assert!(recalled.hits.iter().any(|hit| hit.parts.speaker > 0.0), "{recalled:?}");
     Ok(())
 }
 
-/// The same to the bit as without a model, and it says that meaning took no part.
+/// The answer by words is the same, to the bit, as without a model, and says that meaning took no part.
 async fn where_a_model_fails_words_answer(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
@@ -137,7 +137,7 @@ async fn a_question_without_a_term_needs_its_vector(stage: Stage) -> CaseResult 
         }
     }
     words.take_asked();
-    // Of nothing no vector is made.
+    // A blank question is not embedded.
     for question in ["", " \n"] {
         let (found, unembedded) = answer(&*provider, &by(asked(question, |query| query.all()), &words)).await?;
         assert_eq!((found.len(), unembedded, words.take_asked().len()), (0, None, 0), "{question:?}");
@@ -145,7 +145,7 @@ async fn a_question_without_a_term_needs_its_vector(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Five seconds, or half of what is left of a call that may take less.
+/// A recall waits for a model for five seconds, or half of the remaining time if that is less.
 async fn a_model_that_hangs_is_not_waited_for(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
@@ -163,7 +163,7 @@ async fn a_model_that_hangs_is_not_waited_for(stage: Stage) -> CaseResult {
     let plain = provider.recall(&asked("zebra", |query| query.all())).await?;
     assert_eq!((of_hasty?, of_patient?), (plain.clone(), plain));
     assert_eq!(kind(refused), Some(ErrorKind::Timeout));
-    // A call of the patient handle may take 30 seconds, of which it leaves most.
+    // A call of the patient handle has 30 seconds, and most of them are left.
     assert!(
         hasty_took < Duration::from_secs(4) && patient_took < Duration::from_secs(10),
         "{hasty_took:?} {patient_took:?}"
@@ -171,7 +171,7 @@ async fn a_model_that_hangs_is_not_waited_for(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More costly recalls than may wait for a model are answered by their words, too.
+/// Where more costly recalls than may wait for a model are in flight, the others are answered by their words.
 async fn a_model_that_hangs_holds_up_no_words(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
@@ -196,7 +196,7 @@ async fn nothing_is_held_while_a_model_is_asked(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
     words.answers(Manner::Hangs);
-    // One waits for five seconds at most, in which a busy machine may not come through.
+    // A recall waits for five seconds at most, in which a busy machine may not finish the others.
     for _ in 0..ATTEMPTS {
         if others_go_on(&provider, &words).await? {
             return Ok(());
@@ -205,7 +205,7 @@ async fn nothing_is_held_while_a_model_is_asked(stage: Stage) -> CaseResult {
     panic!("while a model is asked, other calls wait until it is not waited for any more");
 }
 
-/// Whether other calls are done while all of the recalls still wait.
+/// Whether other calls finish while all of the recalls still wait.
 async fn others_go_on(
     provider: &Arc<dyn MemoryProvider>,
     words: &Arc<WordModel>,
@@ -236,7 +236,7 @@ async fn others_go_on(
     Ok(answered == count)
 }
 
-/// Whatever it would answer; nothing is asked of it.
+/// A model other than that of the namespace is refused without being called.
 async fn another_model_is_refused(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     told(&*provider).await?;
@@ -257,7 +257,7 @@ async fn another_model_is_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// As if nobody had asked by meaning, and a question without a term finds nothing.
+/// If the recall allows words, they answer as if no model had been named, and a question without a term finds nothing.
 async fn words_answer_for_another_model_where_they_may(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
@@ -276,14 +276,14 @@ async fn words_answer_for_another_model_where_they_may(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// A recall of words alone asks nobody, and what is asked is asked once.
+/// A recall by words alone calls no model, and any other recall calls it once.
 async fn a_model_is_asked_only_where_it_counts(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
     provider.recall(&asked("zebra", |query| query.all())).await?;
     provider.recall(&asked("zebra", |query| query.all()).by_vector(words.vector("zebra"))).await?;
     assert!(words.take_asked().is_empty());
-    // Nor where no record of the scope has a vector.
+    // Nor is it called if no record of the scope has a vector.
     for (space, count) in [("a3", 1), ("nowhere", 0)] {
         let recalled = provider.recall(&by(asked("zebra", |query| query.under(space)), &words)).await?;
         assert_eq!((recalled.hits.len(), recalled.unembedded), (count, Some(count)));

@@ -1,4 +1,4 @@
-//! Random scopes, and what brute force finds in them (M3).
+//! Random scopes, compared with brute force (M3).
 
 use memory_core::{
     Container, Embedding, Explained, MemoryProvider, Parts, Precision, RecallOptions, Recalled, RecordId, Result,
@@ -18,14 +18,14 @@ chapter!("meaning":
     random_documents_are_ranked_as_by_brute_force ["M3", "R3", "R6"] needs Vectors,
 );
 
-/// How many questions a scope is asked.
+/// How many questions each scope gets.
 const QUESTIONS: usize = 2;
-/// How far a cosine may be from that of exact numbers: a question's are rounded to 16 bits where those of records are whole.
+/// How far a cosine may be from the exact one: where records keep whole numbers, those of the question are rounded to 16 bits.
 const CLOSE: f64 = 1e-4;
-/// The same of the parts by words, which are divided and multiplied again.
+/// How far the parts by words may be from the exact ones, since they are divided and multiplied again.
 const EQUAL: f64 = 1e-9;
 
-/// Compact and exact vectors, records without one, equal texts, odd orders of time: each scope lies beside all others.
+/// Compact and exact vectors, records without a vector, equal texts, and random orders of time. All scopes lie in one namespace.
 async fn random_scopes_are_ranked_as_by_brute_force(stage: Stage) -> CaseResult {
     for (precision, offset) in [(Precision::Compact, 0), (Precision::Exact, 1)] {
         let provider = stage.elsewhere().open().await?;
@@ -116,12 +116,12 @@ async fn random_documents_are_ranked_as_by_brute_force(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// Memories of one scope.
+/// The memories of one scope.
 struct Scope {
     told: Vec<Told>,
-    /// Where each lies: the number of its room, and its own.
+    /// The place of each memory: the number of its room, and its own number.
     places: Vec<Place>,
-    /// Which of them are completed.
+    /// Whether each memory is completed.
     completed: Vec<bool>,
 }
 
@@ -129,7 +129,7 @@ struct Scope {
 struct Place {
     room: usize,
     number: usize,
-    /// What its metadata says.
+    /// The color in its metadata.
     color: Option<&'static str>,
 }
 
@@ -180,7 +180,7 @@ impl Place {
     }
 }
 
-/// Takes the vectors as the storage has them.
+/// Reads the vectors as the storage keeps them.
 async fn read_vectors(provider: &dyn MemoryProvider, names: &[RecordId], told: &mut [Told]) -> Result<()> {
     for (told, embedding) in told.iter_mut().zip(provider.vectors(names).await?) {
         let numbers = embedding.map(|embedding| embedding.vector.numbers());
@@ -189,7 +189,7 @@ async fn read_vectors(provider: &dyn MemoryProvider, names: &[RecordId], told: &
     Ok(())
 }
 
-/// How a question is asked.
+/// The options of a recall.
 #[derive(Debug)]
 struct How {
     container: usize,
@@ -221,7 +221,7 @@ impl How {
         RecallOptions { container, weights, explain: true, ..RecallOptions::default() }
     }
 
-    /// The container of what lies there.
+    /// The container of a memory at this place.
     fn of(&self, root: &str, place: &Place) -> String {
         match (self.container, place.color) {
             (1, _) => "all".to_owned(),
@@ -231,7 +231,7 @@ impl How {
     }
 }
 
-/// What a recall has answered.
+/// The answer to a recall.
 struct Answer {
     hits: Vec<Found>,
     explained: Explained,
@@ -256,7 +256,7 @@ fn answer<T>(recalled: Recalled<T>, id: impl Fn(&T) -> Vec<u8>) -> Answer {
     }
 }
 
-/// What brute force says of a scope.
+/// The answer that brute force expects.
 struct Expected<'t> {
     told: &'t [Told],
     how: &'t How,
@@ -278,7 +278,7 @@ impl<'t> Expected<'t> {
         Self { told, how, cosines, least, greatest }
     }
 
-    /// The best come first, each with its cosine, and nothing else counts.
+    /// Checks a recall by meaning alone: the hits are those with the greatest cosines, best first, and nothing else counts.
     fn check_alone(&self, answer: &Answer) -> Checked {
         self.check_scope(answer)?;
         let wanted: Vec<f64> = (0..self.told.len()).filter_map(|place| self.cosine_if_wanted(place)).collect();
@@ -291,7 +291,7 @@ impl<'t> Expected<'t> {
             let cosine = self.cosine_if_wanted(place).ok_or_else(|| format!("{place} is no hit"))?;
             ensure(!found.contains(&place), || format!("{place} comes twice"))?;
             found.push(place);
-            // In parts of the best of the hits.
+            // The score is relative to the best of the hits.
             let shown = hit.score * (best - self.least) + self.least;
             ensure(close(shown, cosine), || format!("the cosine of {place} is shown as {shown}, not {cosine}"))?;
             ensure(hit.parts == Parts { meaning: hit.score, ..Parts::default() }, || format!("{:?}", hit.parts))?;
@@ -304,7 +304,8 @@ impl<'t> Expected<'t> {
         self.check_order(answer)
     }
 
-    /// What words say is as without a vector, in parts of the best sum, and what is meant is added.
+    /// Checks a recall by both: the parts by words are those of the recall without a vector, divided by the best sum, and the meaning is
+    /// added.
     fn check_both(&self, plain: &Answer, both: &Answer) -> Checked {
         self.check_scope(both)?;
         ensure(plain.unembedded.is_none(), || "a recall without a vector counts them".to_owned())?;
@@ -324,7 +325,7 @@ impl<'t> Expected<'t> {
             }
         }
         self.check_order(both)?;
-        // Fewer candidates by words, or others by meaning, have other divisors.
+        // With fewer candidates by words, or other candidates by meaning, the divisors differ.
         if self.how.candidates < self.told.len() || self.how.limit < self.told.len() {
             return Ok(());
         }
@@ -341,7 +342,7 @@ impl<'t> Expected<'t> {
             let all = |parts: Parts| [parts.words, parts.neighbours, parts.container];
             let mut expected = words;
             if !plain.hits.iter().any(|other| other.id == hit.id) {
-                // What no word has found counts with the words of its container all the same.
+                // A record that no word has found still counts with the words of its container.
                 let Some(container) = self.container_part(plain, hit)? else { continue };
                 expected.container = container;
             }
@@ -354,7 +355,7 @@ impl<'t> Expected<'t> {
         Ok(())
     }
 
-    /// What the container of a hit brings to those whom words have found in it; `None` where there are none.
+    /// The part that the container of a hit adds to those hits that words have found in it; `None` if there are none.
     fn container_part(&self, plain: &Answer, hit: &Found) -> std::result::Result<Option<f64>, String> {
         let container = &self.told[self.place(hit)?].container;
         for other in &plain.hits {
@@ -377,7 +378,7 @@ impl<'t> Expected<'t> {
         })
     }
 
-    /// By score; what scores the same, newest first.
+    /// Checks the order: by score, and for equal scores newest first.
     fn check_order(&self, answer: &Answer) -> Checked {
         let mut last = None;
         for hit in &answer.hits {
@@ -407,7 +408,7 @@ fn ensure(holds: bool, wrong: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(wrong()) }
 }
 
-/// A few of the words of a small language, in which texts share some and are sometimes equal.
+/// A few words of a small vocabulary, so that texts share words and are sometimes equal.
 fn text(random: &mut Random) -> String {
     let words: Vec<_> = (0..1 + random.below(4)).map(|_| format!("k{}", 40 / (1 + random.below(40)))).collect();
     words.join(" ")

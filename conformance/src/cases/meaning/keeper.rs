@@ -1,4 +1,4 @@
-//! Who embeds behind the stores (M5).
+//! The keeper, which embeds records after they were stored (M5).
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ chapter!("meaning":
     a_keeper_begins_anew_where_the_feed_was_cut ["M5", "C6"] needs LostChanges,
 );
 
-/// More than an hour, behind which what was refused is tried again.
+/// More than an hour, in milliseconds, after which a refused text is tried again.
 const LATER: i64 = 2 * 60 * 60 * 1_000;
-/// More than the model takes at once.
+/// More texts than the keeper gives the model in one call.
 const MANY: i64 = 150;
 
 fn keeper(provider: &Arc<dyn MemoryProvider>, words: &Arc<WordModel>) -> VectorKeeper {
@@ -40,7 +40,7 @@ fn model() -> Arc<WordModel> {
     Arc::new(WordModel::new("words"))
 }
 
-/// Checks that a record has the vector of a text, at this revision.
+/// Checks that a record has the vector of this text, at this revision.
 async fn means(
     provider: &dyn MemoryProvider,
     words: &WordModel,
@@ -53,13 +53,13 @@ async fn means(
     Ok(())
 }
 
-/// How many memories have no vector, as a recall tells.
+/// How many memories have no vector, as a recall reports.
 async fn missing(provider: &dyn MemoryProvider, words: &Arc<WordModel>) -> Result<Option<usize>> {
     let recall = asked("nothing else", |query| query.all()).by_meaning(Arc::clone(words) as Arc<dyn Embedder>);
     Ok(answer(provider, &recall).await?.1)
 }
 
-/// Memories and documents, from before and from behind the first time.
+/// The keeper embeds the memories and documents that exist when it starts, and those that come later.
 async fn a_keeper_embeds_what_is_there_and_what_comes(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let words = model();
@@ -92,7 +92,7 @@ async fn a_keeper_embeds_what_is_there_and_what_comes(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// Also another one behind a restart: what has a vector is asked for no more.
+/// The keeper, even another one after a restart, does not embed again what has a vector.
 async fn a_keeper_goes_on_where_it_was(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = model();
@@ -109,7 +109,7 @@ async fn a_keeper_goes_on_where_it_was(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(keeper(&provider, &words).catch_up().await?.embedded, 0);
     assert_eq!(words.take_asked(), [""; 0]);
-    // A change that leaves the texts asks for none, and one more text for itself.
+    // A change that leaves the texts alone embeds nothing, and one more text embeds only that.
     let RecordId::Memory(id) = ids[0] else { return Err("a memory".into()) };
     provider.update(id, MemoryPatch::new().with_status(memory_core::Status::Failed)).await?;
     provider.store(said("b", 0, "a horse")).await?;
@@ -118,7 +118,7 @@ async fn a_keeper_goes_on_where_it_was(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What was meant before is beside no text that came since.
+/// No vector of an earlier text is kept beside a text that has changed meanwhile.
 async fn a_text_that_changes_meanwhile_is_embedded_anew(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let words = model();
@@ -146,7 +146,7 @@ async fn a_text_that_changes_meanwhile_is_embedded_anew(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// Who has vectors of his own stores and gives them, while a model works on what it has seen of that.
+/// A caller stores a record and gives its vector while the model still embeds what the keeper has seen of it; the caller's vector stays.
 async fn a_vector_that_is_given_meanwhile_stays(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let words = model();
@@ -170,7 +170,7 @@ async fn a_vector_that_is_given_meanwhile_stays(stage: Stage) -> CaseResult {
     means(&*other, &words, &last.into(), 1, "a zebra").await
 }
 
-/// Stores wait for no model, and what came meanwhile is embedded once it is back.
+/// Stores do not wait for the model, and what came meanwhile is embedded once it works again.
 async fn a_model_that_fails_loses_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = model();
@@ -190,7 +190,8 @@ async fn a_model_that_fails_loses_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The failure is of the model, and the texts are embedded as soon as it is the right one.
+/// A model with unusable answers (a wrong number of vectors, a wrong width or wrong numbers) counts as failing, and not as refusing texts:
+/// they are embedded as soon as it works.
 async fn a_model_that_is_not_what_it_says_refuses_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = model();
@@ -206,7 +207,7 @@ async fn a_model_that_is_not_what_it_says_refuses_nothing(stage: Stage) -> CaseR
     means(&*provider, &words, &id.into(), 1, "a zebra").await
 }
 
-/// It is tried again later, and a recall tells of it until then.
+/// A refused text is tried again later, and a recall counts it as missing until then.
 async fn what_a_model_refuses_holds_up_no_other(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = model();
@@ -234,7 +235,7 @@ async fn what_a_model_refuses_holds_up_no_other(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Only when it is asked for, and one vector after the other.
+/// Another model takes over only on request, one vector after the other.
 async fn another_model_is_taken_over(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (first, second) = (model(), Arc::new(WordModel::with_width("others", 16)));
@@ -263,7 +264,7 @@ async fn another_model_is_taken_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Who has vectors of his own sets the model, and back, and no watch tells of what he keeps.
+/// A caller with vectors of its own sets another model and then the first one again; no watch tells of the vectors that it keeps.
 async fn what_another_model_has_replaced_is_embedded_anew(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (first, second) = (model(), WordModel::new("others"));
@@ -285,7 +286,7 @@ async fn what_another_model_has_replaced_is_embedded_anew(stage: Stage) -> CaseR
     Ok(())
 }
 
-/// It looks at every record then, and asks for those alone that have no vector.
+/// After a reset of the feed the keeper looks at every record, and embeds only those without a vector.
 async fn a_keeper_begins_anew_where_the_feed_was_cut(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_vectors() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What `embed` keeps, and what it leaves as it was (M2).
+//! What `embed` keeps, and what it leaves unchanged (M2).
 
 use futures::StreamExt as _;
 use memory_core::{
@@ -34,7 +34,7 @@ const RECORDS: usize = 40;
 /// How often an update races with a vector.
 const ROUNDS: i64 = 20;
 
-/// Of memories and documents in one call, in the order in which they are named, for other handles and behind a restart.
+/// Vectors of memories and documents in one call come back in the order of their names, on other handles and after a restart too.
 async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
     for precision in [Precision::Compact, Precision::Exact] {
         let stage = stage.elsewhere();
@@ -70,7 +70,7 @@ async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
         let mut names: Vec<_> = expected.iter().flatten().map(|embedding| embedding.record.clone()).collect();
         names.reverse();
         expected.reverse();
-        // Those that are not there, and one once more.
+        // Names of records that don't exist, and one name again.
         names.extend([MemoryId::generate().into(), note("none"), names[0].clone()]);
         expected.extend([None, None, expected[0].clone()]);
         for handle in [&provider, &other, &stage.open().await?] {
@@ -78,7 +78,7 @@ async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
         }
         assert_eq!(provider.vectors(&[]).await?, []);
         assert_eq!(provider.embed(&model, vec![]).await?, [false; 0]);
-        // What was given is embedded again as it came.
+        // Stored bytes can be embedded again as they are.
         let again: Vec<_> = provider.vectors(&names[..RECORDS]).await?.into_iter().flatten().collect();
         assert!(again.len() == RECORDS && again.iter().all(|embedding| embedding.texts.is_some()));
         assert_eq!(other.embed(&model, again.clone()).await?, [true; RECORDS]);
@@ -99,7 +99,7 @@ async fn a_later_vector_takes_the_place_of_an_earlier(stage: Stage) -> CaseResul
             assert_eq!(vector_of(&*other, &record).await?, Some((Revision::FIRST, expected)));
         }
     }
-    // Also within a call.
+    // The last vector of a record also wins within one call.
     let records = [id.into(), note("n")];
     let given = ["horse", "cat", "dog"].into_iter().flat_map(|text| {
         let embedding =
@@ -114,7 +114,7 @@ async fn a_later_vector_takes_the_place_of_an_earlier(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// Its revision is that of the earlier one, whose vector comes late.
+/// The new document has the revision of the earlier one, whose vector arrives late.
 async fn a_document_that_came_again_takes_no_vector_of_its_earlier_text(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -138,7 +138,7 @@ async fn a_document_that_came_again_takes_no_vector_of_its_earlier_text(stage: S
     Ok(())
 }
 
-/// Each by itself: those that are not kept hold up no other.
+/// Each vector is kept or not by itself: those that are not kept do not affect the others.
 async fn only_vectors_of_the_present_revision_are_kept(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -171,7 +171,7 @@ async fn only_vectors_of_the_present_revision_are_kept(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// Whichever comes first, no vector of the text of before is there in the end.
+/// Whichever comes first, no vector of the old text is left in the end.
 async fn an_update_beside_leaves_no_old_vector(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -195,7 +195,7 @@ async fn an_update_beside_leaves_no_old_vector(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// One that can't be kept is enough: then none of the call is.
+/// One invalid vector refuses the whole call, and none is kept.
 async fn what_cant_be_kept_is_refused_before(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -258,7 +258,7 @@ async fn a_thousand_vectors_are_kept_at_once(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Neither its revision nor its times, its history or its place in a query.
+/// A vector changes neither the revision of its record, nor its times, its history or its place in a query.
 async fn a_vector_is_no_change_of_its_record(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -285,13 +285,13 @@ async fn a_vector_is_no_change_of_its_record(stage: Stage) -> CaseResult {
         }
         assert_eq!(everything().await?, before);
     }
-    // Who has seen the record before may change it still.
+    // A caller who has read the record before can still update it.
     let memory = the(&*provider, id).await?;
     provider.update(id, MemoryPatch::new().with_status(Status::Running).if_revision(memory.revision)).await?;
     Ok(())
 }
 
-/// Behind a vector comes what is stored next.
+/// After a vector was kept, the next change that a watch tells is the next store.
 async fn no_watch_tells_of_a_vector(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -313,7 +313,7 @@ async fn no_watch_tells_of_a_vector(stage: Stage) -> CaseResult {
         other.set_vector_model(&model).await?;
         let marker = other.store(said("a", 10 + round, "a marker")).await?;
         let told = match next().await? {
-            // Whoever waits is told again that it has all.
+            // A waiting watch may report *reached* again.
             ChangeKind::Reached => next().await?,
             told => told,
         };

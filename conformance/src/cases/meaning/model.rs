@@ -1,4 +1,4 @@
-//! The model that a namespace has its vectors from (M1).
+//! The vector model of a namespace (M1).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ chapter!("meaning":
     the_widest_vector_is_kept ["M1", "M2"] needs Vectors,
 );
 
-/// An engine keeps vectors, or says that it does not.
+/// An engine keeps vectors, or answers `Unsupported`.
 async fn vectors_are_kept_or_that_is_refused_plainly(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(said("a", 0, "a zebra")).await?;
@@ -51,7 +51,7 @@ async fn vectors_are_kept_or_that_is_refused_plainly(stage: Stage) -> CaseResult
     }
     assert_eq!(provider.vector_model().await?, None);
     assert_eq!(provider.vectors(&records).await?, [None, None]);
-    // Words answer as ever.
+    // Words still answer.
     let recalled = provider.recall(&asked("zebra", |query| query.all())).await?;
     assert_eq!((recalled.hits.len(), recalled.unembedded), (1, None));
     Ok(())
@@ -68,14 +68,14 @@ async fn a_namespace_has_no_model_at_first(stage: Stage) -> CaseResult {
     assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::SchemaMismatch, Outcome::NotDone));
     assert_eq!(provider.vector_model().await?, None);
     assert_eq!(kind(provider.recall(&like(&words, "zebra")).await), Some(ErrorKind::SchemaMismatch));
-    // Nothing has a vector of any model, and words find.
+    // No record has a vector, and words still find.
     let embedder = Arc::clone(&words) as Arc<dyn Embedder>;
     let recall = asked("zebra", |query| query.all()).by_meaning(embedder);
     assert_eq!(answer(&*provider, &recall).await?, (vec!["a zebra".to_owned()], Some(1)));
     Ok(())
 }
 
-/// By handles that were open before, by later ones, and in no other namespace.
+/// A model is seen by handles that were open before and by later ones, and in no other namespace.
 async fn a_model_is_seen_by_each_call_from_then_on(stage: Stage) -> CaseResult {
     let (operator, before) = (stage.open().await?, stage.open().await?);
     let id = before.store(said("a", 0, "a zebra")).await?;
@@ -86,7 +86,7 @@ async fn a_model_is_seen_by_each_call_from_then_on(stage: Stage) -> CaseResult {
     assert_eq!(before.vector_model().await?, Some(first.clone()));
     let vector = WordModel::new("words").vector("a zebra");
     embed(&*before, &first, &id.into(), &vector).await?;
-    // To set the same again changes nothing.
+    // Setting the same model again changes nothing.
     before.set_vector_model(&first).await?;
     assert_eq!(vector_of(&*operator, &id.into()).await?, Some((Revision::FIRST, vector)));
     operator.shutdown().await?;
@@ -100,7 +100,7 @@ async fn a_model_is_seen_by_each_call_from_then_on(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// While another model is that of the namespace, it is as if there were no vectors of the first one.
+/// While the namespace has another model, the vectors of the first one count as absent.
 async fn vectors_of_another_model_count_no_more(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, first) = model_of(&*provider).await?;
@@ -132,7 +132,7 @@ async fn vectors_of_another_model_count_no_more(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The name alone makes no model the same, and a vector of another width is none of it.
+/// A model of the same name and another width is another model, and a vector of another width is refused.
 async fn a_model_of_another_width_is_another_one(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, first) = model_of(&*provider).await?;
@@ -150,7 +150,7 @@ async fn a_model_of_another_width_is_another_one(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is there stays as it was kept, and goes with what comes.
+/// Existing vectors keep their precision, and can be used with those of the new one.
 async fn how_vectors_are_kept_may_change(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, compact) = model_of(&*provider).await?;
@@ -161,7 +161,7 @@ async fn how_vectors_are_kept_may_change(stage: Stage) -> CaseResult {
     embed(&*provider, &compact, &ids[0].into(), &words.vector("a zebra")).await?;
     let exact = words.kept(Precision::Exact);
     provider.set_vector_model(&exact).await?;
-    // However the caller believes that they are kept.
+    // The precision that the caller names does not matter.
     embed(&*provider, &compact, &ids[1].into(), &words.vector("two zebras")).await?;
     let vectors = [words.vector("a zebra").kept(Precision::Compact), words.vector("two zebras")];
     for (id, vector) in ids.iter().zip(vectors) {

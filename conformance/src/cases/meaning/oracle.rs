@@ -1,17 +1,17 @@
-//! The meaning of M3 once more, by brute force, from the vectors that the storage gives.
+//! A second implementation of the meaning of M3, by brute force on the stored vectors.
 
-/// A record as the oracle sees it.
+/// The data of a record that the oracle uses.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
     pub(super) id: Vec<u8>,
     pub(super) millis: i64,
     pub(super) container: String,
-    /// The numbers of its vector, if it has one.
+    /// The numbers of its vector; `None` if it has none.
     pub(super) vector: Option<Vec<f64>>,
     pub(super) is_wanted: bool,
 }
 
-/// The cosine of each record that has a vector, with those of so many neighbours on each side.
+/// The cosine of each record that has a vector, with those of `window` neighbours on each side.
 pub(super) fn cosines(records: &[Told], question: &[f64], window: usize) -> Vec<Option<f64>> {
     let cosine = |place: usize| {
         records[place].vector.as_ref()?;
@@ -26,7 +26,7 @@ pub(super) fn cosines(records: &[Told], question: &[f64], window: usize) -> Vec<
     (0..records.len()).map(cosine).collect()
 }
 
-/// The places of a record and of those beside it in its container, each with how many steps it is away.
+/// The indexes of a record and of its neighbours in the container, each with its distance in steps.
 fn near(records: &[Told], place: usize, window: usize) -> Vec<(usize, i32)> {
     let mut beside: Vec<usize> =
         (0..records.len()).filter(|other| records[*other].container == records[place].container).collect();

@@ -1,4 +1,4 @@
-//! What an answer by meaning depends on, and what it is made of (M3).
+//! What an answer by meaning depends on, and how its score is made up (M3).
 
 use memory_core::{
     Embedding, Error, Hit, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryRecall, Parts, Precision,
@@ -26,10 +26,10 @@ chapter!("meaning":
     a_recall_without_a_vector_is_as_it_was ["M3", "R4"] needs Vectors,
 );
 
-/// More than the candidates of a question in words.
+/// More records than a question in words has candidates.
 const MANY: usize = 300;
 
-/// A numbered axis of a model with four.
+/// A vector of a model with four numbers, one for each axis.
 fn axis(numbers: [f32; 4]) -> Vector {
     Vector::new(&numbers).expect("a direction")
 }
@@ -40,7 +40,7 @@ async fn axes_of(provider: &dyn MemoryProvider) -> Result<VectorModel> {
     Ok(model)
 }
 
-/// Neither the vectors of others, nor that they have none.
+/// Records outside of the scope change nothing, whether they have vectors or not.
 async fn nothing_outside_the_scope_changes_an_answer(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -62,7 +62,7 @@ async fn nothing_outside_the_scope_changes_an_answer(stage: Stage) -> CaseResult
         alone.push(recalled);
     }
     for number in 0..40 {
-        // Also where the bytes of the path go on, in the space above, and beside in time.
+        // Including spaces whose ids start with the same bytes, the space above, and records with times in between.
         for place in ["guild-2-room", "guild-12", "guild-1x", "guild", "other"] {
             let id = provider.store(said(place, number, "zebra apple")).await?;
             if number % 2 == 0 {
@@ -75,7 +75,7 @@ async fn nothing_outside_the_scope_changes_an_answer(stage: Stage) -> CaseResult
         assert_eq!(&after, alone);
         assert_eq!(shown(&after), shown(alone), "equal to the bit");
     }
-    // Whatever the caller names.
+    // The host's confinement holds whatever the caller names.
     let within = SpaceSelector::under("guild-1")?;
     let confined = asked_with("", options, |query| query.all().within(within)).by_vector(words.vector("zebra apple"));
     assert_eq!(shown(&provider.recall(&confined).await?), shown(&alone[0]));
@@ -134,7 +134,7 @@ async fn records_without_a_vector_are_counted_and_not_found(stage: Stage) -> Cas
         assert_eq!((recalled.hits.len(), recalled.examined, recalled.unembedded), (6 - left, 6, Some(left)));
         let notes = provider.documents().recall(&notes_like(&words, "zebra")).await?;
         assert_eq!((notes.hits.len(), notes.examined, notes.unembedded), (6 - left, 6, Some(left)));
-        // Words find those that have none.
+        // Words find records without a vector.
         let both = asked("zebra", |query| query.all()).by_vector(words.vector("zebra"));
         let recalled = provider.recall(&both).await?;
         assert_eq!((recalled.hits.len(), recalled.unembedded), (6, Some(left)));
@@ -145,7 +145,7 @@ async fn records_without_a_vector_are_counted_and_not_found(stage: Stage) -> Cas
     }
     let (found, _) = answer(&*provider, &like(&words, "zebra")).await?;
     assert!(["zebra 1", "zebra 2", "zebra 4"].iter().all(|text| found.contains(&(*text).to_owned())), "{found:?}");
-    // Of the scope alone.
+    // `unembedded` counts the records of the scope only.
     let part = asked("", |query| query.exact("a-2").exact("a-3")).by_vector(words.vector("zebra"));
     assert_eq!(answer(&*provider, &part).await?, (vec!["zebra 2".to_owned()], Some(1)));
     let none = asked("", |query| query.exact("b")).by_vector(words.vector("zebra"));
@@ -153,7 +153,7 @@ async fn records_without_a_vector_are_counted_and_not_found(stage: Stage) -> Cas
     Ok(())
 }
 
-/// Also more than a question in words has candidates.
+/// A recall by a vector finds as many records as it asks for, even more than a question in words has candidates.
 async fn as_many_are_found_by_a_vector_as_are_asked_for(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let model = axes_of(&*provider).await?;
@@ -175,7 +175,7 @@ async fn as_many_are_found_by_a_vector_as_are_asked_for(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// What does not satisfy them takes part all the same: in the extent of the cosines, and as a neighbour.
+/// A record that does not satisfy the conditions still counts: for the range of the cosines, and as a neighbour.
 async fn hits_satisfy_all_conditions(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let model = axes_of(&*provider).await?;
@@ -214,7 +214,7 @@ fn records(hits: &[Hit<Memory>]) -> Vec<Memory> {
     hits.iter().map(|hit| hit.record.clone()).collect()
 }
 
-/// Also in another order of storing, and with more of them than a question in words has candidates.
+/// The order of storing does not matter, even for more records than a question in words has candidates.
 async fn equal_cosines_come_newest_first(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for precision in [Precision::Compact, Precision::Exact] {
@@ -245,7 +245,7 @@ async fn equal_cosines_come_newest_first(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Half for each step that it is away, as far as the window goes, whether it has a vector itself or not.
+/// A neighbour counts half for each step of its distance, up to the window, whether or not the record itself has a vector.
 async fn a_record_means_also_what_stands_beside_it(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let model = axes_of(&*provider).await?;
@@ -260,7 +260,7 @@ async fn a_record_means_also_what_stands_beside_it(stage: Stage) -> CaseResult {
     let options = RecallOptions { explain: true, ..RecallOptions::default() };
     let recall = asked_with("", options, |query| query.all()).by_vector(axis([1.0, 0.0, 0.0, 0.0]));
     let recalled = provider.recall(&recall).await?;
-    // Sums of what lies along the question and across it, by the steps that each is away.
+    // Sums of the components along the question and across it, halved for each step of the distance.
     let cosine = |along: f64, across: f64| along / along.hypot(across);
     let expected = [
         ("3", cosine(1.0, 0.25 + 0.5 + 0.25)),
@@ -279,7 +279,7 @@ async fn a_record_means_also_what_stands_beside_it(stage: Stage) -> CaseResult {
         assert!((hit.score - cosine / greatest).abs() < 1e-6, "{hit:?} {cosine}");
         assert_eq!(hit.parts, Parts { meaning: hit.score, ..Parts::default() });
     }
-    // By itself each is what it is.
+    // With no window, each record has its own cosine.
     let mut options = RecallOptions::default();
     options.weights.window = 0;
     let alone = asked_with("", options, |query| query.all().limit(2)).by_vector(axis([1.0, 0.0, 0.0, 0.0]));
@@ -317,7 +317,7 @@ async fn words_and_meaning_add_up(stage: Stage) -> CaseResult {
         assert!(close(neighbours * best, plain.neighbours), "{hit:?}");
         assert!(close(container * best, plain.container), "{hit:?}");
         assert_eq!(question, if text_of(&hit.record) == "zebra?" { -0.1 } else { 0.0 });
-        // All of them are Mel's, who is named.
+        // All records are Mel's, who is named.
         let others = words + neighbours + container + meaning + question;
         assert!(close(speaker, 0.15 * others.max(0.0)), "{hit:?}");
         assert_eq!(hit.score, words + neighbours + container + meaning + question + speaker);
@@ -330,7 +330,7 @@ async fn words_and_meaning_add_up(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Whether no hit means less.
+/// Whether a hit has the least cosine.
 fn is_least(hit: &Hit<Memory>, hits: &[Hit<Memory>]) -> bool {
     hits.iter().all(|other| other.parts.meaning >= hit.parts.meaning)
 }
@@ -386,7 +386,7 @@ async fn a_vector_shows_in_the_next_recall(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Whatever lies beside the records.
+/// Vectors beside the records do not change a recall by words.
 async fn a_recall_without_a_vector_is_as_it_was(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut ids = Vec::new();

@@ -22,10 +22,10 @@ chapter!("meaning":
 );
 
 const REASON: &str = "somebody asked for it";
-/// When what expires here does. The clock of a namespace begins half as far.
+/// When the records of these cases expire. The clock of a namespace begins at half of it.
 const END: i64 = 2_000_000;
 
-/// With status, metadata, times and what equals the context that is there.
+/// Updates of status, metadata and expiry keep the vector, and so does setting an equal context.
 async fn a_vector_stays_while_the_texts_of_its_memory_do(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -53,7 +53,7 @@ async fn a_vector_stays_while_the_texts_of_its_memory_do(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// With its space, its metadata and its time, by a put or by many.
+/// Puts with another space, other metadata or another expiry keep the vector, one by one or in a batch.
 async fn a_vector_stays_while_the_text_of_its_document_does(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -104,7 +104,7 @@ async fn a_vector_goes_with_the_texts_of_its_memory(stage: Stage) -> CaseResult 
         }
         let recall = asked("", |query| query.exact(format!("a{number}"))).by_vector(words.vector("zebra"));
         assert_eq!(answer(&*provider, &recall).await?, (vec![], Some(1)), "{number}");
-        // Nor with the texts of before.
+        // Putting the earlier texts again does not bring the vector back.
         let again = match before {
             Some(before) => MemoryPatch::new().set_context(context(before)),
             None => MemoryPatch::new().clear_context(),
@@ -137,7 +137,7 @@ async fn a_vector_goes_with_the_text_of_its_document(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// Also where a copy brings it.
+/// The same holds when a copy brings the version.
 async fn a_vector_is_that_of_the_version_that_is_there(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -162,7 +162,7 @@ async fn a_vector_is_that_of_the_version_that_is_there(stage: Stage) -> CaseResu
         let revision = document.revision.next()?;
         documents.push(Document { content, revision, updated_at: Some(at(7)), ..document });
     }
-    // One that equals what is there, or that loses against it, changes nothing.
+    // A version that equals the one in place, or loses against it, changes nothing.
     let (present, present_note) = (the(&*provider, ids[0]).await?, documents[0].clone());
     provider.restore(vec![present.clone(), Memory { status: Status::Running, ..present }]).await?;
     provider.documents().restore(vec![present_note]).await?;
@@ -212,7 +212,7 @@ async fn what_was_restored_has_no_vector(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// By its name and by a query; a document that is put anew begins without.
+/// An erasure by name or by query removes the vector; a document that is put again begins without one.
 async fn a_vector_goes_with_what_is_erased(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -240,7 +240,7 @@ async fn a_vector_goes_with_what_is_erased(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// In its millisecond, whether it is swept or not.
+/// The vector goes in the millisecond of the expiry, whether or not the record is swept.
 async fn a_vector_goes_with_what_expires(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -271,7 +271,7 @@ async fn a_vector_goes_with_what_expires(stage: Stage) -> CaseResult {
             assert_eq!(found, (vec!["two zebras".to_owned()], Some(0)), "swept: {is_swept}");
         }
     }
-    // Nothing of it is left to what comes.
+    // A later record gets nothing of it.
     let late = memory_core::Embedding {
         record: id.into(),
         revision: Revision::FIRST,

@@ -118,7 +118,7 @@ async fn a_scope_that_allows_nothing_is_unauthorized(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// The verbs answer `Closed` while the provider does; the plugin's own life leaves the provider alone.
+/// The verbs answer `Closed` once the provider does; shutting down the plugin leaves the provider open.
 async fn plugin_lives_with_its_provider(stage: Stage) -> CaseResult {
     let provider = stage.open_uninitialised().await?;
     let plugin = Arc::clone(&provider).plugin();

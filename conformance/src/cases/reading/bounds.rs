@@ -45,7 +45,7 @@ async fn time_bounds_follow_the_table(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q2: no way to name spaces drops the bounds (a time filter that was lost in one of two query paths).
+/// Q2: the bounds hold for every selector (a time filter that was lost in one of two query paths).
 async fn time_bounds_hold_on_every_read_path(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds([1, 2, 3, 4, 5])).await?;

@@ -52,7 +52,7 @@ async fn getting_a_damaged_row_is_corrupt(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q8: what a query does not ask for is not reported by it.
+/// Q8: a query does not report damaged rows that it does not ask for.
 async fn a_damaged_row_outside_the_query_is_no_concern(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many(vec![new_memory("a-b", 1), new_memory("ab", 2)]).await?;

@@ -1,5 +1,5 @@
-//! Q9: pending and running rows are found, wherever they lie. That no others are examined for them is seen in `pages`, where there are
-//! enough of those.
+//! Q9: pending and running rows are found wherever they lie. The chapter's cases in `pages` check that no other rows are examined for them,
+//! since those have enough rows.
 
 use memory_core::{MemoryPatch, Order, Status};
 
@@ -16,7 +16,7 @@ chapter!("reading":
     open_work_beside_other_statuses ["Q9", "Q3"],
 );
 
-/// Q9: three open rows, the oldest, in the middle and the newest, among 3,000 that are done.
+/// Q9: three open rows, the oldest, one in the middle and the newest, among 3,000 completed ones.
 async fn open_work_is_found_among_much_that_is_done(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let status = |number| match number {

@@ -102,10 +102,10 @@ async fn a_page_without_a_cursor_is_the_end(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: what does not match says nothing about whether there is another page.
+/// Q5: rows that do not match don't count towards the question whether there is another page.
 async fn a_full_page_has_a_cursor_exactly_when_there_is_more(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
-    // From the oldest on: six that match, each behind one that has another status, topic or space.
+    // From the oldest on: six matching rows, each after one with another status, topic or space.
     let rows = (0..12).map(|number| {
         let (space, topic) = if number % 6 == 0 { ("c", 1) } else { ("b-a", number % 2) };
         let status = if number % 6 == 4 { Status::Completed } else { Status::Pending };
@@ -255,8 +255,8 @@ async fn a_page_has_at_least_one_row_however_large(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: one old match behind more candidates than a page examines is not on the first page, which is empty and has a cursor, and is
-/// found by walking on. Open work has no candidates but itself, so that it is on the first page (Q9).
+/// Q5: a single old match after more candidates than a page examines. The first page is empty and has a cursor, and the walk finds the
+/// match. A query for open work has no other candidates, so its first page has the match (Q9).
 async fn a_match_behind_many_candidates_is_found(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let wanted = new_memory("a-old", -1).with_metadata(metadata(r#"{"score":7}"#));
@@ -267,7 +267,7 @@ async fn a_match_behind_many_candidates_is_found(stage: Stage) -> CaseResult {
         let done = |time| new_memory("a-b", time).with_status(Status::Completed).with_metadata(decoy.clone());
         provider.store_many(times.map(done).collect()).await?;
     }
-    // No engine can narrow by this, so each of the 101,201 rows is a candidate.
+    // No engine can narrow by this condition, so each of the 101,201 rows is a candidate.
     let build = |query: QueryBuilder<_>| query.under("a").filter_text("metadata.score > 6").limit(10);
     let first = page(&*provider, build, None).await?;
     assert_eq!((first.memories.len(), first.next.is_some()), (0, true), "a page ends after 100,000 candidates");

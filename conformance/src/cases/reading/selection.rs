@@ -66,7 +66,7 @@ async fn selectors_are_a_union_without_repetition(stage: Stage) -> CaseResult {
 async fn hundreds_of_selectors_are_one_union(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = |number: usize| format!("room-{number:03}");
-    // The times jump between the spaces, so that no selector's rows stand together.
+    // The times alternate between the spaces, so that the rows of a selector are not adjacent.
     let rows = (0..400).map(|number| new_memory(&id(number), (number as i64 * 7) % 401));
     provider.store_many(rows.collect()).await?;
     let many = |query| (0..300).fold(query, |query: memory_core::QueryBuilder<_>, number| query.exact(id(number)));
@@ -102,7 +102,7 @@ async fn selectors_have_a_limit(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q1: 32 globs and regexes are a query like any other; one more is `TooLarge`, and so is one that makes no sense.
+/// Q1: 32 globs and regexes are a query like any other; one more is `TooLarge`, even if it is invalid as a pattern.
 async fn patterns_have_a_limit(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let wanted = provider.store(new_memory("a-31", 1)).await?;
@@ -116,7 +116,7 @@ async fn patterns_have_a_limit(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q1: the same spaces, asked for in other ways, give the same rows in the same order.
+/// Q1: different selectors for the same spaces give the same rows in the same order.
 async fn every_read_path_finds_the_same(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds([3, 1, 2, 2])).await?;
@@ -214,7 +214,7 @@ async fn status_applies_before_the_limit(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q3: rows that the filter doesn't have don't use up the limit, however many are newer (filter after top-k).
+/// Q3: rows that the filter excludes don't use up the limit, however many are newer (filter after top-k).
 async fn filter_applies_before_the_limit(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let wanted = new_memory("guild-1-a", 0).with_metadata(metadata(r#"{"topic":"rust","score":7}"#));

@@ -107,7 +107,7 @@ async fn a_walk_survives_appends(stage: Stage) -> CaseResult {
             found.extend(ids(&page.memories));
             let Some(next) = page.next else { break };
             cursor = Some(next);
-            // One far behind, one in the middle, one far ahead; only a few, so that the walk ends.
+            // One far behind the walk, one in the middle, one far ahead. Only a few, so that the walk ends.
             if time < 5 {
                 provider.store_many([-9 - time, 10, 50 + time].map(|time| new_memory("a-c", time)).to_vec()).await?;
             }
@@ -181,7 +181,7 @@ async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
         let Some(next) = page.next else { break };
         cursor = Some(next);
         for _ in 0..3 {
-            // From both sides of where the walk is.
+            // From both sides of the walk's position.
             let places = [0, leaving.len().saturating_sub(1)];
             for id in places.map(|place| leaving.get(place).copied()).into_iter().flatten() {
                 provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
@@ -194,7 +194,7 @@ async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: the very row at which a page ended may leave what the query finds, and the walk goes on behind its place.
+/// Q6: the last row of a page stops matching, and the walk still goes on after its place.
 async fn a_walk_survives_that_its_last_row_leaves(stage: Stage) -> CaseResult {
     for order in BOTH_ORDERS {
         let stage = stage.elsewhere();
@@ -247,7 +247,7 @@ async fn a_long_walk_yields_each_row_once_however_it_was_written(stage: Stage) -
         new_memory(space, number as i64 / 3).into_memory(scattered_id(number))
     };
     let rows: Vec<_> = (0..ROWS).map(row).collect();
-    // A step that has no factor in common with the number of rows visits each once.
+    // A step that has no common factor with the number of rows visits each once.
     let orders = [
         ("as it happened", Vec::from_iter(0..ROWS)),
         ("newest first", Vec::from_iter((0..ROWS).rev())),
@@ -304,7 +304,7 @@ async fn a_cursor_survives_a_restart(stage: Stage) -> CaseResult {
     let first = page(&*provider, build, None).await?;
     provider.shutdown().await?;
     drop(provider);
-    // As text, as a client would have kept it.
+    // As text, as a client would store it.
     let cursor = first.next.expect("rows are left").to_string();
     let query = build(MemoryQuery::builder()).cursor(cursor).build()?;
     let second = stage.open().await?.query(&query).await?;
@@ -329,7 +329,7 @@ async fn a_cursor_works_through_another_handle(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: a cursor is a place and not a thing that is used up.
+/// Q6: a cursor is a position, and can be used more than once.
 async fn a_cursor_can_be_used_again(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many((0..9).map(|time| new_memory("a", time)).collect()).await?;
@@ -341,7 +341,7 @@ async fn a_cursor_can_be_used_again(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: the limit is no part of what a cursor belongs to.
+/// Q6: the limit is not part of the query that a cursor belongs to.
 async fn the_limit_may_change_between_pages(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..30).map(|number| new_memory("a", number / 7)).collect()).await?;
@@ -369,7 +369,7 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
     };
     let cursor = provider.query(&base().build()?).await?.next.expect("rows are left");
     provider.query(&base().cursor(&cursor).build()?).await?;
-    // The parts before the spaces are the same in each; so these are written out.
+    // The parts before the spaces are the same in each, so these are written out.
     let rest = |query: memory_core::QueryBuilder<_>| {
         let query = query.within(under("a")).status(Status::Pending).limit(1).exclude(stored[0]);
         let query = query.created_after(at(-5)).created_before(at(500));
@@ -395,7 +395,7 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: a query that asks for the same takes the cursor, however it was put together.
+/// Q6: an equal query takes the cursor, however it was built.
 async fn a_cursor_fits_an_equal_query(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..5).map(|time| new_memory("a-b", time)).collect()).await?;
@@ -426,7 +426,7 @@ async fn what_is_no_cursor_is_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: nothing of what a cursor stands for can be seen in it, and nothing can be changed in it.
+/// Q6: a cursor reveals nothing of its position, and any change of it is refused.
 async fn a_cursor_can_neither_be_read_nor_forged(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..3).map(|time| new_memory("a", 1_234_567_890 + time)).collect()).await?;
@@ -462,7 +462,7 @@ async fn a_cursor_belongs_to_its_namespace(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// `found` has each of `expected` exactly once, and nothing else twice.
+/// Checks that `found` has each of `expected` exactly once, and no other id twice.
 fn check_once(found: &[memory_core::MemoryId], expected: &[memory_core::MemoryId], what: &str) {
     let distinct = BTreeSet::from_iter(found);
     assert_eq!(distinct.len(), found.len(), "{what}: a row came twice");

@@ -1,4 +1,4 @@
-//! What a question finds, and how it is read.
+//! What a question finds, and how it is read (R2, R4).
 
 use memory_core::{
     Container, Error, ErrorKind, Language, MAX_NEIGHBOURS, MAX_TEXT, MAX_WORDS, Memory, MemoryQuery, Order,
@@ -28,7 +28,7 @@ chapter!("recall":
     weights_are_the_callers ["R4"],
 );
 
-/// Inflections find each other, and words that every text has find nothing.
+/// Inflected forms find each other, and words that every text has find nothing.
 async fn words_count_by_their_stems(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for (number, text) in ["She was painting the sunrise", "Two lakes", "Running late again"].into_iter().enumerate() {
@@ -75,7 +75,7 @@ async fn ideographs_count_in_pairs(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Month, year and day of `createdAt`, in UTC.
+/// The month, year and day of `createdAt`, in UTC, are terms.
 async fn the_words_of_a_date_find(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(said("a", -1, "before midnight")).await?;
@@ -99,7 +99,7 @@ async fn a_question_without_terms_finds_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is an operator or an end somewhere is ordinary here, and the words beside it find.
+/// Operators and delimiters of some systems are ordinary text here, and the words beside them find.
 async fn hostile_questions_are_no_errors_of_the_engine(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(said("a", 0, "one apple")).await?;
@@ -156,7 +156,7 @@ async fn what_does_not_go_with_a_recall_is_invalid(_: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The answer to a question holds none of its words, and stands right behind them.
+/// An answer in a conversation shares no word with its question, and is found as the record right after it.
 async fn a_turn_is_found_by_the_turns_beside_it(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let turns =
@@ -271,7 +271,7 @@ async fn parts_add_up_and_are_explained(stage: Stage) -> CaseResult {
     let apples = recalled.hits.iter().find(|hit| text_of(&hit.record) == "apple apple").expect("found");
     let [apple] = apples.terms.as_deref().expect("it was asked for") else { panic!("{apples:?}") };
     assert_eq!((apple.term.as_str(), apple.count), ("appl", 2));
-    // Two of the four hold it.
+    // Two of the four records hold it.
     assert!((apple.idf - 2.0_f64.ln()).abs() < 1e-12, "{apple:?}");
     Ok(())
 }

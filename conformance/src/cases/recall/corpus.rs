@@ -1,4 +1,4 @@
-//! Random corpora and questions, and what an oracle finds in them.
+//! Random corpora and questions, compared with an oracle.
 
 use memory_core::{Expect, MemoryPatch, MemoryProvider, RecallOptions, Result, Status, Weights};
 
@@ -13,13 +13,13 @@ chapter!("recall":
     random_documents_are_ranked_as_by_an_oracle ["R1", "R3", "R4", "R6"],
 );
 
-/// The words of the day on which all of a corpus happens.
+/// The terms of the day on which all of a corpus is created.
 const DATE: &str = "may 2023 8";
-/// How many questions a corpus is asked.
+/// How many questions each corpus gets.
 const QUESTIONS: usize = 4;
 
-/// Zipf's words of several scripts, equal and empty texts, long ones, records in odd orders of time, updates that change words: in one
-/// namespace, so that each corpus lies beside all others.
+/// Words of several scripts with Zipf's distribution; equal, empty and long texts; random orders of time; updates that change words. All
+/// corpora lie in one namespace.
 async fn random_corpora_are_ranked_as_by_an_oracle(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for number in 0..u64::from(stage.settings().sequences) {
@@ -56,7 +56,7 @@ async fn random_documents_are_ranked_as_by_an_oracle(stage: Stage) -> CaseResult
         for place in 0..1 + random.below(30) {
             let (id, millis) = (format!("{number}-{place}"), random.below(20) as i64);
             let container = format!("c{number}-r{}", random.below(3));
-            // The first one is replaced, which leaves its id and its time.
+            // The first text is replaced, which leaves its id and its time.
             let mut content = text(&mut random);
             for time in 0..1 + random.below(2) {
                 content = if time == 0 { content } else { text(&mut random) };
@@ -86,7 +86,7 @@ async fn random_documents_are_ranked_as_by_an_oracle(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// Stores a corpus, and tells of each memory whether it is completed.
+/// Stores a corpus. Returns each memory, and whether it is completed.
 async fn tell(provider: &dyn MemoryProvider, root: &str, random: &mut Random) -> Result<Vec<(Told, bool)>> {
     let most = [5, 40, 90][random.below(3)];
     let count = 1 + random.below(most);
@@ -121,7 +121,7 @@ async fn tell(provider: &dyn MemoryProvider, root: &str, random: &mut Random) ->
     Ok(told)
 }
 
-/// Words of which few are frequent and most are rare.
+/// Random words: a few are frequent and most are rare.
 fn text(random: &mut Random) -> String {
     let count = if random.below(30) == 0 { 400 } else { random.below(12) };
     let mut words: Vec<_> = (0..count).map(|_| word(random)).collect();
@@ -131,7 +131,7 @@ fn text(random: &mut Random) -> String {
     words.join(" ")
 }
 
-/// Few candidates or as many as usual.
+/// The limit and the options of a recall: few candidates, or as many as usual.
 fn options(random: &mut Random) -> (usize, RecallOptions) {
     let candidates = [200, 200, 3, 7][random.below(4)];
     let weights = Weights { candidates, ..Weights::default() };
@@ -146,7 +146,7 @@ fn question(random: &mut Random) -> String {
     words.join(" ")
 }
 
-/// A word that is a term as it stands: a letter of some script, and its rank.
+/// A word that is a term without stemming: a letter of some script, and its rank.
 fn word(random: &mut Random) -> String {
     let rank = 60 / (1 + random.below(60));
     format!("{}{rank}", ["k", "Ж", "λ", "ن"][random.below(4)])

@@ -1,18 +1,18 @@
-//! The ranking of R4 once more, by brute force: for texts of words that are terms as they stand.
+//! A second implementation of the ranking of R4, by brute force, for texts whose words are terms without stemming.
 
-/// A record as the oracle sees it.
+/// The data of a record that the oracle uses.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
     pub(super) id: Vec<u8>,
     pub(super) millis: i64,
     pub(super) container: String,
-    /// Its texts, and the words of its date.
+    /// Its texts, and the terms of its date.
     pub(super) text: String,
     pub(super) speaker: Option<String>,
     pub(super) is_wanted: bool,
 }
 
-/// The ids of the hits with their scores, best first, with so many candidates.
+/// The ids of the hits with their scores, best first, for `most` candidates.
 pub(super) fn rank(records: &[Told], question: &str, most: usize) -> Vec<(Vec<u8>, f64)> {
     let mut terms = words(question);
     terms.sort();
@@ -35,7 +35,7 @@ pub(super) fn rank(records: &[Told], question: &str, most: usize) -> Vec<(Vec<u8
             terms.iter().zip(&idf).map(weigh).collect()
         })
         .collect();
-    // A record is among its own neighbours here.
+    // Here a record is one of its own neighbours.
     let neighbours: Vec<Vec<usize>> = (0..records.len()).map(|place| near(records, place)).collect();
     let presence = |place: usize| -> u64 {
         let held = terms.iter().zip(&idf).filter(|(term, _)| count_of(&records[place], term) > 0.0);
@@ -89,7 +89,7 @@ pub(super) fn rank(records: &[Told], question: &str, most: usize) -> Vec<(Vec<u8
     hits.into_iter().map(|(score, (_, id))| (id, score)).collect()
 }
 
-/// The places of the record itself and of the two on each side of it in its container.
+/// The indexes of a record and of the two on each side of it in its container.
 fn near(records: &[Told], place: usize) -> Vec<usize> {
     let mut beside: Vec<usize> =
         (0..records.len()).filter(|other| records[*other].container == records[place].container).collect();

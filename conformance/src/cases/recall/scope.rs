@@ -1,4 +1,4 @@
-//! What an answer depends on, and where it ends.
+//! What an answer depends on, and what bounds it (R1, R5, R6).
 
 use memory_core::engine::MAX_RECALLED;
 use memory_core::{
@@ -25,7 +25,7 @@ chapter!("recall":
     damaged_rows_are_passed_over ["R6", "Q8"] needs Damage,
 );
 
-/// The words of others do not count: neither what they store, nor what they change.
+/// Records outside of the scope change nothing, neither when they are stored nor when they are updated.
 async fn nothing_outside_the_scope_changes_an_answer(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for (number, text) in ["zebra and apple", "apple", "pear?", "zebra", "apple pear"].into_iter().enumerate() {
@@ -36,7 +36,7 @@ async fn nothing_outside_the_scope_changes_an_answer(stage: Stage) -> CaseResult
     assert_eq!(alone.examined, 5);
     let mut ids = Vec::new();
     for number in 0..40 {
-        // Also where the bytes of the path go on, and in the space above.
+        // Including spaces whose ids start with the same bytes, and the space above.
         for place in ["guild-2-room", "guild-12", "guild-1x", "guild", "other"] {
             ids.push(provider.store(said(place, number, "apple apple zebra?")).await?);
         }
@@ -69,7 +69,7 @@ async fn nothing_outside_the_scope_changes_an_answer_from_documents(stage: Stage
     Ok(())
 }
 
-/// What a host leaves out takes no part, whatever the caller names.
+/// Records outside of the host's confinement take no part, whatever the caller names.
 async fn a_host_confines_a_recall(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(said("a-1", 1, "zebra")).await?;
@@ -86,7 +86,7 @@ async fn a_host_confines_a_recall(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Spaces that are named one by one make the answer that the space above them makes, however many they are.
+/// Spaces that are named one by one give the same answer as the space above them, however many they are.
 async fn many_places_are_one_scope(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let spaces: Vec<_> = (0..400).map(|number| format!("a-{number}")).collect();
@@ -109,7 +109,7 @@ async fn many_places_are_one_scope(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Statuses, times, filter and exclusions hold for hits; what does not satisfy them counts as a neighbour all the same.
+/// Statuses, times, filter and exclusions hold for hits; a record that does not satisfy them still counts as a neighbour.
 async fn hits_satisfy_all_conditions(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut ids = Vec::new();
@@ -196,11 +196,11 @@ async fn the_limit_is_kept(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A scope of more records than a recall looks at answers from the newest, and says so.
+/// A recall on a scope that is too large answers from its newest records, and says so.
 async fn the_newest_records_are_looked_at(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let most = MAX_RECALLED as i64;
-    // The newest of a place are stored first, and of two places, so that none is looked at in the order of time.
+    // The newest records of a place are stored first, in two places, so that none is read in the order of time.
     provider.store_many(vec![said("b", 0, "the oldest zebra"), said("a", 1, "an old zebra")]).await?;
     for from in (2..most + 1).rev().step_by(10_000) {
         let memories = (2..=from).rev().take(10_000);
@@ -231,7 +231,7 @@ async fn an_answer_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What answers comes before what stands beside it.
+/// Hits come before the records beside them, which are left out if they do not fit.
 async fn neighbours_that_do_not_fit_are_left_out(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let large = "x".repeat(1 << 20);

@@ -1,4 +1,4 @@
-//! The words of the ledger: T3.
+//! The words of memories: T3.
 
 use memory_core::{MemoryId, MemoryPatch, MemoryProvider, NewMemory, Order, Result, SpaceSelector, Status};
 
@@ -74,7 +74,7 @@ async fn ledger_text_follows_updates(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Text in the ledger goes with selectors, `within`, times, statuses, exclude, filter, order, offset and limit.
+/// Text combines with selectors, `within`, times, statuses, exclude, filter, order, offset and limit.
 async fn ledger_text_goes_with_every_bound(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let decoys = (0..60).map(|place| triggered("you-1", 5_000 + place, r#"{"text":"red red"}"#));
@@ -106,12 +106,12 @@ async fn ledger_text_goes_with_every_bound(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The same hits in the same order on pages of any size, by their time and not by how often they hold which words.
+/// Pages of any size give the same hits in the same order: by time, and not by how often a record holds which words.
 async fn ledger_text_comes_in_order_over_its_pages(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let texts = ["red", "blue", "red blue red", "green", "a red", "BLUE", "reddish", "red red red blue"];
     let rows = (0..160).map(|number: i64| {
-        // Some at one time.
+        // Some have the same time.
         triggered(&format!("a-{}", number % 3), number / 5, &format!("{:?}", texts[number as usize % texts.len()]))
     });
     let stored = provider.store_many(rows.collect()).await?;
@@ -129,7 +129,7 @@ async fn ledger_text_comes_in_order_over_its_pages(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Rows without the word, however many, take no room on a page, and what lies behind them is found.
+/// Rows without the word, however many, take no room on a page, and the walk finds what lies after them.
 async fn a_rare_word_is_found_behind_many_candidates(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let rare = |millis| triggered("a-b", millis, r#"{"text":"a zebra"}"#);
@@ -145,7 +145,7 @@ async fn a_rare_word_is_found_behind_many_candidates(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// What holds a word throughout a walk comes once, whatever is stored meanwhile and whatever gets or loses the word.
+/// A memory that holds the word throughout a walk comes once, whatever is stored meanwhile, and whichever memories get or lose the word.
 async fn a_walk_by_text_survives_writes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let red = |millis| triggered("a", millis, r#""red""#);
@@ -172,7 +172,7 @@ async fn a_walk_by_text_survives_writes(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What one handle stores and updates, another one finds at once.
+/// What one handle stores and updates, another one finds at once by text.
 async fn what_another_handle_writes_is_found_by_text(stage: Stage) -> CaseResult {
     let (writer, reader) = (stage.open().await?, stage.open().await?);
     let id = writer.store(triggered("x", 1, r#""apple""#)).await?;
@@ -186,7 +186,7 @@ async fn what_another_handle_writes_is_found_by_text(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// Memories that were restored are found by their words as those that were stored.
+/// Restored memories are found by their words as stored ones are.
 async fn restored_memories_are_found_by_text(stage: Stage) -> CaseResult {
     let (source, target) = (stage.open().await?, stage.elsewhere().open().await?);
     source.store(triggered("x", 1, r#""apple""#).with_context(context(r#""pear""#))).await?;

@@ -22,7 +22,7 @@ chapter!("text":
     backslashes_in_a_content_hurt_no_search ["T2", "V9"],
 );
 
-/// What is a word is decided by the core, and tried there; here is some of each kind, as far as an engine could read it otherwise.
+/// The core decides what a word is, and has its own tests; here are a few examples of each kind that an engine might read differently.
 async fn words_are_runs_of_letters_and_digits(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let long = "x".repeat(128);
@@ -69,14 +69,14 @@ async fn any_word_is_enough(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is found comes by time, whichever has more of the words or has them more often: on one page, over pages, and behind an offset.
+/// Hits come by time, whichever has more of the words or has them more often: on one page, over pages, and after an offset.
 async fn text_comes_in_the_order_of_the_query(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let contents =
         ["kilo alpha", "alpha bravo gamma", "kilo lima", "gamma gamma gamma gamma", "alpha bravo", "bravo mike"];
     for (place, content) in contents.iter().enumerate() {
         let mut write = new_document(NOTES, &place.to_string(), "x", content);
-        // Neither the order of the ids nor that of the writes.
+        // An order other than that of the ids and of the writes.
         write.created_at = at([3, 1, 4, 2, 6, 5][place]);
         documents.put(write).await?;
     }
@@ -99,7 +99,7 @@ fn ids(documents: &[Document]) -> Vec<&str> {
     documents.iter().map(|document| document.id.as_str()).collect()
 }
 
-/// Text is one more condition: selectors, `within`, filter and limit hold as they do without it.
+/// Text is one more condition: selectors, `within`, filter and limit hold as without it.
 async fn text_goes_with_spaces_filter_and_limit(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for place in 0..60 {
@@ -132,7 +132,7 @@ async fn text_goes_with_spaces_filter_and_limit(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A text query sees the words of its own collection.
+/// A text query looks at the words of its own collection only.
 async fn collections_do_not_share_words(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     documents.put(new_document(NOTES, "a", "x", "apple")).await?;
@@ -163,7 +163,7 @@ async fn replaced_content_is_found_by_its_new_words(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Every word of a long content is found, and so is one of as many words as a query may have.
+/// Every word of a long content is found, and so is a query with as many words as are allowed.
 async fn long_and_many_words_are_found(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let long: String = (0..20_000).map(|place| format!("w{place} ")).collect();
@@ -196,8 +196,7 @@ async fn hundreds_of_hits_are_found(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Large documents that hold a word of the query are as many as a page of 16 MiB has, however many are asked for; its cursor goes on
-/// with the rest.
+/// A page of large documents ends at 16 MiB, however many are asked for; its cursor goes on with the rest.
 async fn a_page_of_text_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let content = "apple".to_owned() + &" ".repeat(Content::MAX_BYTES - 5);
@@ -212,7 +211,7 @@ async fn a_page_of_text_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A cursor goes on with the text that it was given for, and with no other: neither with none nor with one word more or less.
+/// A cursor belongs to its text: the same query with no text, or with one word more or less, refuses it.
 async fn a_cursor_belongs_to_its_text(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     put_all(&*documents, &["apple pear", "apple", "pear", "apple"]).await?;

@@ -1,4 +1,4 @@
-//! How a watch ends, and what it holds until then.
+//! How a watch ends, and what it holds until then (C7).
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn a_watch_ends_with_its_handle(stage: Stage) -> CaseResult {
         let end = next(&mut waiting).await;
         (end, waiting)
     });
-    // It waits when it has begun, and may not have.
+    // The call may not have started to wait yet.
     tokio::task::yield_now().await;
     provider.shutdown().await?;
     let (end, mut waiting) = waits.await?;
@@ -43,13 +43,13 @@ async fn a_watch_ends_with_its_handle(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Whoever is slow gets everything in the end, and nobody waits for it.
+/// A slow consumer gets everything in the end, and nobody waits for it.
 async fn a_watch_that_nobody_polls_holds_up_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids = provider.store_many((0..300).map(|number| new_memory("a", number)).collect()).await?;
     let mut feed = provider.watch(&everything(WatchFrom::Now)).await?;
     let mut snapshot = provider.watch(&everything(WatchFrom::Beginning)).await?;
-    // Each is in the midst of a page.
+    // Each is in the middle of a page.
     next(&mut snapshot).await?;
     next(&mut feed).await?;
     provider.store(new_memory("first", 1)).await?;
@@ -74,7 +74,7 @@ async fn watches_come_and_go(stage: Stage) -> CaseResult {
         let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
         next(&mut changes).await?;
         match number % 3 {
-            // In the midst of waiting.
+            // In the middle of waiting.
             0 => assert!(poll!(changes.next()).is_pending(), "nothing has changed"),
             1 => {
                 provider.store(new_memory("a", number)).await?;

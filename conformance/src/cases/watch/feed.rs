@@ -1,4 +1,4 @@
-//! What comes, and in which order.
+//! Which changes come, and in which order (C1 to C3).
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ chapter!("watch":
     damaged_rows_are_told ["C1", "Q8"] needs DamageAndFeed,
 );
 
-/// Each write comes as it left its record, whoever made it.
+/// Each write comes with the record as it left it, whichever handle made it.
 async fn changes_come_as_they_are_committed(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     provider.store(new_memory("earlier", 1)).await?;
@@ -56,7 +56,7 @@ async fn changes_come_as_they_are_committed(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More than a page of a feed is written in one step.
+/// More changes than a page of a feed holds are written in one step.
 async fn batches_and_restores_come_whole(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
@@ -90,7 +90,7 @@ fn restored_document(id: &str) -> Document {
     write.apply(&document_id(id), None, at(1)).expect("nothing is in its place")
 }
 
-/// Who asks again and again for what was created since misses these.
+/// A consumer that polls for what was created since its last call would miss these.
 async fn late_and_backdated_rows_come(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let mut reader = Reader::begin(&*provider, everything(WatchFrom::Now)).await?;
@@ -134,7 +134,7 @@ async fn a_snapshot_comes_first_and_whole(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is there, as a watch of everything has to have told it.
+/// Everything that a watch of everything must have told.
 async fn all_records(provider: &dyn MemoryProvider) -> Result<Vec<String>, Error> {
     let mut records: Vec<_> = ledger(provider).await?.iter().map(json).collect();
     for name in provider.documents().collections().await? {
@@ -145,7 +145,7 @@ async fn all_records(provider: &dyn MemoryProvider) -> Result<Vec<String>, Error
     Ok(records)
 }
 
-/// What changes while a snapshot is read is in none of its pages, or in some, and always in the feed.
+/// A change during a snapshot is in none or some of its pages, and always in the feed.
 async fn a_snapshot_goes_on_as_the_feed(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let ids = provider.store_many((0..400).map(|number| new_memory("a", number)).collect()).await?;
@@ -154,7 +154,7 @@ async fn a_snapshot_goes_on_as_the_feed(stage: Stage) -> CaseResult {
     }
     let mut changes = provider.watch(&everything(WatchFrom::Beginning)).await?;
     let mut replica = Replica::default();
-    // Some of it is told already and some is not.
+    // Some of it is told already, and some is not.
     for step in 0..40 {
         apply(&mut replica, &next(&mut changes).await?);
         let number = step * 10;
@@ -189,7 +189,7 @@ async fn a_record_comes_in_the_order_of_its_revisions(stage: Stage) -> CaseResul
         provider.store(new_memory("last", 1)).await
     };
     let mut replica = Replica::default();
-    // What is written from here on comes in the feed, in its order.
+    // Later writes come in the feed, in their order.
     replicate(&mut changes, &mut replica).await?;
     let reader = async {
         loop {
@@ -223,13 +223,13 @@ async fn documents_that_are_put_again_come_behind_their_removal(stage: Stage) ->
     assert_eq!(reader.since(&*provider).await?, ["removed n"]);
     put("and again").await?;
     assert_eq!(reader.since(&*provider).await?, ["stored a"]);
-    // Who looks only now learns of the last removal at least, and has the new document in the end.
+    // A consumer that asks only now is told at least of the last removal, and has the new document in the end.
     let told = late.since(&*provider).await?;
     assert_eq!(told[told.len() - 2..], ["removed n", "stored a"]);
     Ok(())
 }
 
-/// Writers on three handles, and a consumer who begins anew on another handle again and again: nothing is lost, and nothing out of order.
+/// Three handles write, and a consumer resumes on another handle again and again: nothing is lost, and nothing is out of order.
 async fn writers_on_several_handles_are_replicated(stage: Stage) -> CaseResult {
     let handles = try_join_all((0..3).map(|_| stage.open())).await?;
     let writers = handles.iter().enumerate().map(|(writer, handle)| {
@@ -254,7 +254,7 @@ async fn writers_on_several_handles_are_replicated(stage: Stage) -> CaseResult {
     loop {
         let mut changes = handles[rounds % 3].watch(&everything(from.clone())).await?;
         rounds += 1;
-        // The last round is all that is left.
+        // The last round reads everything that is left.
         for _ in 0..if is_over { usize::MAX } else { 25 } {
             let change = next(&mut changes).await?;
             apply(&mut replica, &change);

@@ -1,4 +1,4 @@
-//! What a feed has lost is told.
+//! A watch is told when its feed has lost changes (C6).
 
 use memory_core::{ChangeKind, Changes, ErrorKind, MemoryProvider, Result, WatchFrom, WatchToken};
 
@@ -27,7 +27,7 @@ async fn is_reset(provider: &dyn MemoryProvider, token: &WatchToken) -> bool {
     kind(provider.watch(&everything(token.clone())).await) == Some(ErrorKind::FeedReset)
 }
 
-/// How a watch that was begun ends.
+/// The error with which a watch ends.
 async fn end(changes: &mut Changes) -> ErrorKind {
     loop {
         if let Err(error) = next(changes).await {
@@ -52,18 +52,18 @@ async fn a_feed_that_was_cut_is_reset(stage: Stage) -> CaseResult {
     }
     assert_eq!(end(&mut behind).await, ErrorKind::FeedReset, "one that was begun before");
     assert_eq!(end(&mut snapshot).await, ErrorKind::FeedReset, "one that is in its snapshot");
-    // Nothing is missing behind the newest.
+    // Nothing is missing after the newest change.
     provider.store(new_memory("next", 1)).await?;
     let told = until_reached(&mut provider.watch(&everything(newest)).await?).await?;
     assert_eq!(all_shown(&told), ["stored next"]);
-    // Whoever begins anew has everything.
+    // A watch that begins with a snapshot has everything.
     let told = until_reached(&mut provider.watch(&everything(WatchFrom::Beginning)).await?).await?;
     let records = told.iter().filter(|change| matches!(change.kind, ChangeKind::Stored(_)));
     assert_eq!(records.count(), 171);
     Ok(())
 }
 
-/// A backup brings back an earlier feed. It then grows beyond the places of the tokens that were given in between.
+/// A backup brings back an earlier feed, which then grows beyond the tokens that were given in between.
 async fn a_storage_that_went_back_is_reset(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     store(&*provider, 10).await?;
@@ -83,7 +83,7 @@ async fn a_storage_that_went_back_is_reset(stage: Stage) -> CaseResult {
         for (number, token) in lost.iter().enumerate() {
             assert!(is_reset(&*provider, token).await, "token {number} behind {more} changes");
         }
-        // What was told before the backup was made is still so.
+        // What was told before the backup still holds.
         let told = until_reached(&mut provider.watch(&everything(before.clone())).await?).await?;
         assert_eq!(told.len(), more);
         store(&*provider, 1).await?;

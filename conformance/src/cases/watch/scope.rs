@@ -1,4 +1,4 @@
-//! Who learns of what.
+//! What a watch may learn (C4).
 
 use memory_core::{ChangeKind, MemoryPatch, MemoryQuery, RecordId, SpaceSelector, Status, Watch, WatchFrom, Watched};
 
@@ -13,7 +13,7 @@ chapter!("watch":
     what_moves_and_goes_before_it_is_told_has_left ["C4", "C3"] needs Feed,
 );
 
-/// What others do is in no change, and moves no token that shows.
+/// Changes outside of `within` appear nowhere, and move no token that can be seen.
 async fn nothing_outside_of_within_shows(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let within = || SpaceSelector::under("guild-1").expect("valid");
@@ -51,7 +51,7 @@ async fn nothing_outside_of_within_shows(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A record that does not satisfy the query any more, or never did.
+/// A record that no longer satisfies the query, or never did, comes as *left*.
 async fn what_has_left_is_told_by_its_id(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();
@@ -62,7 +62,7 @@ async fn what_has_left_is_told_by_its_id(stage: Stage) -> CaseResult {
     assert_eq!(reader.since(&*provider).await?, ["stored a"]);
     provider.update(id, MemoryPatch::new().merge_metadata(metadata(r#"{"n":2}"#))).await?;
     assert_eq!(reader.since(&*provider).await?, ["left a memory"]);
-    // Again, since nobody knows what a watch has told before.
+    // It comes again, since nobody knows what a watch has told before.
     provider.update(id, MemoryPatch::new().set_context(context("1"))).await?;
     assert_eq!(reader.since(&*provider).await?, ["left a memory"]);
     provider.update(id, MemoryPatch::new().merge_metadata(one())).await?;
@@ -75,7 +75,7 @@ async fn what_has_left_is_told_by_its_id(stage: Stage) -> CaseResult {
     assert_eq!(reader.since(&*provider).await?, ["left n"]);
     remove_note(&*provider, "n").await?;
     assert_eq!(reader.since(&*provider).await?, ["removed n"]);
-    // Of a status and of a time, which only memories have.
+    // With a status and a time, which only memories have.
     let closed = MemoryQuery::builder().under("a").status(Status::Completed).created_after(at(0));
     let closed = Watch::new(Watched::Memories, closed)?;
     let mut changes = provider.watch(&closed).await?;
@@ -98,13 +98,13 @@ async fn documents_that_move_arrive_and_leave(stage: Stage) -> CaseResult {
         provider.documents().put(new_document(NOTES, "n", space, "x")).await?;
         assert_eq!(reader.since(&*provider).await?, told, "to {space}");
     }
-    // What becomes of it elsewhere is not told.
+    // Its later changes elsewhere are not told.
     remove_note(&*provider, "n").await?;
     assert_eq!(reader.since(&*provider).await?, [""; 0]);
     Ok(())
 }
 
-/// Who comes late finds a document elsewhere, gone, or another one in its place, and learns no more than that it has left.
+/// A watch that reads late finds a document elsewhere, removed, or replaced by another one, and learns only that it has left.
 async fn what_moves_and_goes_before_it_is_told_has_left(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let documents = provider.documents();

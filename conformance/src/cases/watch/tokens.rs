@@ -1,4 +1,4 @@
-//! Going on with a token.
+//! Resuming with a token (C5).
 
 use memory_core::{
     ChangeKind, ErrorKind, MemoryProvider, MemoryQuery, Order, QueryBuilder, Result, SpaceSelector, Watch, WatchFrom,
@@ -18,7 +18,7 @@ chapter!("watch":
     what_was_there_is_told_before_it_is_reached ["C2"] needs Feed,
 );
 
-/// Writes five records, and gives the token of each and the one before.
+/// Makes five changes. Returns the token of each, and the one before.
 async fn five(provider: &dyn MemoryProvider) -> Result<Vec<WatchToken>> {
     let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
     let mut tokens = vec![next(&mut changes).await?.token];
@@ -38,7 +38,7 @@ async fn five(provider: &dyn MemoryProvider) -> Result<Vec<WatchToken>> {
     Ok(tokens)
 }
 
-/// What comes behind the tokens of [`five`]. The document has changed twice.
+/// The changes after each token of [`five`]. The document has changed twice.
 const BEHIND: [&[&str]; 6] = [
     &["stored a-0", "stored a-2", "updated a-3", "stored a-4"],
     &["stored a-2", "updated a-3", "stored a-4"],
@@ -57,7 +57,7 @@ async fn a_token_goes_on_behind_its_change(stage: Stage) -> CaseResult {
             assert_eq!(all_shown(&told), behind);
         }
     }
-    // And once more, and then goes on.
+    // Having told what was there, the watch goes on with later changes.
     let mut changes = other.watch(&everything(tokens[4].clone())).await?;
     assert_eq!(all_shown(&until_reached(&mut changes).await?), ["stored a-4"]);
     provider.store(new_memory("later", 1)).await?;
@@ -81,7 +81,7 @@ async fn a_token_survives_a_restart(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What was written in one call may lie in one place of an engine's feed.
+/// All changes of one call may have the same place in an engine's feed.
 async fn a_token_in_the_midst_of_a_batch_goes_on_there(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let before = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
@@ -122,7 +122,7 @@ async fn a_token_in_the_midst_of_a_snapshot_goes_on_there(stage: Stage) -> CaseR
         let rest = all_shown(&rest);
         let (last, snapshot) = rest.split_last().expect("what was stored since");
         assert_eq!(last, "stored since");
-        // As long as the snapshot has not come to the memories, it has the new one, too.
+        // Until the snapshot reaches the memories, it includes the new one, too.
         assert_eq!(snapshot, &all[told + 1..], "behind {told}");
     }
     Ok(())
@@ -165,7 +165,7 @@ async fn a_token_belongs_to_its_watch(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More is there than a page holds, of a snapshot and of a feed, and most of it is not for the watch.
+/// A snapshot and a feed hold more than a page, and most of it is not for the watch.
 async fn what_was_there_is_told_before_it_is_reached(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let rare = || watch(|query| query.under("rare"));

@@ -1,4 +1,4 @@
-//! Calls whose caller goes away before they are over.
+//! Calls whose future is dropped before they end (W10).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -33,7 +33,7 @@ chapter!("dropped":
     dropped_inits_can_be_repeated ["W10", "L1"],
 );
 
-/// A caller that leaves: how long it stays with each call is told by the seed of the run.
+/// A caller that drops its calls. The seed of the run says how long it waits for each.
 struct Leaver(Random);
 
 impl Leaver {
@@ -41,9 +41,10 @@ impl Leaver {
         Self(Random::new(stage.settings().seed))
     }
 
-    /// Polls a call, lets others work in between, and drops it; its answer if there was one by then.
+    /// Polls a call, lets other tasks work in between, and drops it. Returns the answer if there was one by then.
     async fn call<T>(&mut self, call: impl Future<Output = Result<T>>) -> Result<Option<T>> {
-        // Of each order of magnitude alike, from the first poll to long after the engine has answered, so that each round trip is cut.
+        // Each order of magnitude is equally likely, from the first poll to long after the engine has answered, so that every round trip is
+        // cut.
         let least = 1 << self.0.below(14);
         let mut call = pin!(call);
         for _ in 0..least + self.0.below(least) {
@@ -56,8 +57,8 @@ impl Leaver {
     }
 }
 
-/// Another handle on the data of a provider that many callers left. The one that they left takes a full load before it ends (rig#1756:
-/// cancelled calls left a poisoned pool), and what was still under way ends with it.
+/// Another handle on the data of a provider whose calls were dropped. The provider itself takes a full load before it is shut down
+/// (rig#1756: cancelled calls left a poisoned pool), which ends what was still in flight.
 async fn behind(stage: &Stage, left: &dyn MemoryProvider) -> Result<Arc<dyn MemoryProvider>> {
     let stored = try_join_all((0..50).map(|time| left.store(new_memory("after", time)))).await?;
     let found = walk(left, |query| query.exact("after")).await?;
@@ -67,7 +68,7 @@ async fn behind(stage: &Stage, left: &dyn MemoryProvider) -> Result<Arc<dyn Memo
     stage.open().await
 }
 
-/// A store that its caller left is there with all its parts and on every path, or not at all.
+/// A dropped store is there with all its parts and on every path, or not at all.
 async fn dropped_stores_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let new = |number: i64| {
@@ -92,7 +93,7 @@ async fn dropped_stores_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A caller that left comes back with the same key and gets its one memory.
+/// A caller that repeats a dropped store with the same key gets its one memory.
 async fn dropped_stores_can_be_repeated_by_their_key(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let memory = |number: usize| {
@@ -113,7 +114,7 @@ async fn dropped_stores_can_be_repeated_by_their_key(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// A batch that its caller left is there with all its items, or none (openai-agents-python#4212).
+/// A dropped batch is there with all its items, or with none (openai-agents-python#4212).
 async fn dropped_batches_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let mut answers = Vec::new();
@@ -130,7 +131,7 @@ async fn dropped_batches_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An update that its caller left changed all that it names and counted, or nothing.
+/// A dropped update has changed everything that it names and counted, or nothing.
 async fn dropped_updates_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let new = |number: usize| new_memory("left", number as i64);
@@ -160,7 +161,7 @@ async fn dropped_updates_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Each memory of a restore that its caller left is whole, and to repeat it writes the rest.
+/// Each memory of a dropped restore is whole, and repeating the call writes the rest.
 async fn dropped_restores_leave_whole_memories(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let memories: Vec<_> = (0..200_u8)
@@ -184,7 +185,7 @@ async fn dropped_restores_leave_whole_memories(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A put that its caller left is there whole and on every path, or not at all, and the document can be put again.
+/// A dropped put is there whole and on every path, or not at all, and the document can be put again.
 async fn dropped_puts_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let (documents, now) = (provider.documents(), stage.namespace().clock.now());
@@ -222,7 +223,7 @@ async fn dropped_puts_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of a call that its caller left all documents are put, on every path, or none.
+/// A dropped batch of puts has put all of its documents, on every path, or none.
 async fn dropped_put_manys_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let documents = provider.documents();
@@ -248,13 +249,13 @@ async fn dropped_put_manys_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A removal that its caller left took all that were selected, from every path, or none, and can be repeated.
+/// A dropped removal has removed everything that it selects, from every path, or nothing, and can be repeated.
 async fn dropped_removals_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let documents = provider.documents();
     let groups = Vec::from_iter(stored_documents(&stage)?.chunks(10).map(<[_]>::to_vec));
     documents.restore(groups.concat()).await?;
-    // By their ids and by their space in turns.
+    // By their ids and by their space in turn.
     let selections = groups.iter().enumerate().map(|(number, group)| match number % 2 {
         0 => DocumentSelection::ids(collection("notes"), group.iter().map(|document| document.id.clone())),
         _ => DocumentSelection::matching(DocumentQuery::builder(collection("notes")).exact(&group[0].space_id)),
@@ -277,7 +278,7 @@ async fn dropped_removals_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Each document of a restore that its caller left is whole, and to repeat it writes the rest.
+/// Each document of a dropped restore is whole, and repeating the call writes the rest.
 async fn dropped_restores_leave_whole_documents(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let (documents, all) = (provider.documents(), stored_documents(&stage)?);
@@ -297,7 +298,7 @@ async fn dropped_restores_leave_whole_documents(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Documents to restore, in the order of their ids; each ten have a space of their own.
+/// Documents to restore, in the order of their ids. Each ten share a space.
 fn stored_documents(stage: &Stage) -> Result<Vec<Document>> {
     let stored = |number: usize| {
         let id = format!("d{number:03}");
@@ -307,7 +308,7 @@ fn stored_documents(stage: &Stage) -> Result<Vec<Document>> {
     (0..250).map(stored).collect()
 }
 
-/// Readers that leave take no connection and no lock with them.
+/// Dropped reads keep no connection and no lock.
 async fn dropped_reads_leave_the_provider_working(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let stored = provider.store_many((0..200).map(|time| new_memory("a", time)).collect()).await?;
@@ -324,7 +325,7 @@ async fn dropped_reads_leave_the_provider_working(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A start that was broken off where nothing is yet can be tried again, on the same handle and on another.
+/// A dropped `init` of an empty namespace can be repeated, on the same handle and on another.
 async fn dropped_inits_can_be_repeated(stage: Stage) -> CaseResult {
     let mut leaver = Leaver::of(&stage);
     for _ in 0..6 {

@@ -1,4 +1,4 @@
-//! Reads that come right behind a write.
+//! Reads right after a write.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ async fn eight_writers_find_at_once_what_they_wrote(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Which reads of one writer missed what it had written.
+/// Writes, and returns which reads have missed what was written.
 async fn write_and_read(writer: usize, own: &dyn MemoryProvider, other: &dyn MemoryProvider) -> Result<Vec<String>> {
     let mut missed = Vec::new();
     for round in 0..ROUNDS {

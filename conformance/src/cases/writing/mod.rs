@@ -1,4 +1,4 @@
-//! Chapters V and W: what can be written, and how.
+//! Chapters V and W: which values are valid, and what writes do.
 
 mod dropped;
 mod fresh;

@@ -1,4 +1,4 @@
-//! Backup and copy: memories that come back as they were.
+//! Backup and copy: memories that are restored as they were (W12, W13).
 
 use memory_core::{ErrorKind, Memory, MemoryId, MemoryPatch, Order, RestoreReport, Revision, Status};
 
@@ -30,12 +30,12 @@ chapter!("restore":
     many_versions_are_replaced_in_one_call ["W13"],
 );
 
-/// A memory with an id of this byte.
+/// A memory whose id has this byte 16 times.
 fn memory(byte: u8) -> Memory {
     new_memory(&format!("space-{byte}"), 10).into_memory(MemoryId::from_bytes([byte; 16]))
 }
 
-/// A memory with a history: every field set, and none at its default.
+/// A memory with every field set to something other than its default.
 fn old_memory(byte: u8) -> Memory {
     Memory {
         trigger: trigger(r#"{"n":1.50,"e":"\u00e9","n":2}"#),
@@ -68,7 +68,7 @@ async fn memories_come_back_exactly(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Other systems made other ids.
+/// Other systems make ids of other versions.
 async fn any_version_of_uuid_is_taken(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for (place, id) in [
@@ -93,7 +93,7 @@ async fn any_version_of_uuid_is_taken(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A restore that has returned is there for every reader, also after a restart.
+/// A restored memory is visible to every reader, even after a restart.
 async fn restored_memories_are_visible_through_another_handle(stage: Stage) -> CaseResult {
     let (writer, reader) = (stage.open().await?, stage.open().await?);
     writer.restore(vec![old_memory(1)]).await?;
@@ -104,7 +104,7 @@ async fn restored_memories_are_visible_through_another_handle(stage: Stage) -> C
     Ok(())
 }
 
-/// To restore twice is harmless, so that one that broke off can be repeated.
+/// A restore can be repeated after it was interrupted: equal memories are left alone.
 async fn equal_memories_are_counted_and_left_alone(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memories = vec![old_memory(1), memory(2)];
@@ -119,7 +119,7 @@ async fn equal_memories_are_counted_and_left_alone(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is there wins; the rest of the input is written all the same.
+/// The record in place wins, and the rest of the input is still written.
 async fn different_memories_are_conflicts_by_place(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.restore(vec![memory(1), old_memory(2)]).await?;
@@ -160,7 +160,7 @@ async fn every_field_makes_a_difference(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An input that holds a memory twice meets itself.
+/// A memory that comes twice in one input is compared with itself.
 async fn repetitions_within_the_input_are_compared_too(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut other = old_memory(1);
@@ -172,7 +172,7 @@ async fn repetitions_within_the_input_are_compared_too(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// A key stands for one memory, so another one with it can't come in.
+/// A key stands for one memory, so a restore of another memory with it is a conflict.
 async fn key_of_another_memory_is_a_conflict(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1).with_idempotency_key(key("k"))).await?;
@@ -197,7 +197,7 @@ async fn restored_key_finds_its_memory(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Ids are compared as bytes, whatever version they have and in whatever order they came.
+/// Ids sort by their bytes, whatever their version and the order in which they came.
 async fn equal_times_are_ordered_by_the_bytes_of_the_id(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let bytes = [0x80, 0x00, 0x7f, 0xff, 0x01, 0xfe, 0x81, 0x10];
@@ -212,7 +212,7 @@ async fn equal_times_are_ordered_by_the_bytes_of_the_id(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A restored memory goes on from the revision that it has.
+/// An update of a restored memory counts on from its revision.
 async fn restored_memory_can_be_updated(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memory = old_memory(1);
@@ -246,7 +246,7 @@ async fn highest_revision_is_kept_and_ends_updates(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What was restored is in every index that a store fills.
+/// A restored memory is in every index that a stored one is in.
 async fn restored_memory_is_found_on_every_path(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let open = Memory { status: Status::Running, ..old_memory(1) };
@@ -268,7 +268,7 @@ async fn restored_memory_is_found_on_every_path(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A ledger read from one place and restored to another is the same ledger, in the same order.
+/// A ledger that is copied to another namespace is the same ledger, in the same order.
 async fn ledger_copied_elsewhere_is_the_same(stage: Stage) -> CaseResult {
     let (here, there) = (stage.open().await?, stage.elsewhere().open().await?);
     let stored = here.store_many((0..30).map(|number| new_memory("a", number % 3)).collect()).await?;
@@ -282,7 +282,7 @@ async fn ledger_copied_elsewhere_is_the_same(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An empty backup is one.
+/// An empty restore is no error.
 async fn nothing_to_restore_is_no_mistake(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(provider.restore(Vec::new()).await?, report(0, 0));
@@ -305,13 +305,13 @@ async fn five_thousand_memories_are_restored_in_one_call(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// A memory with a history, at this revision.
+/// A memory with every field set, at this revision.
 fn version(byte: u8, revision: u64) -> Memory {
     let revision = Revision::new(revision).expect("a valid revision");
     Memory { context: Some(context(&revision.to_string())), revision, ..old_memory(byte) }
 }
 
-/// A copy that is kept up to date takes each version as it is at its source, and the next update goes on from there.
+/// A copy that is kept up to date takes each version as it is at its source, and updates count on from there.
 async fn later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
     let (provider, reader) = (stage.open().await?, stage.open().await?);
     provider.restore(vec![version(1, 2), memory(2)]).await?;
@@ -325,7 +325,7 @@ async fn later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
     assert_eq!(provider.restore_newer(input.clone()).await?, report(2, 1));
     assert_eq!(ledger(&*reader).await?, [later.clone(), memory(2), version(3, 7)]);
     assert_eq!(provider.restore_newer(input).await?, report(0, 3), "a repetition");
-    // What a version has not is not kept from the one before.
+    // A field that the later version lacks is not kept from the earlier one.
     let bare = Memory { context: None, updated_at: Some(at(100)), revision: Revision::new(41)?, ..later.clone() };
     assert_eq!(provider.restore_newer(vec![bare.clone()]).await?, report(1, 0));
     assert_eq!(the(&*reader, later.id).await?, bare);
@@ -336,7 +336,7 @@ async fn later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is there stays where the other is not a later version of it.
+/// The record in place stays unless the input has a later version of it.
 async fn earlier_and_other_versions_stay_out(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let present = version(1, 42);
@@ -366,7 +366,7 @@ async fn earlier_and_other_versions_stay_out(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An input that holds several versions of a memory takes one after the other.
+/// An input with several versions of a memory takes them one after the other.
 async fn versions_of_one_call_are_compared_in_their_order(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let input = vec![version(1, 3), version(1, 5), version(1, 4), version(1, 5), version(2, 1), version(1, 6)];
@@ -394,12 +394,12 @@ async fn replaced_memory_is_found_by_what_it_is_now(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Two who follow one source at once, in whatever order they come, leave what is the latest.
+/// Two copies from one source, in any order, leave the latest version.
 async fn racing_restores_leave_the_highest_revision(stage: Stage) -> CaseResult {
     let providers = [stage.open().await?, stage.open().await?];
     let calls = (1..=16_u64).map(|number| {
         let provider = &providers[number as usize % 2];
-        // Not in their order.
+        // Not in the order of the revisions.
         provider.restore_newer(vec![version(1, number * 7 % 17), version(2, 17 - number)])
     });
     futures::future::try_join_all(calls).await?;
@@ -407,7 +407,7 @@ async fn racing_restores_leave_the_highest_revision(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Whoever comes back after a while has much to take.
+/// A copy that was interrupted for long has many versions to take.
 async fn many_versions_are_replaced_in_one_call(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memories = |revision: u64| {

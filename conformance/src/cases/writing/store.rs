@@ -1,4 +1,4 @@
-//! Appending to the ledger, one memory or many, once or repeatedly.
+//! Storing memories: one or many, once or repeatedly.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,7 @@ async fn concurrent_stores_of_two_handles_are_all_kept(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// Without a key nothing is taken for a repetition, and nothing is overwritten (tower-sessions#180).
+/// Without a key two equal stores are two memories, and nothing is overwritten (tower-sessions#180).
 async fn equal_stores_are_two_memories(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut memory = full_memory();
@@ -146,7 +146,7 @@ async fn repeated_key_returns_the_first_id(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A repetition with another context, metadata, status or time is one too, and the first memory stays as it is.
+/// A repetition with another context, metadata, status or time still counts as one, and the first memory stays as it is.
 async fn repeated_key_ignores_what_is_not_trigger_or_space(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = provider.store(full_memory()).await?;
@@ -165,7 +165,7 @@ async fn repeated_key_ignores_what_is_not_trigger_or_space(stage: Stage) -> Case
     Ok(())
 }
 
-/// The same key for something else is a mistake that its caller must learn of.
+/// The same key with another trigger is an error that its caller must learn of.
 async fn repeated_key_with_another_trigger_is_a_conflict(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut memory = new_memory("a", 1).with_idempotency_key(key("k"));
@@ -182,7 +182,7 @@ async fn repeated_key_with_another_trigger_is_a_conflict(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// The same trigger elsewhere is something else, however much the two spaces look alike.
+/// The same key with another space is a conflict, however alike the two spaces look.
 async fn repeated_key_with_another_space_is_a_conflict(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = provider.store(new_memory("caf\u{e9}-1", 1).with_idempotency_key(key("k"))).await?;
@@ -194,7 +194,7 @@ async fn repeated_key_with_another_space_is_a_conflict(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// A key stands for its memory also when that has moved on.
+/// A key still finds its memory after the memory was updated.
 async fn repeated_key_finds_a_memory_that_was_updated(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = provider.store(full_memory()).await?;
@@ -240,7 +240,7 @@ async fn racing_stores_of_one_key_are_one(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Two different memories that race for a key: one is stored, the other is told.
+/// Of two different memories that race for a key, one is stored, and the other is refused.
 async fn racing_stores_of_one_key_and_two_triggers_have_one_winner(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for round in 0..10 {
@@ -281,7 +281,7 @@ async fn key_repeated_within_a_batch_is_one_memory(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Items of a batch that contradict each other are refused together.
+/// A batch whose items contradict each other is refused as a whole.
 async fn key_in_conflict_within_a_batch_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = |name: &str| new_memory(name, 1).with_idempotency_key(key("k"));
@@ -293,7 +293,7 @@ async fn key_in_conflict_within_a_batch_writes_nothing(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// A batch may repeat some of what is there: it gets those ids, and adds the rest.
+/// A batch may repeat known keys: it gets their ids, and adds the rest.
 async fn batch_with_a_known_key_adds_only_the_rest(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let known = provider.store(new_memory("a", 1).with_idempotency_key(key("k"))).await?;
@@ -317,7 +317,7 @@ async fn repeated_batch_returns_the_first_ids(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Batches that race for the same keys, forwards and backwards, make each memory once (and no deadlock between them).
+/// Batches that race for the same keys, in both orders, make each memory once, and there is no deadlock.
 async fn racing_batches_of_the_same_keys_agree(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     let batches = (0..8).map(|number| {
@@ -347,7 +347,7 @@ async fn racing_batches_of_the_same_keys_agree(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The first id belongs to the first item, whatever the times are, and ids ascend through a batch.
+/// Ids follow the order of the input, whatever the times are, and ascend through a batch.
 async fn batch_ids_follow_the_input(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let batch: Vec<_> = (0..300).map(|number| new_memory(&format!("s-{number}"), (number * 7_919) % 100)).collect();
@@ -359,7 +359,7 @@ async fn batch_ids_follow_the_input(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The last item decides over all (openai-agents-python#4212: a batch was applied in part).
+/// A conflict in the last item refuses the whole batch (openai-agents-python#4212: a batch was applied in part).
 async fn batch_with_a_conflict_in_its_last_item_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let known = provider.store(new_memory("known", 1).with_idempotency_key(key("k"))).await?;
@@ -377,7 +377,7 @@ async fn batch_with_a_conflict_in_its_last_item_writes_nothing(stage: Stage) -> 
     Ok(())
 }
 
-/// Nothing to store is no mistake.
+/// An empty batch is no error.
 async fn empty_batch_is_a_batch(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(provider.store_many(Vec::new()).await?, []);
@@ -385,7 +385,7 @@ async fn empty_batch_is_a_batch(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A large batch goes in one call (mempalace#1015: the cap on bound parameters broke bulk inserts).
+/// A batch of the largest size is taken in one call (mempalace#1015: the cap on bound parameters broke bulk inserts).
 async fn batch_of_10_000_is_taken(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let batch = keyed_batch(MAX_BATCH);
@@ -395,7 +395,7 @@ async fn batch_of_10_000_is_taken(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More than the limit is refused as a whole.
+/// A batch over the limit is refused as a whole.
 async fn batch_of_10_001_is_too_large(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let batch: Vec<_> = (0..=MAX_BATCH).map(|time| new_memory("a", time as i64)).collect();
@@ -404,7 +404,7 @@ async fn batch_of_10_001_is_too_large(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A heavy batch goes in one call, whatever the engine's own limit for one message or document is.
+/// A batch of the largest weight is taken in one call, whatever the engine's own limit for a message or a document.
 async fn batch_of_64_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     // Each item weighs 4 MiB: its trigger with two quotes, its space and its metadata of `{}`.
@@ -425,7 +425,7 @@ async fn batch_of_64_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> Case
     Ok(())
 }
 
-/// A caller that is refused can rely on it that nothing happened, and that to repeat the call does not help.
+/// The error of a refused store says that nothing was done, and that repeating the call does not help.
 async fn refused_store_says_that_nothing_was_done(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(new_memory("a", 1).with_idempotency_key(key("k"))).await?;

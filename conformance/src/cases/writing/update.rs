@@ -1,4 +1,4 @@
-//! Changing memories.
+//! Updating memories.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ chapter!("update":
     racing_patches_and_stores_leave_each_other_alone ["W9", "W1"],
 );
 
-/// What is not there can't be changed, and is not made by it (maiar-ai: such an update succeeded).
+/// An update of an unknown id fails, and creates nothing (maiar-ai: such an update succeeded).
 async fn unknown_id_is_not_found(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(new_memory("a", 1)).await?;
@@ -55,7 +55,7 @@ async fn unknown_id_is_not_found(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Whatever a patch does, the event stays what it was (langgraph#8340: an update overwrote the creation time).
+/// No patch changes id, space, trigger or createdAt (langgraph#8340: an update overwrote the creation time).
 async fn address_trigger_and_creation_never_change(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let new = new_memory("a-1", -3).with_idempotency_key(key("k"));
@@ -76,7 +76,7 @@ async fn address_trigger_and_creation_never_change(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An update reaches one memory, also among equal ones.
+/// An update changes one memory, even among equal ones.
 async fn other_memories_stay_as_they_are(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many(vec![new_memory("a", 1); 5]).await?;
@@ -88,7 +88,7 @@ async fn other_memories_stay_as_they_are(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A patch, and what it does to a memory.
+/// A patch, and its effect on a memory.
 type Step = (MemoryPatch, fn(&mut Memory));
 
 /// A patch of one field takes effect and leaves the others alone (mem0#6418 dropped it, mem0#3966 wiped the rest).
@@ -118,7 +118,7 @@ async fn each_field_works_alone(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// No context, a context of null, and empty ones are different things (maiar-ai read the empty string back as null).
+/// No context, a context of null, and empty ones are all different (maiar-ai read the empty string back as null).
 async fn contexts_absent_null_and_empty_differ(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let values = [None, Some("null"), Some("\"\""), Some("{}"), Some("[]"), Some("false"), Some("0")];
@@ -149,7 +149,7 @@ async fn contexts_absent_null_and_empty_differ(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// RFC 7396, its own examples first, and then what engines get wrong.
+/// The examples of RFC 7396 first, and then what engines get wrong.
 async fn merge_follows_the_golden_table(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for line in golden::patches() {
@@ -162,7 +162,7 @@ async fn merge_follows_the_golden_table(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What replaces is taken as it is: a null in it is a null, and the old members are gone.
+/// Replacing metadata keeps a null as a null, and removes the old members.
 async fn replace_puts_metadata_in_place(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1).with_metadata(metadata(r#"{"a":1,"b":{"c":2}}"#))).await?;
@@ -173,7 +173,7 @@ async fn replace_puts_metadata_in_place(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A patch that names a field is an update, whatever was there before.
+/// A patch that names a field counts as an update, even with an equal value.
 async fn equal_values_still_count(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (same_context, same_metadata) = (context("1"), metadata(r#"{"a":1}"#));
@@ -196,7 +196,7 @@ async fn equal_values_still_count(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A patch that names nothing tells how the memory stands, and writes nothing.
+/// An empty patch returns revision and updatedAt, and writes nothing.
 async fn empty_patch_changes_nothing_and_answers(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -212,7 +212,7 @@ async fn empty_patch_changes_nothing_and_answers(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A patch that names nothing still checks what its caller believes.
+/// An empty patch still checks the revision that its caller expects.
 async fn empty_patch_with_a_wrong_revision_is_a_conflict(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -222,7 +222,7 @@ async fn empty_patch_with_a_wrong_revision_is_a_conflict(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// What an update answers is what a reader finds.
+/// The answer of an update is what a reader finds.
 async fn result_is_what_the_memory_has(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -236,7 +236,7 @@ async fn result_is_what_the_memory_has(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The time of an update is the clock's, also when that stands still or runs backwards.
+/// The time of an update is that of the clock, even if the clock stands still or runs backwards.
 async fn updated_at_comes_from_the_clock(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 77)).await?;
@@ -251,7 +251,7 @@ async fn updated_at_comes_from_the_clock(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An update that has returned is there for every reader, also after a restart.
+/// A returned update is visible to every reader, even after a restart.
 async fn updated_memory_is_visible_through_another_handle(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     let id = handles[0].store(new_memory("a", 1)).await?;
@@ -272,7 +272,7 @@ async fn updated_memory_is_visible_through_another_handle(stage: Stage) -> CaseR
     Ok(())
 }
 
-/// The limit holds for what a merge makes, where no type can check it beforehand.
+/// The limit holds for the result of a merge, which no type can check beforehand.
 async fn merge_over_64_kib_is_too_large_and_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     // {"a":"…"} with a member of the same size beside it, which makes one byte less for the second pair of braces.
@@ -288,7 +288,7 @@ async fn merge_over_64_kib_is_too_large_and_writes_nothing(stage: Stage) -> Case
     Ok(())
 }
 
-/// A merge that removes makes room for what it adds; one that nests too deep is refused before it comes to that.
+/// A merge that removes members makes room for what it adds; one that nests too deep is refused before that.
 async fn merge_beyond_32_levels_is_too_large_and_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let nested = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
@@ -304,7 +304,7 @@ async fn merge_beyond_32_levels_is_too_large_and_writes_nothing(stage: Stage) ->
     Ok(())
 }
 
-/// Who did not see the last change does not overwrite it (adk-python#4751 reloaded silently and went on).
+/// A caller who did not see the last change does not overwrite it (adk-python#4751 reloaded silently and went on).
 async fn wrong_revision_is_a_conflict_and_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -361,7 +361,7 @@ async fn racing_writers_of_one_revision_have_one_winner(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// Read, change, write where nobody else has: no step is lost (headroom#2296).
+/// Read, change and write by revision: no step is lost (headroom#2296).
 async fn counters_kept_by_revision_add_up(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1).with_context(context("0"))).await?;
@@ -434,7 +434,7 @@ async fn racing_patches_of_different_fields_all_survive(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// Readers and writers of everything at once lock nobody out (mem0#7196: "database is locked" at once).
+/// Concurrent reads, updates and stores lock nobody out (mem0#7196: "database is locked" at once).
 async fn racing_patches_and_stores_leave_each_other_alone(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     let id = handles[0].store(new_memory("hot", 0)).await?;

@@ -41,7 +41,7 @@ chapter!("values":
     content_of_1_mib_is_taken_and_one_byte_more_is_not ["V9"],
 );
 
-/// Ids that engines fold, trim, split, quote or interpret, and that nobody may confuse.
+/// Ids that engines fold, trim, split, quote or interpret, and that must stay apart.
 #[rustfmt::skip]
 const HOSTILE: [&str; 60] = [
     "a", "A", "a ", " a", " ", "  ", "a-b", "a/b", "a:b", "a-b:c", "a:b-c", "a-b-c", "a:b:c", "a--b", "a-", "-a", "-",
@@ -93,7 +93,7 @@ async fn space_of_512_bytes_and_32_boundaries_is_taken(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// JSON that parsers change and that must not be changed.
+/// JSON that parsers change, and that must not be changed.
 #[rustfmt::skip]
 const VERBATIM: [&str; 24] = [
     "1.50", "1E+2", "1e400", "-0", "-0.0", "0.1000000000000000000000001", "123456789012345678901234567890", "null",
@@ -103,7 +103,7 @@ const VERBATIM: [&str; 24] = [
     "\"'; DROP TABLE memories; --\"",
 ];
 
-/// What happened is kept as it was said: numbers, order, duplicates, escapes (langgraph#1878: U+0000 was refused).
+/// A trigger is kept as it was written: numbers, order, duplicates, escapes (langgraph#1878: U+0000 was refused).
 async fn trigger_bytes_are_kept(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for text in VERBATIM {
@@ -115,7 +115,7 @@ async fn trigger_bytes_are_kept(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What came of it is kept so too, on either way in.
+/// A context is kept as it was written, both by a store and by an update.
 async fn context_bytes_are_kept_by_store_and_update(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let updated = provider.store(new_memory("a", 1)).await?;
@@ -130,7 +130,7 @@ async fn context_bytes_are_kept_by_store_and_update(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Line breaks and indentation between tokens are no part of what is kept; within strings they are.
+/// White space between tokens is removed; within strings it is kept.
 async fn white_space_between_tokens_goes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let given = "\r\n{ \"a b\" :\t[ 1 ,\n 2.0 ] , \"c\" : \" d \" } ";
@@ -141,7 +141,7 @@ async fn white_space_between_tokens_goes(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Nothing came of it, null came of it, and an empty text came of it: three memories (kukuri#465).
+/// An absent context, null and an empty text are three different memories (kukuri#465).
 async fn absent_null_and_empty_context_differ(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut expected = Vec::new();
@@ -156,7 +156,7 @@ async fn absent_null_and_empty_context_differ(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Characters from everywhere are kept as they are, wherever a text can stand.
+/// Characters of all planes are kept as they are, in every field that takes a text.
 async fn unicode_of_all_planes_is_kept(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     // Every 61st character of all there are: about 18,000, with every plane among them.
@@ -175,7 +175,7 @@ async fn unicode_of_all_planes_is_kept(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The largest event fits, whatever the engine's limit for one value is (mcrit#175: an opaque error at 16 MiB).
+/// The largest trigger fits, whatever the engine's limit for a value (mcrit#175: an opaque error at 16 MiB).
 async fn trigger_of_4_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
@@ -271,7 +271,7 @@ async fn metadata_numbers_are_exact(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Each type of JSON is told from the others, also where they look alike.
+/// Values of different JSON types stay different, even those that look alike.
 async fn metadata_of_every_type_comes_back(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for text in [
@@ -388,7 +388,7 @@ async fn every_status_is_stored_and_set(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What is new has revision 1, and each record counts for itself.
+/// A new record has revision 1, and each record counts for itself.
 async fn revisions_start_at_one(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many(vec![new_memory("a", 1), new_memory("b", 2)]).await?;
@@ -402,7 +402,7 @@ async fn revisions_start_at_one(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Keys are bytes: none is folded, trimmed or cut, so each stands for its own memory.
+/// Keys are compared as bytes: none is folded, trimmed or cut, so each stands for its own memory.
 async fn hostile_keys_are_told_apart(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let long = |last: char| format!("{}{last}", "x".repeat(255));
@@ -421,7 +421,7 @@ async fn hostile_keys_are_told_apart(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The longest key is a key.
+/// The longest key is valid.
 async fn idempotency_key_of_256_bytes_is_taken_and_one_more_is_not(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memory = new_memory("a", 1).with_idempotency_key(key(&"x".repeat(256)));
@@ -439,7 +439,7 @@ async fn idempotency_key_of_256_bytes_is_taken_and_one_more_is_not(stage: Stage)
     Ok(())
 }
 
-/// The text of a document is the agent's, with its blanks, line breaks and backslashes (graphiti#1173).
+/// The content of a document is kept with its spaces, line breaks and backslashes (graphiti#1173).
 async fn contents_come_back_byte_for_byte(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for text in
@@ -465,7 +465,7 @@ async fn content_of_1_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> Cas
     Ok(())
 }
 
-/// Stores a memory in each space, and asks for each alone.
+/// Stores a memory in each space, and checks that each space finds only its own.
 async fn assert_spaces_are_apart(stage: &Stage, spaces: &[String]) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many(spaces.iter().map(|name| new_memory(name, 1)).collect()).await?;

@@ -1,4 +1,4 @@
-//! Erasure: what goes, what stays of it, and what does not come back (E1 to E3).
+//! Erasure: which records go, what stays of them, and what can't come back (E1 to E3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use super::{Answer, Naive, Stone, name_of};
 use crate::model::op::{Ask, Question, Why};
 
 impl Naive {
-    /// Which of these records an erasure takes: what is there, documents that were removed where there is a history of them, and what has
-    /// expired and is known for a while (E1).
+    /// The records that an erasure by name takes: those that exist, removed documents that still have a history, and expired records that
+    /// still have a tombstone (E1).
     pub(crate) fn to_erase(&self, records: &[RecordId], keeps_history: bool) -> BTreeSet<RecordId> {
         let is_there = |record: &RecordId| match record {
             RecordId::Memory(id) => self.get(*id).is_some(),
@@ -22,7 +22,7 @@ impl Naive {
         records.iter().filter(|record| is_there(record) || has_expired(record)).cloned().collect()
     }
 
-    /// Which memories an erasure takes that has a query (E1).
+    /// The memories that an erasure by a query takes (E1).
     pub(crate) fn memories_to_erase(&self, question: &Question, excluded: &[MemoryId]) -> Answer<BTreeSet<RecordId>> {
         if question.statuses.is_empty() {
             refuse_everything(&question.ask)?;
@@ -31,7 +31,7 @@ impl Naive {
         Ok(found.into_iter().map(|memory| RecordId::Memory(memory.id)).collect())
     }
 
-    /// Which documents an erasure takes that has a query (E1).
+    /// The documents that an erasure by a query takes (E1).
     pub(crate) fn documents_to_erase(&self, collection: &Collection, ask: &Ask) -> Answer<BTreeSet<RecordId>> {
         refuse_everything(ask)?;
         Ok(self.found_documents(collection, ask)?.into_iter().map(name_of).collect())
@@ -47,7 +47,7 @@ impl Naive {
         self.vectors.remove(record);
         let has_key = memory.as_ref().is_some_and(|memory| memory.idempotency_key.is_some())
             || self.tombstones.get(record).is_some_and(|stone| stone.has_key);
-        // What has expired stands in the way of no put (X4).
+        // The tombstone of an expired record keeps out no put (X4).
         let created_at = match why.reason == EXPIRED.reason {
             true => None,
             false => self.latest_of(record, document.as_ref(), keeps_history),
@@ -61,8 +61,8 @@ impl Naive {
         self.erased.extend(document.map(Record::Document));
     }
 
-    /// When the latest was created that an erasure keeps out under a name, however far behind its clock is (E3): the document, which may be over and
-    /// not swept, those of its history, and one that was erased before.
+    /// The latest createdAt that an erasure must keep out under a name, even if it lies behind the clock (E3): that of the document itself,
+    /// expired or not, of those in its history, and of one that was erased before.
     fn latest_of(&mut self, record: &RecordId, document: Option<&Document>, keeps_history: bool) -> Option<i64> {
         let is_over = |other: &&Record| self.unswept.contains(record) && other.id() == *record;
         let over = self.erased.iter().rev().find(is_over).and_then(|record| match record {
@@ -73,12 +73,12 @@ impl Naive {
         created_at.max(self.created.remove(record).filter(|_| keeps_history))
     }
 
-    /// What stays of each record that was erased.
+    /// The tombstone of each erased record.
     pub(crate) fn tombstones(&self) -> &BTreeMap<RecordId, Stone> {
         &self.tombstones
     }
 
-    /// What was erased, as it was.
+    /// The erased records, as they were.
     pub(crate) fn erased(&self) -> &[Record] {
         &self.erased
     }
@@ -96,7 +96,7 @@ impl Naive {
         key.is_some() && erased.any(|memory| memory.idempotency_key.as_ref() == key)
     }
 
-    /// Whether a document was created before it was erased.
+    /// Whether the document was created before the erasure that its tombstone records.
     pub(super) fn keeps_out(&self, document: &Document) -> bool {
         let stone = self.tombstones.get(&name_of(document));
         stone.is_some_and(|stone| document.created_at.as_millis() <= stone.at)

@@ -1,4 +1,4 @@
-//! Whether a record satisfies a condition (F1 to F4), by looking into its JSON.
+//! Whether a record satisfies a condition (F1 to F4), evaluated on its JSON.
 
 use std::cmp::Ordering;
 
@@ -6,15 +6,15 @@ use serde_json::{Number, Value};
 
 use crate::model::condition::{Condition, Path};
 
-/// What a condition looks at.
+/// What a condition is evaluated on.
 pub(super) struct View {
-    /// The record as JSON has it.
+    /// The JSON of the record.
     pub(super) json: Value,
-    /// Its field `text`.
+    /// The value of its field `text`.
     pub(super) text: Value,
 }
 
-/// Whether the condition holds.
+/// Whether the record satisfies the condition.
 pub(super) fn holds(condition: &Condition, record: &View) -> bool {
     let compares = |field, operator, value| {
         let order = find(record, field).and_then(|found| compare(found, value));
@@ -64,7 +64,7 @@ pub(super) fn mentions(condition: &Condition, name: &str) -> bool {
     }
 }
 
-/// The value of a field; missing and null are one (F2).
+/// The value of a field; `None` if it is missing or null, which are the same (F2).
 fn find(record: &View, field: Path) -> Option<&Value> {
     let found = match field {
         ["text"] => Some(&record.text),
@@ -73,7 +73,7 @@ fn find(record: &View, field: Path) -> Option<&Value> {
     found.filter(|value| !value.is_null())
 }
 
-/// How two values of one type stand to each other.
+/// The order of two values of the same type; `None` for values of different types.
 fn compare(found: &Value, value: &Value) -> Option<Ordering> {
     match (found, value) {
         (Value::Bool(found), Value::Bool(value)) => Some(found.cmp(value)),
@@ -83,11 +83,11 @@ fn compare(found: &Value, value: &Value) -> Option<Ordering> {
     }
 }
 
-/// Compares whole numbers as such, since a float has not all of them.
+/// Compares whole numbers as integers, since a float can't represent all of them.
 fn compare_numbers(found: &Number, value: &Number) -> Option<Ordering> {
     match (whole(found), whole(value)) {
         (Some(found), Some(value)) => Some(found.cmp(&value)),
-        // A float with a fraction is so small that rounding the other does not move it past this one.
+        // A float with a fraction is so small that rounding the integer does not move it past the float.
         _ => found.as_f64()?.partial_cmp(&value.as_f64()?),
     }
 }

@@ -1,7 +1,7 @@
-//! The contract once more, in the most obvious way: two lists of rows, and brute force.
+//! A second implementation of the contract, as simple as possible: two lists of rows, and brute force.
 //!
-//! It shares the types of `memory_core` and none of its decisions: all engines leave these to the same code, so that a mistake there is in
-//! all of them.
+//! It shares the types of `memory_core` and none of its decisions. All engines leave those to the same code, so a mistake there is in all
+//! of them, and only an independent model finds it.
 
 mod erasure;
 mod expiry;
@@ -27,7 +27,7 @@ use crate::fixture::at;
 use expiry::is_over;
 use filter::View;
 
-/// What a call must answer. A call that is refused has done nothing.
+/// The answer that a call must get. A refused call has done nothing.
 pub(crate) type Answer<T> = Result<T, ErrorKind>;
 
 /// All rows of a namespace.
@@ -35,20 +35,20 @@ pub(crate) type Answer<T> = Result<T, ErrorKind>;
 pub(crate) struct Naive {
     memories: Vec<Memory>,
     documents: Vec<Document>,
-    /// In which spaces documents have been.
+    /// The spaces in which documents have been.
     places: BTreeSet<(Collection, DocumentId, String)>,
-    /// The versions of each record, the oldest first, also of removed ones.
+    /// The versions of each record, oldest first, removed documents included.
     history: BTreeMap<RecordId, Vec<Was>>,
-    /// When the latest of the documents of a history was created.
+    /// The latest createdAt of the documents in a history.
     created: BTreeMap<RecordId, i64>,
     tombstones: BTreeMap<RecordId, Stone>,
-    /// What was erased, as it was.
+    /// The erased records, as they were.
     erased: Vec<Record>,
-    /// What of it has expired, and may still be in the engine.
+    /// Expired records that the engine may still hold.
     unswept: BTreeSet<RecordId>,
-    /// What lies beside records, in bytes.
+    /// The vectors beside records, as stored bytes.
     vectors: BTreeMap<RecordId, Vec<u8>>,
-    /// Members of metadata that no version has, each by its path.
+    /// The transient members of metadata, each by its path (H8). No version has them.
     transient: &'static [&'static str],
 }
 
@@ -58,11 +58,11 @@ pub(crate) struct Was {
     pub(crate) revision: u64,
     pub(crate) at: i64,
     pub(crate) actor: Option<String>,
-    /// As JSON; `None` where the document was removed.
+    /// The JSON of the record; `None` if the document was removed.
     pub(crate) json: Option<String>,
 }
 
-/// What stays of a record that was erased.
+/// The tombstone of an erased record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stone {
     pub(crate) at: i64,
@@ -73,7 +73,7 @@ pub(crate) struct Stone {
 }
 
 impl Naive {
-    /// One whose versions have nothing of the members at these paths (H8).
+    /// An empty model whose versions omit the members at these paths (H8).
     pub(crate) fn with_transient(transient: &'static [&'static str]) -> Self {
         Self { transient, ..Self::default() }
     }
@@ -82,20 +82,20 @@ impl Naive {
         &self.memories
     }
 
-    /// The ids of the memories that are there, and of those that were erased.
+    /// The ids of the memories that exist, and of those that were erased.
     pub(crate) fn memory_ids(&self) -> Vec<MemoryId> {
         self.memories.iter().chain(self.erased_memories()).map(|memory| memory.id).collect()
     }
 
-    /// Stores all of a batch or nothing (W2 to W4, E3). `made` are the ids that the engine answers; `None` stands where a new one is due
-    /// and that one is not.
+    /// Stores all of a batch or nothing (W2 to W4, E3). `made` are the ids that the engine has answered, or `None` where the model expects
+    /// a new id and the engine has not given one.
     pub(crate) fn store_many(
         &mut self,
         batch: Vec<NewMemory>,
         made: &[MemoryId],
         now: Timestamp,
     ) -> Answer<Vec<Option<MemoryId>>> {
-        // Before anything is looked at, a batch must not contradict itself.
+        // A batch that contradicts itself is refused before anything is looked up.
         let is_contradiction = |place: usize| batch[..place].iter().any(|first| contradict(first, &batch[place]));
         if (0..batch.len()).any(is_contradiction) {
             return Err(ErrorKind::Conflict);
@@ -116,7 +116,7 @@ impl Naive {
                 None => {
                     let id = made.get(place).copied().filter(|id| memories.iter().all(|memory| memory.id != *id));
                     memories.push(Memory {
-                        // Without an id the answers differ, and nobody looks at the row any more.
+                        // Without an id the answers differ already, and the row is not looked at again.
                         id: id.unwrap_or(MemoryId::from_bytes([0; 16])),
                         space_id: new.space_id,
                         trigger: new.trigger,
@@ -201,7 +201,7 @@ impl Naive {
         self.memories.iter().find(|memory| memory.id == id)
     }
 
-    /// What is told of a memory: that it was erased is no secret (E2).
+    /// The memory with this id, or `Erased` if it was erased (E2).
     pub(crate) fn look(&self, id: MemoryId) -> Answer<Option<&Memory>> {
         match self.tombstones.contains_key(&RecordId::Memory(id)) {
             true => Err(ErrorKind::Erased),
@@ -215,7 +215,7 @@ impl Naive {
         of_memories.chain(self.documents.iter().flat_map(|document| text::words(document.content.as_str()))).collect()
     }
 
-    /// Everything that matches as JSON, in the order of the query; limit and offset are up to the caller (Q1 to Q4, Q7, T2).
+    /// The JSON of all matching memories, in the order of the query. Limit and offset are up to the caller (Q1 to Q4, Q7, T2).
     pub(crate) fn query(&self, question: &Question, excluded: &[MemoryId]) -> Answer<Vec<String>> {
         Ok(self.found_memories(question, excluded)?.into_iter().map(json).collect())
     }
@@ -238,7 +238,7 @@ impl Naive {
         Ok(found)
     }
 
-    /// Writes memories as they are, each by itself (W12), but for those of which the id or the key was erased (E3), or that are over (X2).
+    /// Restores memories as they are, one by one (W12), except those whose id or key was erased (E3) and those that have expired (X2).
     pub(crate) fn restore(&mut self, memories: Vec<Memory>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, memory) in memories.into_iter().enumerate() {
@@ -263,7 +263,7 @@ impl Naive {
         report
     }
 
-    /// Puts a document (D1); `made` is the id that the engine answers where the write names none.
+    /// Puts a document (D1). `made` is the id that the engine has answered, if the write names none.
     pub(crate) fn put(&mut self, write: DocumentWrite, made: Option<DocumentId>, now: Timestamp) -> Answer<Document> {
         let made = made.filter(|id| self.document(&write.collection, id).is_none());
         let id = write.id.or(made).ok_or(ErrorKind::Conflict)?;
@@ -283,7 +283,7 @@ impl Naive {
         let record = RecordId::Document { collection: write.collection.clone(), id: id.clone() };
         let created_at = match (&present, self.tombstones.get(&record)) {
             (Some(present), _) => present.created_at,
-            // It is another one than that which was erased (E3).
+            // It is another document than the erased one (E3).
             (None, Some(stone)) => write.created_at.max(at(stone.at + 1)),
             (None, None) => write.created_at,
         };
@@ -301,14 +301,14 @@ impl Naive {
             revision: Revision::new(revision).expect("a low revision"),
             expires_at: write.expires_at,
         };
-        // What was over in its place was swept first.
+        // An expired document in its place was swept first.
         self.sweep(&record);
         self.documents.push(document.clone());
         self.keep(&Record::Document(document.clone()), now, write.actor.as_ref());
         Ok(document)
     }
 
-    /// Puts all of a batch or nothing (D7). `made` are the ids that the engine answers.
+    /// Puts all of a batch or nothing (D7). `made` are the ids that the engine has answered.
     pub(crate) fn put_many(
         &mut self,
         writes: Vec<DocumentWrite>,
@@ -334,12 +334,12 @@ impl Naive {
         self.documents.iter().find(|document| document.collection == *collection && document.id == *id)
     }
 
-    /// The documents that match as JSON, in the order of the query; limit and offset are up to the caller (D3).
+    /// The JSON of all matching documents, in the order of the query. Limit and offset are up to the caller (D3).
     pub(crate) fn query_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<String>> {
         Ok(self.found_documents(collection, ask)?.into_iter().map(json).collect())
     }
 
-    /// Removes documents that match, and are among those with these ids if there are any (D4).
+    /// Removes the matching documents; if ids are given, only those among them (D4).
     pub(crate) fn remove(
         &mut self,
         collection: &Collection,
@@ -369,7 +369,8 @@ impl Naive {
         Ok(found)
     }
 
-    /// Writes documents as they are, each by itself, but for those that are over (X2), or were created before they were erased (E3).
+    /// Restores documents as they are, one by one, except those that have expired (X2) and those that were created before they were erased
+    /// (E3).
     pub(crate) fn restore_documents(&mut self, documents: Vec<Document>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, document) in documents.into_iter().enumerate() {
@@ -389,8 +390,8 @@ impl Naive {
         report
     }
 
-    /// The spaces right below a path that hold records of the ledger or of a collection, as far as these lie in `within`: each with how many
-    /// there are and when the newest was created, in the order of their bytes (S8, S9).
+    /// The spaces right below a path that hold records of the ledger or of a collection, as far as these lie in `within`. Each has its
+    /// number of records and the createdAt of the newest, and they come in byte order (S8, S9).
     pub(crate) fn spaces(
         &self,
         of: Option<&Collection>,
@@ -422,7 +423,7 @@ impl Naive {
         names
     }
 
-    /// Everything that a watch has to have told of that is there and satisfies its query, as JSON, in the order of the bytes (C1 to C4).
+    /// The JSON of every existing record that a watch must have told of, in byte order (C1 to C4).
     pub(crate) fn watched(&self, watching: &Watching, excluded: &[MemoryId]) -> Answer<Vec<String>> {
         let Watching { of, question, .. } = watching;
         let Question { ask, after, before, statuses, .. } = question;
@@ -455,8 +456,8 @@ impl Naive {
         is_of(of, id) && self.places_of(id).into_iter().any(|place| is_in_scope(&question.ask, place))
     }
 
-    /// Whether a watch is told that a record was erased (E4): where it lay in a place that is named. A prefix or a pattern names none: who
-    /// watches one is told of all, and who is confined to one of nothing.
+    /// Whether a watch is told that a record was erased (E4): if the record lay in a place that the watch names. Prefixes and patterns name
+    /// no places: a watch of one is told of every erasure within its bounds, and a watch confined to one of none.
     pub(crate) fn hears_of_erasure(&self, id: &RecordId, Watching { of, question, .. }: &Watching) -> bool {
         let Ask { spaces, within, .. } = &question.ask;
         let places = self.places_of(id);
@@ -467,7 +468,7 @@ impl Naive {
             && (spaces.is_empty() || spaces.iter().any(|selector| !is_place(selector) || lay_in(selector)))
     }
 
-    /// In which spaces a record has been, also one that was erased.
+    /// The spaces in which a record has been, erased records included.
     fn places_of(&self, id: &RecordId) -> Vec<&str> {
         match id {
             RecordId::Memory(id) => {
@@ -482,7 +483,7 @@ impl Naive {
         }
     }
 
-    /// Remembers where documents are.
+    /// Notes the spaces of all documents.
     pub(crate) fn remember_places(&mut self) {
         let place = |document: &Document| {
             (document.collection.clone(), document.id.clone(), document.space_id.as_str().to_owned())
@@ -496,12 +497,12 @@ impl Naive {
         versions.take_while(|was| with_removed || was.json.is_some()).cloned().collect()
     }
 
-    /// Every record that there ever was.
+    /// Every record that ever existed.
     pub(crate) fn ever(&self) -> impl Iterator<Item = &RecordId> {
         self.history.keys()
     }
 
-    /// A record as it was, as JSON (H3, H4).
+    /// The JSON of a record as of a time (H3, H4).
     pub(crate) fn as_of(&self, id: &RecordId, time: i64, since: i64, now: Timestamp) -> Answer<Option<String>> {
         if time < since || time > now.as_millis() {
             return Err(ErrorKind::InvalidInput);
@@ -509,7 +510,7 @@ impl Naive {
         Ok(self.history(id, false).into_iter().find(|was| was.at <= time).and_then(|was| was.json))
     }
 
-    /// Remembers what a record is from now on.
+    /// Adds the present state of a record to its history.
     fn keep(&mut self, record: &Record, now: Timestamp, actor: Option<&Actor>) {
         let (id, revision) = match record {
             Record::Memory(memory) => (RecordId::Memory(memory.id), memory.revision),
@@ -525,7 +526,7 @@ impl Naive {
         self.history.entry(id).or_default().push(was);
     }
 
-    /// What a version shows of a record, as JSON.
+    /// The JSON of a record as its version shows it.
     fn version(&self, record: &Record) -> String {
         match record {
             Record::Memory(memory) => json(&Memory { metadata: self.lasting(&memory.metadata), ..memory.clone() }),
@@ -533,7 +534,7 @@ impl Naive {
         }
     }
 
-    /// Metadata without what is transient.
+    /// Metadata without the transient members.
     fn lasting(&self, metadata: &Metadata) -> Metadata {
         if self.transient.is_empty() {
             return metadata.clone();
@@ -560,12 +561,12 @@ impl Naive {
     }
 }
 
-/// A record as JSON, in which payloads show and null differs from absent.
+/// The JSON of a record, in which payloads show and null differs from absent.
 pub(crate) fn json(record: &impl Serialize) -> String {
     serde_json::to_string(record).expect("records have a JSON form")
 }
 
-/// Whether a record satisfies what any query asks.
+/// Whether a record satisfies the common part of a query.
 fn matches(ask: &Ask, record: &impl Serialize, space: &str, text: &str) -> bool {
     let view = || View { json: value(record), text: text.into() };
     is_in_scope(ask, space)
@@ -576,7 +577,7 @@ fn matches(ask: &Ask, record: &impl Serialize, space: &str, text: &str) -> bool 
         })
 }
 
-/// Whether a space is one of those that are asked for.
+/// Whether the query selects a space.
 fn is_in_scope(ask: &Ask, space: &str) -> bool {
     (ask.spaces.is_empty() || ask.spaces.iter().any(|selector| space::finds(selector, space)))
         && ask.within.as_ref().is_none_or(|within| space::finds(within, space))
@@ -592,7 +593,7 @@ fn name_of(document: &Document) -> RecordId {
     RecordId::Document { collection: document.collection.clone(), id: document.id.clone() }
 }
 
-/// Whether a watch is one of such records.
+/// Whether a watch includes records of this kind.
 fn is_of(of: &Of, id: &RecordId) -> bool {
     match id {
         RecordId::Memory(_) => of.memories,
@@ -602,14 +603,14 @@ fn is_of(of: &Of, id: &RecordId) -> bool {
     }
 }
 
-/// Whether two memories have one key, and are not the same (W3).
+/// Whether two memories have the same key and are not the same (W3).
 fn contradict(one: &NewMemory, other: &NewMemory) -> bool {
     one.idempotency_key.is_some()
         && one.idempotency_key == other.idempotency_key
         && (&one.space_id, &one.trigger) != (&other.space_id, &other.trigger)
 }
 
-/// All string values of trigger and context, one a line (F1).
+/// All string values of trigger and context, one per line (F1).
 fn text_of(memory: &Memory) -> String {
     let mut strings = text::strings(memory.trigger.as_str());
     strings.extend(memory.context.iter().flat_map(|context| text::strings(context.as_str())));
@@ -634,7 +635,7 @@ fn merge(target: Value, patch: Value) -> Value {
     Value::Object(target)
 }
 
-/// Takes out the member at a path, and each object that held nothing else.
+/// Removes the member at a path, and each object that held nothing else.
 fn take_out(value: &mut Value, path: &[&str]) {
     let (Value::Object(object), [name, rest @ ..]) = (value, path) else { return };
     let Some(member) = object.get_mut(*name) else { return };

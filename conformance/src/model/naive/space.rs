@@ -1,4 +1,4 @@
-//! Which spaces a selector finds (S1 to S5), character by character.
+//! Which spaces a selector finds (S1 to S5), evaluated character by character.
 
 use regex::Regex;
 
@@ -22,7 +22,7 @@ pub(super) fn finds(selector: &Selector, space: &str) -> bool {
     }
 }
 
-/// The space right below a path in which an id lies that the path is under, character by character (S8).
+/// The space right below a path that holds an id, evaluated character by character (S8).
 pub(super) fn right_below(path: &str, id: &str) -> Option<String> {
     let (mut name, mut has_segment) = (path.to_owned(), false);
     for char in id.chars().skip(path.chars().count()) {
@@ -49,7 +49,7 @@ fn glob(pattern: &[char], space: &[char]) -> bool {
     }
 }
 
-/// Whether a class holds a character, and what comes behind the class; `None` where it isn't closed.
+/// Whether a class contains a character, and the pattern after the class; `None` if the class is not closed.
 fn class(pattern: &[char], char: char) -> Option<(bool, &[char])> {
     let (is_negated, mut rest) = match pattern {
         ['^', rest @ ..] => (true, rest),
@@ -60,9 +60,9 @@ fn class(pattern: &[char], char: char) -> Option<(bool, &[char])> {
         (holds, before, rest) = match (before, rest) {
             (_, []) => return None,
             (_, [']', rest @ ..]) if !is_first => return Some((holds != is_negated, rest)),
-            // It starts no range.
+            // A `]` that comes first is literal, and starts no range.
             (_, [']', rest @ ..]) => (char == ']', None, rest),
-            // Where a range starts was looked at as a character of its own, so that it counts also when the range is empty.
+            // The start of the range was compared as a character of its own before, so it counts even if the range is empty.
             (Some(low), ['-', high, rest @ ..]) if *high != ']' => (holds || (low..=*high).contains(&char), None, rest),
             (_, [one, rest @ ..]) => (holds || *one == char, Some(*one), rest),
         };

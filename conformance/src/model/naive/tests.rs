@@ -1,4 +1,4 @@
-//! The model keeps the golden tables too.
+//! The model passes the golden tables too.
 
 use super::{merge, space, text, value};
 use crate::golden::{SelectorKind, patches, patterns, prefixes};

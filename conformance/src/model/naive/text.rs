@@ -1,10 +1,10 @@
-//! What text is in a record, and which words a text has (F1, T1).
+//! The text of a record, and the words of a text (F1, T1).
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// All string values of a JSON text in reading order; keys are none of them.
+/// All string values of a JSON text in reading order, without keys.
 pub(super) fn strings(json: &str) -> Vec<String> {
     serde_json::from_str::<Strings>(json).expect("a payload is JSON").0
 }
@@ -15,7 +15,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     for char in text.chars().flat_map(char::to_lowercase) {
         match char {
             _ if stands_alone(char) => words.extend([char.to_string(), String::new()]),
-            // The marks of the Latin script are the only ones that the generator uses.
+            // The generator uses no combining marks but these.
             '\u{300}'..='\u{36f}' => words.last_mut().expect("at least one").push(char),
             _ if char.is_alphanumeric() => words.last_mut().expect("at least one").push(char),
             _ => words.push(String::new()),
@@ -25,7 +25,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether a character is an ideograph or a kana.
+/// Whether a character is an ideograph or a kana, which is a word by itself.
 fn stands_alone(char: char) -> bool {
     matches!(char, '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}')
 }

@@ -1,11 +1,11 @@
-//! Vectors beside records: which stay, and which go (M2).
+//! Vectors beside records, and when they go (M2).
 
 use memory_core::{RecordId, Revision};
 
 use super::Naive;
 
 impl Naive {
-    /// The revision of a record that is there.
+    /// The revision of a record; `None` if it does not exist.
     pub(crate) fn revision_of(&self, record: &RecordId) -> Option<Revision> {
         match record {
             RecordId::Memory(id) => self.get(*id).map(|memory| memory.revision),
@@ -13,7 +13,7 @@ impl Naive {
         }
     }
 
-    /// Keeps the bytes of a vector beside a record while it has this revision, and tells whether it has.
+    /// Keeps the bytes of a vector beside a record if it has this revision, and returns whether it has.
     pub(crate) fn embed(&mut self, record: &RecordId, revision: Revision, vector: Vec<u8>) -> bool {
         let is_present = self.revision_of(record) == Some(revision);
         if is_present {
@@ -22,7 +22,7 @@ impl Naive {
         is_present
     }
 
-    /// What lies beside a record, and of which revision that is by now.
+    /// The revision of a record, and the bytes of its vector; `None` if it has no vector.
     pub(crate) fn vector(&self, record: &RecordId) -> Option<(Revision, Vec<u8>)> {
         Some((self.revision_of(record)?, self.vectors.get(record)?.clone()))
     }

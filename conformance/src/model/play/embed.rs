@@ -10,7 +10,7 @@ impl Sides {
         self.stage.harness().keeps_vectors()
     }
 
-    /// Makes the embedding model that of the namespace.
+    /// Sets the vector model of the namespace.
     pub(super) async fn begin_vectors(&self) -> Step {
         if !self.keeps_vectors() {
             return Ok(());
@@ -18,7 +18,7 @@ impl Sides {
         same("set_vector_model", self.engine(0).set_vector_model(&vector_model()).await, Ok(()))
     }
 
-    /// Keeps vectors beside records, some of a revision that these don't have, and looks at them by the next handle.
+    /// Keeps vectors beside records, some for a wrong revision, and compares them through the next handle.
     pub(super) async fn embed(&mut self, handle: usize, whose: &[(Whose, bool)], number: u8) -> Step {
         let mut embeddings = Vec::new();
         for ((whose, is_other), place) in whose.iter().zip(0_u8..) {
@@ -43,7 +43,7 @@ impl Sides {
         self.vectors(handle + 1, &names).await
     }
 
-    /// Compares all vectors, and that there are no others.
+    /// Compares all vectors, and checks that there are no others.
     pub(super) async fn compare_vectors(&self) -> Step {
         if !self.keeps_vectors() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Erasures, and what is left of what was erased.
+//! Erasures, and what they leave.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl Sides {
         self.stage.harness().can_erase()
     }
 
-    /// Erases records by their names: what is there goes, and what was removed with its history or has expired, and the rest is passed over.
+    /// Erases records by name: those that exist, removed documents with their history, and expired records. The others are passed over.
     pub(super) async fn erase_records(&mut self, handle: usize, whose: &[Whose], has_unknown: bool, why: Why) -> Step {
         let named = whose.iter().filter_map(|whose| self.record_id(whose));
         let records: Vec<_> = named.chain(has_unknown.then_some(RecordId::Memory(UNKNOWN))).collect();
@@ -29,17 +29,17 @@ impl Sides {
             Err(error) => Err(error),
         };
         let gone = model.clone().unwrap_or_default();
-        // In ascending order, and at once.
+        // A single slice, in ascending order.
         let model = model.map(|records: BTreeSet<_>| (records.into_iter().collect::<Vec<_>>(), true));
         same("erase", engine.map(|slice| (slice.records, slice.is_complete)), model)?;
         self.bury(gone, why);
         Ok(())
     }
 
-    /// Erases what a query finds, slice after slice, each by the next handle. What a slice takes of it is up to the engine.
+    /// Erases what a query finds, slice after slice, through the handles in turn. Which records a slice takes is up to the engine.
     pub(super) async fn erase_found(&mut self, handle: usize, asked: &Asked<'_>, slices: Slices, why: Why) -> Step {
         let model = self.to_erase(asked);
-        // So many at a time that it comes to an end soon.
+        // Large enough that the slices come to an end soon.
         let limit = slices.limit.max(model.iter().flatten().count() / PAGES + 1);
         let erasure = match (erasure(asked, limit, why), model) {
             (Ok(erasure), Ok(_)) => erasure,
@@ -60,7 +60,7 @@ impl Sides {
         Ok(())
     }
 
-    /// Takes those records out of a slice that are over, which an erasure finds all the same.
+    /// Takes the expired records out of a slice: an erasure may find them as well.
     fn take_over(&self, slice: &mut ErasedSlice) -> Vec<RecordId> {
         let is_over = |record: &RecordId| self.model.unswept().contains(record);
         let (over, records) = std::mem::take(&mut slice.records).into_iter().partition(is_over);
@@ -68,7 +68,7 @@ impl Sides {
         over
     }
 
-    /// A restore of what was erased leaves it out: under its own id, and a memory that had a key also under another.
+    /// Restores an erased record, which must be left out: under its own id, and for a memory with a key also under another id.
     pub(super) async fn restore_erased(&mut self, handle: usize, slot: usize, has_new_id: bool) -> Step {
         let erased = self.model.erased();
         let Some(place) = slot.checked_rem(erased.len()) else { return Ok(()) };
@@ -81,12 +81,12 @@ impl Sides {
         }
     }
 
-    /// Compares what stays of a record, if anything does.
+    /// Compares the tombstone of a record, or its absence.
     pub(super) async fn tombstone(&self, handle: usize, record: &RecordId) -> Step {
         let engine = self.engine(handle).tombstone(record).await;
         let model = self.model.tombstones().get(record).cloned();
         if self.model.unswept().contains(record) {
-            // As long as it is there, what the tombstone will have is up to the engine, or there is none.
+            // While an expired record is not swept, the engine may have no tombstone of it; of one that it has, only the reason is compared.
             let reason = |stone: Option<Stone>| stone.map(|stone| stone.reason);
             let engine = engine.map(|tombstone| reason(tombstone.as_ref().map(stone)).or(reason(model.clone())));
             return same("tombstone", engine, Ok(reason(model)));
@@ -94,7 +94,7 @@ impl Sides {
         same("tombstone", engine.map(|tombstone| tombstone.as_ref().map(stone)), Ok(model))
     }
 
-    /// Compares all that is left of what was erased.
+    /// Compares the tombstones of everything erased.
     pub(super) async fn compare_erased(&self) -> Step {
         if !self.can_erase() {
             return Ok(());
@@ -109,7 +109,7 @@ impl Sides {
                 break;
             }
         }
-        // Of what is over and was not swept, there may be none.
+        // Expired records that were not swept may have no tombstone yet.
         found.extend(self.model.unswept().iter().cloned());
         same("tombstones", Ok(found), Ok(self.model.tombstones().keys().cloned().collect()))?;
         for (number, record) in self.model.tombstones().keys().take(EVERYTHING).enumerate() {
@@ -126,7 +126,7 @@ impl Sides {
         self.stage.harness().keeps_history()
     }
 
-    /// What an erasure takes that has a query.
+    /// The records that an erasure by a query takes.
     fn to_erase(&self, asked: &Asked<'_>) -> Answer<BTreeSet<RecordId>> {
         match asked {
             Asked::Ledger { question, excluded } => self.model.memories_to_erase(question, excluded),
@@ -134,11 +134,11 @@ impl Sides {
         }
     }
 
-    /// Takes what the engine has erased from the model, and from what watches have told that don't hear of it.
+    /// Erases in the model what the engine has erased, and in the replicas of watches that are not told of it.
     fn bury(&mut self, records: impl IntoIterator<Item = RecordId>, why: Why) {
         let (now, keeps_history) = (self.now(), self.keeps_history());
         for record in records {
-            // Where a document was before, only its history says.
+            // Only its history tells where a document was before.
             let is_told = keeps_history || matches!(record, RecordId::Memory(_));
             for begun in &mut self.watches {
                 if !is_told || !self.model.hears_of_erasure(&record, &begun.watching) {
@@ -160,7 +160,8 @@ fn erasure(asked: &Asked<'_>, limit: usize, why: Why) -> Result<Erasure> {
     Ok(why.told_of(erasure?.limit(limit)?))
 }
 
-/// A slice has some of what is left, and says whether that is all. Of what is over it may have some, too, or leave more of it.
+/// Checks that a slice holds some of the records that are left, and says whether these are all. It may hold expired records, too, or leave
+/// them.
 fn check(slice: &ErasedSlice, over: &[RecordId], may_be_more: bool, left: &BTreeSet<RecordId>, limit: usize) -> Step {
     let ErasedSlice { records, is_complete } = slice;
     let is_some = records.len() + over.len() <= limit

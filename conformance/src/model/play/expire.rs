@@ -1,4 +1,4 @@
-//! What expires, and how it is swept.
+//! Expiry, and sweeps.
 
 use memory_core::{Collection, Document, DocumentId, DocumentWrite, Expect, Revision, Sweep, Swept, Timestamp};
 
@@ -10,12 +10,13 @@ use crate::model::op::{Since, Write};
 const MANY_SLICES: usize = 10_000;
 
 impl Sides {
-    /// Since when it is counted until something expires: now, where it can.
+    /// The time from which expiries are counted: now, if the engine can erase.
     pub(super) fn ends(&self) -> Since {
         self.can_erase().then(|| self.now())
     }
 
-    /// A put. A document that was erased by somebody does not expire when it is put anew: which of two tombstones stays of it is no matter here.
+    /// The put. A document with the tombstone of an erasure gets no expiry when it is put again, since either tombstone might stay after
+    /// that.
     pub(super) fn write(&self, write: &Write) -> DocumentWrite {
         let mut write = write.to_write(self.ends());
         if write.id.as_ref().is_some_and(|id| self.was_erased(&write.collection, id)) {
@@ -24,10 +25,10 @@ impl Sides {
         write
     }
 
-    /// The document of a put as one to restore.
+    /// The document of a put, as one to restore.
     pub(super) fn restored_document(&self, write: &Write) -> Document {
         let new = self.write(write);
-        // What a put expects says here whether the document was changed before.
+        // Here the expectation of the put says whether the document was changed before.
         let is_changed = new.expect != Expect::Any;
         let id = new.id.unwrap_or_else(|| document_id("restored"));
         Document {
@@ -47,19 +48,19 @@ impl Sides {
         self.model.was_erased(&(collection.clone(), id.clone()).into())
     }
 
-    /// Moves the clock. It goes back only while nothing expires: what was over and not swept would show again.
+    /// Sets the clock. It goes back only if nothing expires, since expired records that were not swept would show again.
     pub(super) fn set_clock(&mut self, time: Timestamp) {
         let time = if self.model.has_expiry() { time.max(self.now()) } else { time };
         self.stage.namespace().clock.set(time);
         for record in self.model.expire(time, self.stage.harness().keeps_history()) {
-            // A watch that tells it before it was over is told of it when it was swept, if at all.
+            // A watch that told of a record before its expiry may be told of the sweep, or not.
             for begun in &mut self.watches {
                 begun.replica.forget(&record);
             }
         }
     }
 
-    /// Sweeps a slice, or all of a round, each slice by the same handle. What of that a call has swept before, nobody knows.
+    /// Sweeps a slice or a whole round through one handle. Another call may have swept some of the records before.
     pub(super) async fn sweep(&mut self, handle: usize, is_due: bool, to_the_end: bool) -> Step {
         let (mut next, mut taken) = (if is_due { Sweep::due() } else { Sweep::all() }, 0);
         for _ in 0..MANY_SLICES {
@@ -76,7 +77,7 @@ impl Sides {
             taken += tombstones;
             match behind {
                 None => return self.end_of_round(is_due, taken),
-                // Tombstones that a round has taken so far would have to be known by name.
+                // The names of the tombstones that the round has removed so far are unknown.
                 Some(_) if is_due && !to_the_end => return Ok(()),
                 Some(behind) => next = behind,
             }
@@ -84,7 +85,7 @@ impl Sides {
         Err("sweep: a round does not come to an end".to_owned())
     }
 
-    /// Nothing is left that is over, and of a round of all no tombstone whose time is.
+    /// Checks that no expired record is left, and after a full round no tombstone whose time is over.
     fn end_of_round(&mut self, is_due: bool, taken: usize) -> Step {
         self.model.sweep_all();
         let expected = if is_due { 0 } else { self.model.forget(self.now()) };

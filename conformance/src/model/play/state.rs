@@ -1,4 +1,4 @@
-//! A sequence in its midst, as it goes on with another copy of the data.
+//! The state in the middle of a sequence, with which it can continue on another copy of the data.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::ledgers::compare;
 use crate::model::op::{Ask, Begins, Call, Item, Of, Op, Question, Watching};
 use crate::namespace::Namespace;
 
-/// What the model has after some calls, and where the watches stand.
+/// The model after some calls, and the positions of the watches.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     model: Naive,
@@ -21,7 +21,7 @@ pub(crate) struct State {
 }
 
 impl Sides {
-    /// How far it has come.
+    /// Copies the present state.
     pub(crate) fn state(&mut self) -> State {
         self.model.remember_places();
         let Self { model, document_ids, watches, since, .. } = self;
@@ -37,7 +37,7 @@ impl Sides {
         self.watch(0, &Watching { of, question, begins: Begins::WithASnapshot }).await
     }
 
-    /// Closes all handles, which must succeed on each.
+    /// Shuts down all handles. Each must succeed.
     pub(crate) async fn close(self) -> Step {
         for handle in &self.handles {
             handle.shutdown().await.map_err(|error| format!("it does not close: {error:?}"))?;
@@ -47,13 +47,13 @@ impl Sides {
 }
 
 impl State {
-    /// The namespace with the time of the state.
+    /// The namespace, with its clock set to the time of the state.
     pub(crate) fn namespace(&self, namespace: &Namespace) -> Namespace {
         Namespace { clock: Arc::new(ManualClock::new(self.now)), ..namespace.clone() }
     }
 
-    /// Opens the engine of a stage, and compares all that it holds, and each index of it, with this state. Then it has to take another record. Panics where
-    /// an index lacks something.
+    /// Opens the engine of a stage, and compares all its data, and each index, with this state. Then the engine must take another record.
+    /// Panics if an entry of an index is missing.
     pub(crate) async fn compare(self, stage: Stage) -> Step {
         let Self { model, document_ids, watches, since, .. } = self;
         let handles = vec![opened(&stage).await?];
@@ -61,7 +61,7 @@ impl State {
         sides.compare_everything().await?;
         sides.watch_everything().await?;
         if sides.can_erase() {
-            // Where something is over and was not swept, its collection may be listed or not.
+            // Until expired documents are swept, their collection may be listed or not.
             sides.sweep(0, false, true).await?;
         }
         compare(&*sides.handles[0], &sides.model).await.map_err(|error| format!("an index: {error:?}"))?;

@@ -1,4 +1,4 @@
-"""What a configuration of LangGraph names."""
+"""The parts of a configuration of LangGraph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def place_of(config: RunnableConfig) -> tuple[str, str, str | None]:
 
 
 def checkpoint_of(config: RunnableConfig | None) -> str | None:
-    """The checkpoint that a configuration names, if it does."""
+    """The checkpoint that a configuration names; ``None`` if it names none."""
     checkpoint: str | None = config.get("configurable", {}).get("checkpoint_id") if config else None
     return checkpoint
 
@@ -25,7 +25,7 @@ def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
 
 
 def millis_of(checkpoint_id: str) -> int:
-    """The time in an id of LangGraph. Other ids are all of the same time, and so in the order of their bytes."""
+    """The time in an id of LangGraph. Other ids all get the same time, so that they sort by their bytes."""
     try:
         time = uuid.UUID(checkpoint_id)
     except ValueError:

@@ -1,4 +1,4 @@
-"""LangGraph's filters: what the server can look for, and what decides."""
+"""LangGraph's filters: the part that the server evaluates, and the exact check in Python."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def condition_of(filter: Mapping[str, Any] | None) -> str | None:
-    """What the server can look for itself, apart from values in parts. Each item is looked at again."""
+    """The condition for the server, which also lets values in parts pass. Each item found is checked again."""
     return all_of(_conditions(filter or {}))
 
 
 def is_at(namespace: Sequence[str], wanted: MatchCondition) -> bool:
-    """Whether a namespace begins or ends with a path, in which ``*`` is any name."""
+    """Whether a namespace begins or ends with a path, in which ``*`` matches any name."""
     if len(wanted.path) > len(namespace):
         return False
     part = namespace[: len(wanted.path)] if wanted.match_type == "prefix" else namespace[len(namespace) - len(wanted.path) :]
@@ -45,7 +45,7 @@ def _conditions(filter: Mapping[str, Any]) -> Iterator[str]:
 
 
 def matches(value: Any, wanted: Any) -> bool:
-    """Whether a value is what a filter asks for."""
+    """Whether a value satisfies a filter."""
     if not isinstance(wanted, dict):
         return bool(value == wanted)
     if not any(name.startswith("$") for name in wanted):
@@ -54,7 +54,7 @@ def matches(value: Any, wanted: Any) -> bool:
 
 
 def _at(value: dict[str, Any], name: str) -> Any:
-    """The member with this name, or at this path of names with dots between them."""
+    """The member with this name, or at this path of names separated by dots."""
     if name in value or "." not in name:
         return value.get(name)
     first, rest = name.split(".", 1)

@@ -15,16 +15,16 @@ _MOST_OPERATIONS = 1000
 
 @dataclass
 class _Waiting:
-    """Operations of a task, and where it waits for their results."""
+    """The operations of a task, and the future of their results."""
 
     operations: list[Op]
     results: asyncio.Future[list[Result]]
 
 
 class SharedBatches:
-    """Does the operations of tasks in threads: while one batch is under way, what others ask for becomes the next one.
+    """Executes the operations of concurrent tasks in a thread. Operations that arrive while a batch runs share the next batch.
 
-    Where a batch fails, each task's operations are done again alone, so that none fails because of another.
+    If a batch fails, the operations of each task are executed again alone, so that no task fails because of another.
     """
 
     def __init__(self, batch: Callable[[list[Op]], list[Result]]) -> None:

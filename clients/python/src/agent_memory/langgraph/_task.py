@@ -1,4 +1,4 @@
-"""What the tasks of a graph have written: all writes of a task in one document."""
+"""The writes of a graph's tasks: one document holds all writes of a task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..models import Document
 
 @dataclass(frozen=True)
 class TaskWrite:
-    """One value that a task has written to a channel, serialised."""
+    """A value that a task has written to a channel, serialised."""
 
     task: str
     path: str
@@ -23,12 +23,12 @@ class TaskWrite:
 
 
 def content_of(writes: Iterable[TaskWrite], write: Write) -> str:
-    """The content of a document of a task, whose large values are parts of ``write``."""
+    """The content of a task's document. Its large values become parts of ``write``."""
     return json.dumps(write.pack_json([{**vars(each), "data": write.pack(each.data)} for each in writes]))
 
 
 def writes_in(parts: Parts, document: Document) -> dict[int, TaskWrite]:
-    """What :func:`content_of` has put into a document, by the index of each."""
+    """The writes that :func:`content_of` has put into a document, by their indexes."""
     space = document.space_id
     stored = parts.unpack_json(space, json.loads(document.content))
     writes = (TaskWrite(**{**each, "data": parts.unpack(space, each["data"])}) for each in stored)

@@ -1,4 +1,4 @@
-"""The async half of a saver: its sync half, in threads."""
+"""The async methods of a saver, which run its sync methods in threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Chec
 
 
 class SaverInThreads(BaseCheckpointSaver[int]):
-    """A saver whose async methods call the sync ones in a thread. A task that is cancelled leaves the call to its end."""
+    """A saver whose async methods run the sync ones in a thread. Cancelling the task does not interrupt them."""
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions

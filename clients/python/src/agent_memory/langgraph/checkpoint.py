@@ -62,7 +62,7 @@ class AgentMemorySaver(SaverInThreads):
             "channels": {channel: self._dump(write, value) for channel, value in checkpoint["channel_values"].items()},
         }
         content = json.dumps(write.pack_json(body))
-        # What the server can look for; the whole of it is in the content.
+        # The part that the server can filter by; the content has all of it.
         shown = {name: value for name, value in metadata.items() if condition((name,), "=", value)}
         about = {"thread": thread, "namespace": namespace, "checkpoint": checkpoint["id"], "parent": parent, "metadata": shown}
         about |= write.about
@@ -78,11 +78,11 @@ class AgentMemorySaver(SaverInThreads):
             index = WRITES_IDX_MAP.get(channel, place)
             kind, data = self.serde.dumps_typed(value)
             new[index] = TaskWrite(task_id, task_path, index, channel, kind, data)
-        # In one document, so that all writes of a task are there or none.
+        # In one document, so that all writes of a task are stored or none.
         id, found = id_in(space, task_id), None
         while True:
             old = self._writes_in(found)
-            # Errors, interrupts and the like are replaced; an ordinary write stays as it was the first time.
+            # Errors, interrupts and the like are replaced; the first ordinary write stays.
             merged = {**old, **{index: write for index, write in new.items() if index < 0 or index not in old}}
             if merged == old:
                 return
@@ -129,7 +129,7 @@ class AgentMemorySaver(SaverInThreads):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         source, target = space_of(self._root, source_thread_id), space_of(self._root, target_thread_id)
-        # What is referred to comes first.
+        # Writes are copied before the checkpoints that refer to them.
         self._parts.copy(self._writes, source, target)
         self._parts.copy(self._checkpoints, source, target, {"thread": target_thread_id})
 
@@ -141,7 +141,7 @@ class AgentMemorySaver(SaverInThreads):
                 self.delete_thread(thread)
                 continue
             documents = list(self._walk({"configurable": {"thread_id": thread}}))
-            # They come newest first, so that of each namespace the newest stays here.
+            # They come newest first, so the newest of each namespace is kept.
             newest = {document.space_id: document for document in reversed(documents)}.values()
             kept = {id for document in newest for id in self._needed(self._parts.read(document, self._tuple))}
             for document in documents:
@@ -149,7 +149,7 @@ class AgentMemorySaver(SaverInThreads):
                     self._remove_one(document)
 
     def _needed(self, found: CheckpointTuple | None) -> Iterator[str]:
-        """The ids of a checkpoint, and of those before it from which channels that only store changes are rebuilt."""
+        """The ids of a checkpoint, and of the earlier ones that are needed to rebuild channels which store only changes."""
         missing: set[str] | None = None
         while found is not None:
             thread, namespace, checkpoint = place_of(found.config)

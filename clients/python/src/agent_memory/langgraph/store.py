@@ -32,10 +32,10 @@ from ..spaces import id_in, names_of, space_of
 from ._filters import condition_of, is_at, matches
 from ._shared import SharedBatches
 
-# A value of at most so many bytes lies in the metadata, where the server can look into it; larger ones in parts.
+# The size limit of a value in the metadata, where the server can filter by it, in bytes; larger values are stored in parts.
 _SHOWN = 48 << 10
 _MOST_TEXT = 1_000_000
-# Where the parts of the items in a space lie: a segment that no name becomes, so that no namespace lies there.
+# The segment below which the parts of a space's items lie. No name is encoded as it, so no namespace lies there.
 _PARTS = "+parts"
 _MOST_HITS = 1000
 
@@ -43,9 +43,9 @@ _MOST_HITS = 1000
 class AgentMemoryStore(BaseStore):
     """Keeps items in a memory, on any engine; sync and async.
 
-    The item ``key`` of the namespace ``(a, b)`` is a document in the space ``ROOT/a/b`` of the collection. ``search`` with a ``query`` is
-    recall: what answers best comes first, and what holds no word of the query comes last, with the score 0. Of a value its texts are
-    searched, or those at the paths of ``index``. A ``ttl`` lets an item expire so many minutes behind its put; no read prolongs it.
+    The item ``key`` of the namespace ``(a, b)`` is a document in the space ``ROOT/a/b`` of the collection. ``search`` with a ``query`` is a
+    recall: the best hits come first, and items without a word of the query come last, with the score 0. It searches all texts of a value,
+    or those at the paths of ``index``. An item expires ``ttl`` minutes after its put; reads do not prolong it.
     """
 
     supports_ttl = True
@@ -59,7 +59,7 @@ class AgentMemoryStore(BaseStore):
         self._shared = SharedBatches(self.batch)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Does the operations in their order, once all of them name valid namespaces. Puts in a row are one request, all or none."""
+        """Executes the operations in order, after checking all their namespaces. Consecutive puts are one request, all or none."""
         ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
@@ -67,7 +67,7 @@ class AgentMemoryStore(BaseStore):
         for is_put, group in groupby(ops, lambda op: isinstance(op, PutOp) and op.value is not None):
             if is_put:
                 puts = [op for op in group if isinstance(op, PutOp)]
-                # Of one item the last value.
+                # The last value of an item wins.
                 self._parts.replace(*{(op.namespace, op.key): self._write(op) for op in puts}.values())
                 results += [None] * len(puts)
             else:
@@ -75,8 +75,8 @@ class AgentMemoryStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Does the operations in their order, in a thread. Those of tasks that put at the same time are one batch. A task that is cancelled
-        leaves its operations to their end."""
+        """Executes the operations in order, in a thread. Operations of concurrent tasks share a batch. Cancelling a task does not interrupt
+        its operations."""
         ops = list(ops)
         if any(isinstance(op, PutOp) for op in ops):
             return await self._shared.do(ops)
@@ -125,7 +125,7 @@ class AgentMemoryStore(BaseStore):
         return self._memory.walk_documents(self._collection, under=self._space(op.namespace_prefix), where=where, limit=limit)
 
     def _answers(self, op: SearchOp) -> Iterator[tuple[Document, float | None]]:
-        """What answers best, and then what has a text without a word of the query."""
+        """The hits of the query, best first, and then the items whose text holds no word of it."""
         question: Question = {"under": self._space(op.namespace_prefix), "collection": self._collection, "where": condition_of(op.filter)}
         question["limit"] = _MOST_HITS if op.filter else min(op.offset + op.limit, _MOST_HITS)
         hits = {hit.document.id: (hit.document, hit.score) for hit in ask(self._memory, op.query or "", question) if hit.document}
@@ -150,7 +150,7 @@ class AgentMemoryStore(BaseStore):
             yield from get_text_at_path(op.value, path)
 
     def _item(self, document: Document | None) -> dict[str, Any] | None:
-        """What a document holds, or ``None`` where it was removed while its parts were read."""
+        """The item of a document; ``None`` if it was removed while its parts were read."""
         return self._parts.read(document, self._read)
 
     def _read(self, document: Document) -> dict[str, Any]:
