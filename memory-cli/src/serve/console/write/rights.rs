@@ -12,7 +12,7 @@ pub(super) fn may_change_memory(visitor: &Visitor, memory: &Memory) -> bool {
         && access.check_metadata(&memory.metadata).is_ok()
 }
 
-/// Whether a collection can be edited: reserved ones have internal formats.
+/// Whether the visitor may change a document. Documents of reserved collections have internal formats, and no form.
 pub(super) fn may_change_document(visitor: &Visitor, document: &Document) -> bool {
     may_remove_document(visitor, document) && !document.collection.is_reserved()
 }
