@@ -73,7 +73,7 @@ pub struct ProviderInfo {
     pub private: bool,
     /// The position: lower ones run first, equal ones concurrently; 0 by default.
     pub position: i32,
-    /// The deadline of a call; [`PROVIDER_DEADLINE`](super::PROVIDER_DEADLINE) by default.
+    /// The deadline of a call; [`PROVIDER_DEADLINE`] by default.
     #[serde(skip)]
     pub deadline: Duration,
     /// Whether later compositions of the same message may reuse its result; `true` by default.
