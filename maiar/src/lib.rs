@@ -14,16 +14,16 @@ use memory_core::{Error, Result};
 
 pub use record::Record;
 
-/// Memories, then documents; an error is the last item.
+/// The memories, then the documents. After an error the stream ends.
 pub type Records = BoxStream<'static, Result<Record>>;
 
-/// How many records are read ahead of who takes them.
+/// How many records the reader may be ahead of the consumer of the stream.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 const AHEAD: usize = 64;
 
-/// Opens the database of a URL. The stream of a server has to be polled within a runtime of tokio.
+/// Opens the database of a URL. The stream of a PostgreSQL server must be polled within a tokio runtime.
 ///
-/// `InvalidInput` when no database stands behind the scheme, or the one that does was not compiled in. No error quotes the URL.
+/// Fails with `InvalidInput` if no database has the scheme, or if its engine was not compiled in. No error quotes the URL.
 pub fn open(url: &str) -> Result<Records> {
     match url.split_once(':') {
         #[cfg(feature = "sqlite")]

@@ -9,13 +9,13 @@ use sqlx::postgres::PgConnection;
 use crate::row::{self, DocumentRow, MemoryRow};
 use crate::{AHEAD, Record, Records};
 
-/// The type of `metadata` is JSONB there.
+/// Casts `metadata` to text, since MAIAR's column is JSONB.
 const MEMORIES: &str = "SELECT id::text, space_id, trigger, context, created_at, updated_at, metadata::text FROM memories \
     ORDER BY created_at, id";
 const COLUMNS: &str = "SELECT column_name::text FROM information_schema.columns \
     WHERE table_schema = current_schema() AND table_name = 'sandbox'";
 
-/// Reads the database of a URL.
+/// Reads the database of a URL. Errors are items of the stream.
 pub(crate) fn read(url: &str) -> Records {
     let (url, (mut sender, records)) = (url.to_owned(), mpsc::channel(AHEAD));
     let reading = async move {
@@ -23,11 +23,11 @@ pub(crate) fn read(url: &str) -> Records {
             put(&mut sender, Err(error)).await;
         }
     };
-    // The reader is a part of the stream, so that it goes on with the stream, and ends when that is dropped.
+    // The reader is part of the stream, so that polling the stream drives it, and dropping the stream ends it.
     stream::select(records, stream::once(reading).filter_map(async |()| None)).boxed()
 }
 
-/// Sends what the database holds.
+/// Sends all records of the database.
 async fn send(url: &str, sender: &mut Sender<Result<Record>>) -> Result<()> {
     // The driver's own message may quote the URL.
     let connected = PgConnection::connect(url).await;
@@ -51,7 +51,7 @@ async fn send(url: &str, sender: &mut Sender<Result<Record>>) -> Result<()> {
 }
 
 async fn put(sender: &mut Sender<Result<Record>>, record: Result<Record>) {
-    // The stream holds the other end as well, so there is no sender without it.
+    // Cannot fail: the stream owns both the sender and the receiver.
     let _ = sender.send(record).await;
 }
 

@@ -1,14 +1,14 @@
-//! What a row of MAIAR becomes here.
+//! A row of MAIAR as a record of this project.
 
 use memory_core::{Document, Memory, NewMemory};
 
-/// One row of MAIAR.
+/// One row of MAIAR, converted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// A memory that keeps its id: to be restored.
+    /// A memory whose id is a UUID and stays: restore it.
     Memory(Memory),
-    /// A memory whose id is its idempotency key: to be stored.
+    /// A memory whose id became its idempotency key (`maiar:` and the id): store it.
     New(NewMemory),
-    /// What the plugin saved.
+    /// A document that the plugin of MAIAR saved.
     Document(Document),
 }

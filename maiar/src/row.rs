@@ -1,4 +1,4 @@
-//! The rows of MAIAR, and what becomes of them.
+//! Converts the rows of MAIAR to records.
 
 use memory_core::{
     Collection, Content, Document, DocumentId, ErrorKind, IdempotencyKey, JsonText, Memory, MemoryId, Metadata,
@@ -12,7 +12,7 @@ pub(crate) type MemoryRow = (String, String, String, Option<String>, i64, Option
 /// The columns of the table `sandbox`: id, space, content, created_at.
 pub(crate) type DocumentRow = (String, Option<String>, String, i64);
 
-/// The query of the table `sandbox`, which has spaces in SQLite only.
+/// The query of the table `sandbox`. Only in SQLite does it have the column `space_id`.
 pub(crate) fn documents(columns: &[String]) -> &'static str {
     if columns.iter().any(|column| column == "space_id") {
         "SELECT id, space_id, content, created_at FROM sandbox ORDER BY created_at, id"
@@ -41,7 +41,7 @@ impl Record {
 
 fn memory((id, space, trigger, context, created_at, updated_at, metadata): MemoryRow) -> Result<Record> {
     let (space_id, trigger) = (SpaceId::parse(space)?, json(&trigger)?);
-    // MAIAR writes a missing context as an empty text, too.
+    // MAIAR may write a missing context as an empty text.
     let context = context.filter(|context| !context.is_empty()).map(|context| json(&context)).transpose()?;
     let created_at = Timestamp::from_millis(created_at)?;
     let metadata = self::metadata(metadata.as_deref())?;
@@ -81,7 +81,7 @@ fn document((id, space, content, created_at): DocumentRow) -> Result<Record> {
     }))
 }
 
-/// The JSON of a text column, or the text as a JSON string where it holds none.
+/// Parses a text column as JSON. Text that is not valid JSON becomes a JSON string.
 fn json<const MAX: usize>(text: &str) -> Result<JsonText<MAX>> {
     match JsonText::parse(text) {
         Err(error) if error.kind() == ErrorKind::InvalidInput => JsonText::from_value(text),
@@ -89,7 +89,7 @@ fn json<const MAX: usize>(text: &str) -> Result<JsonText<MAX>> {
     }
 }
 
-/// What is no object stands under `value`.
+/// Parses the metadata. JSON that is not an object is wrapped in an object, as the member `value`.
 fn metadata(text: Option<&str>) -> Result<Metadata> {
     match text.map(str::trim) {
         None | Some("" | "null") => Ok(Metadata::default()),

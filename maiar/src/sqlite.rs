@@ -1,4 +1,4 @@
-//! A SQLite file of MAIAR, read on a thread of its own.
+//! An SQLite file of MAIAR, read on its own thread.
 
 use std::fs::File;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::{AHEAD, Record, Records};
 const MEMORIES: &str =
     "SELECT id, space_id, trigger, context, created_at, updated_at, metadata FROM memories ORDER BY created_at, id";
 
-/// Reads the file that stands behind the scheme of a URL.
+/// Reads the file that a URL names behind its scheme.
 pub(crate) fn read(path: &str) -> Result<Records> {
     let path = Address::decode(path.strip_prefix("//").unwrap_or(path))?;
     if path.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn read(path: &str) -> Result<Records> {
     Ok(records.boxed())
 }
 
-/// Sends what the file holds until the end, or until nobody takes it.
+/// Sends all records of the file; stops early if the receiver is dropped.
 fn send(path: &str, sender: &mut Sender<Result<Record>>) -> Result<()> {
     // The database's own message about a file that can't be opened would quote its name.
     let file = File::open(path).and_then(|file| file.metadata());
@@ -63,13 +63,13 @@ fn send(path: &str, sender: &mut Sender<Result<Record>>) -> Result<()> {
     Ok(())
 }
 
-/// Whether more is wanted: after an error nothing is.
+/// Sends a record. Returns whether to go on: not after an error, and not if the receiver is dropped.
 fn put(sender: &mut Sender<Result<Record>>, record: Result<Record>) -> bool {
     let is_good = record.is_ok();
     block_on(sender.send(record)).is_ok() && is_good
 }
 
-/// The names of the columns of a table; none when there is no such table.
+/// The names of the columns of a table; empty if there is no such table.
 fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
     statement.query_map([table], |row| row.get(0))?.collect()

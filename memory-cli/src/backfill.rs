@@ -1,17 +1,17 @@
-//! What a migration leaves to be done beside running programs.
+//! The backfill: the part of a migration that runs beside other programs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::{MemoryProvider, Result};
 
-/// How often progress is told.
+/// How often progress is reported.
 const TELLING: Duration = Duration::from_secs(1);
-/// How long to wait before going on after a failure.
+/// The pause before a retry after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Takes slices until nothing is left, and tells now and then how far it is. After each slice it rests as long as that took, so that the
-/// calls of others come through. What is temporary is waited for.
+/// Runs slices of the backfill until nothing is left, and reports progress with `tell`. After each slice it pauses for as long as the slice
+/// took, so that other calls are served. Retryable errors are retried.
 pub(crate) async fn complete(provider: &dyn MemoryProvider, mut tell: impl FnMut(String)) -> Result<()> {
     let mut told: Option<Instant> = None;
     loop {
@@ -34,7 +34,7 @@ pub(crate) async fn complete(provider: &dyn MemoryProvider, mut tell: impl FnMut
     }
 }
 
-/// The same behind a program that goes on, with its progress in the log.
+/// Like [`complete`], in the background of a server, with the progress in the log.
 pub(crate) async fn complete_behind(provider: Arc<dyn MemoryProvider>) {
     match complete(&*provider, |progress| tracing::info!("backfill: {progress}")).await {
         Ok(()) => tracing::info!("no backfill is pending"),

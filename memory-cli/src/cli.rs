@@ -20,14 +20,14 @@ use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
 use crate::usage::Usage;
 
-/// The heading in the help under which the options of all commands stand, apart from those of the command.
+/// The heading in the help for the options that all commands share.
 pub(crate) const GLOBAL: &str = "Global options";
 
 /// Store, recall, import and export what an agent remembers.
 #[derive(Debug, Parser)]
 #[command(name = "agent-memory", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where the memory is kept: sqlite://data/memory.db, postgres://USER:PASSWORD@HOST/DATABASE,
+    /// The database that holds the memory: sqlite://data/memory.db, postgres://USER:PASSWORD@HOST/DATABASE,
     /// redis://USER:PASSWORD@HOST/DATABASE or mongodb://USER:PASSWORD@HOST/DATABASE.
     #[arg(
         long = "url",
@@ -39,7 +39,7 @@ pub(crate) struct Cli {
         value_name = "URL"
     )]
     urls: Vec<String>,
-    /// One JSON value per line on standard output, and nothing else there.
+    /// Print one JSON value per line on standard output, and nothing else there.
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Where the memory is kept, for all commands that work on one.
+    /// The URL, for commands that take exactly one.
     pub(crate) fn url(&self) -> Result<&str, Usage> {
         match self.urls.as_slice() {
             [url] => Ok(url),
@@ -60,7 +60,7 @@ impl Cli {
     /// Runs the command.
     pub(crate) async fn run(&self, output: &mut Output) -> anyhow::Result<ExitCode> {
         match &self.command {
-            // These open no provider, which would migrate, or open several, or leave that to the runtime.
+            // These commands open no provider (opening would migrate the schema), open several, or let the runtime open it.
             Command::Migrate(args) => migrate::run(self.url()?, args, output).await,
             Command::Run(args) => run::run(self.url()?, args, output).await,
             Command::Probe(args) => probe::run(args).await,

@@ -1,4 +1,4 @@
-//! Which commands there are.
+//! The commands and their help.
 
 use clap::Subcommand;
 
@@ -11,165 +11,168 @@ use crate::commands::{
     recall, retention, run, serve, spaces, store, watch,
 };
 
-/// What the user asks for.
+/// A command of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
     OnMemory(Box<MemoryCommand>),
-    /// Do the steps of a pipeline for one task, and show what came of it.
+    /// Run the steps of a pipeline for one task, and show the outcome.
     ///
-    /// The task is persisted before the first step, and after each of them. Steps call the executors of the memory plugin
+    /// The task is persisted before the first step, and after each step. Steps call the executors of the memory plugin
     /// (memory:query, memory:add_document, memory:remove_document) within the container of the task, which is the parent of
-    /// its space unless it names another. Where an argument is {"$task":"/trigger/text"}, it stands for that part of the task:
-    /// /trigger, /results/0, /metadata or /space. Exit code 1 when a step failed.
+    /// its space unless the task names another. An argument {"$task":"/trigger/text"} is replaced by that part of the task:
+    /// /trigger, /results/0, /metadata or /space. The exit code is 1 if a step failed.
     Run(run::RunArgs),
-    /// Try what an operator would try, one after the other, and say what is wrong.
+    /// Check the database as an operator would, step by step, and say what is wrong.
     ///
-    /// Connection, schema, indexes, the clock, versions, durability, recall, and a probe that writes and reads in a place of its
-    /// own, which is removed. The exit code is 1 when something is bad.
+    /// The checks are the connection, the schema, the indexes, the clock, versions, durability, recall, and a probe that writes and reads
+    /// in a temporary database, which is removed. The exit code is 1 if a check finds something bad.
     Doctor(doctor::DoctorArgs),
-    /// Measure how much of what answers known questions recall finds, in a place of its own that is removed afterwards.
+    /// Measure how well recall finds the evidence for known questions, in a temporary database that is removed afterwards.
     ///
-    /// For each set of questions, the memories of NAME.jsonl are stored; then each line of NAME.qa.jsonl is asked within the deepest space that
-    /// holds them all: {"question": "When did Mel paint?", "evidence": ["D1:12"], "category": 2}. Evidence names memories by a key of
-    /// their metadata. Shown is the mean part of the evidence among the best 5, 10, 25 and 50 hits, by category, and how long a question takes. With
-    /// --embedder, the memories are embedded first, and what is meant counts too.
+    /// For each set of questions, the memories of NAME.jsonl are stored. Then each line of NAME.qa.jsonl is asked within the deepest
+    /// space that holds all of them: {"question": "When did Mel paint?", "evidence": ["D1:12"], "category": 2}. Evidence names memories
+    /// by a key of their metadata. The result is the mean share of the evidence among the best 5, 10, 25 and 50 hits, by category, and
+    /// the time of a question. With --embedder, the memories are embedded first, and recall also searches by meaning.
     Eval(eval::EvalArgs),
-    /// Bring the schema up to date, as every other command does on its own.
+    /// Bring the schema up to date. Most other commands do this on their own.
     Migrate(migrate::MigrateArgs),
-    /// Ask a server that runs whether it is ready, as the health check of a container does.
+    /// Ask a running server whether it is ready, for the health check of a container.
     ///
-    /// The exit code is 0 when it is, and 1 when it is not, or does not answer within ten seconds.
+    /// The exit code is 0 if it is ready, and 1 if it is not, or does not answer within ten seconds.
     Probe(probe::ProbeArgs),
-    /// Run the suite that proves an engine, in a place of its own that is removed afterwards.
+    /// Run the conformance suite on an engine, in a temporary database that is removed afterwards.
     ///
-    /// With several --url, the table has one column for each engine, and the cases on which they differ come first; memory: is
-    /// the reference. What the URLs themselves name stays untouched. The exit code is 0 when every case that ran has passed,
-    /// and 1 when one failed, none ran, or a signal ended the run; then no further case begins.
+    /// With several --url, the table has one column per engine, and the cases on which they differ come first; memory: is
+    /// the reference. The databases that the URLs name stay untouched. The exit code is 0 if every case that ran has passed,
+    /// and 1 if one failed, none ran, or a signal ended the run, after which no further case begins.
     #[cfg(feature = "suite")]
     Conformance(conformance::ConformanceArgs),
-    /// Measure an engine at a size of your choice, in a place of its own that is removed afterwards.
+    /// Measure an engine at a size of your choice, in a temporary database that is removed afterwards.
     ///
-    /// Loads a ledger, recalls from it, walks through it, and writes to it; tells how often in a second that goes and how long it
-    /// takes, as a table in Markdown or as JSON. memory: is the reference. What the URL itself names stays untouched. Mind the
-    /// space on the disk: ten million memories of 600 bytes take about 10 GB.
+    /// Loads a ledger, recalls from it, walks through it, and writes to it. Prints operations per second and latencies, as a table in
+    /// Markdown or as JSON. memory: is the reference. The database that the URL names stays untouched. Mind the space on the
+    /// disk: ten million memories of 600 bytes take about 10 GB.
     #[cfg(feature = "bench")]
     Bench(bench::BenchArgs),
 }
 
-/// A command on a provider that is opened before it, and closed after it.
+/// A command that runs on an open provider, which is closed after it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
     /// Append a memory to the ledger and print its id.
     Store(store::StoreArgs),
     /// Change the context, the metadata, the status or the expiry of a memory.
     Update(store::UpdateArgs),
-    /// Show one memory, as it is or as it was.
+    /// Show one memory, as it is now or as it was at a time.
     Get(store::GetArgs),
-    /// Show the versions of a memory, newest first: when each was committed, by whom, and what it was.
+    /// Show the versions of a memory, newest first: when each was committed, by whom, and its content.
     ///
-    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json, each version
+    /// If there are more, the option for the next page is printed on standard error: "next: --cursor ...". With --json, each version
     /// is one line {"revision":...,"committedAt":...,"actor":...,"memory":...}.
     History(history::HistoryArgs),
     /// Recall memories from the spaces that you name.
     ///
-    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
-    /// each memory is one line on standard output, as import reads it.
+    /// If there are more, the option for the next page is printed on standard error: "next: --cursor ...". With --json,
+    /// each memory is one line on standard output, in the format that import reads.
     Query(query::QueryArgs),
-    /// Ask a question in words: what answers it best comes first.
+    /// Ask a question in words; the best answers come first.
     ///
-    /// Words count by their stems, rare ones more, and those of the neighbours in the same container with them, so that a turn of a
-    /// conversation is found by the turns beside it. With --embedder, what is meant counts too. With --json, each hit is one line: its score, the parts of it, and the memory or
-    /// the document.
+    /// Words are compared by their stems, and rare words count more. The words of the neighbours in the same container count, too, so
+    /// that a turn of a conversation is found by the turns beside it. With --embedder, recall also searches by meaning. With --json, each
+    /// hit is one line: its score, the parts of the score, and the memory or the document.
     Recall(recall::RecallArgs),
-    /// Make the vectors by which recall finds what is meant, for all records that have none yet.
+    /// Make the vectors for recall by meaning, for all records that have none yet.
     ///
-    /// The model is that of --embedder, and becomes that of the database where it has none. What is embedded stays, so a run that was
-    /// ended is repeated to go on; serve with --embedder does the same by itself, as records come. What the model refuses is tried again later,
-    /// and makes the exit code 1.
+    /// The model of --embedder becomes the model of the database if that has none. Vectors that were made stay, so an interrupted run
+    /// continues when you repeat it. serve with --embedder makes vectors by itself, as records come. A text that the model refuses is
+    /// retried later, and makes the exit code 1.
     Embed(embed::EmbedArgs),
-    /// Tell each change of memories and documents as it comes, until Ctrl-C ends it.
+    /// Print each change of memories and documents as it happens, until Ctrl-C.
     ///
-    /// A change is stored, updated, removed, erased, left (the record is there, and does not satisfy the conditions now) or unreadable.
-    /// Nothing is lost: whoever goes on with --from and the token of the last change gets all that was committed behind it, some of it twice. With
-    /// --json, each change is one line {"token":...,"kind":...} with the memory, the document, or the id; reached and progress tell how far
-    /// the watch is. Without, the option that goes on stands on standard error at the end: "next: --from ...".
+    /// A change is stored, updated, removed, erased, left (the record exists but no longer satisfies the conditions) or unreadable.
+    /// Delivery is at least once: with --from and the token of the last change, a watch continues with all later commits, some of them
+    /// twice. With --json, each change is one line {"token":...,"kind":...} with the memory, the document, or the id; the kinds reached
+    /// and progress say how far the watch is. Without --json, the option to continue is printed on standard error at the end: "next:
+    /// --from ...".
     Watch(watch::WatchArgs),
-    /// List the spaces right below one, or the top-level ones, with how many memories each holds and when the newest was created.
+    /// List the spaces directly below one, or the top-level spaces, with the number of memories in each and the time of the newest.
     ///
-    /// When a level has more spaces, the options that ask for them go to standard error: "next: --cursor ...". With --json, each space
+    /// If a level has more spaces, the options for them are printed on standard error: "next: --cursor ...". With --json, each space
     /// is one line.
     Spaces(spaces::SpacesArgs),
     /// Keep and search documents, the texts that an agent itself saves.
     #[command(subcommand)]
     Document(document::DocumentCommand),
-    /// Keep what goes into the system prompt of an agent: its memory of the project, and the profile of its user.
+    /// Show and change the texts for the system prompt of an agent: its memory of the project, and the profile of its user.
     #[command(subcommand)]
     Prompt(prompt::PromptCommand),
-    /// Talk to an agent at the terminal: a model behind an endpoint answers, and what is said is kept.
+    /// Talk to an agent at the terminal: a model behind an endpoint answers, and the conversation is kept.
     ///
-    /// Each line of standard input is a message, and its answer comes on standard output as it is written. The messages, what the agent
-    /// thought and did, and the facts that it learned stay in the memory, and the next conversation goes on from there. Ctrl-C gives up
-    /// an answer that is thought about; without one, or once more, it ends the conversation, as the end of the input does. With --json,
-    /// each answer is a line {"kind":"answer",...}, what became of each line of the input is one {"kind":"end",...}, and with --verbose
-    /// each call of a tool is one {"kind":"tool",...}. A message that can't be answered is reported, makes the exit code 1 in the end,
-    /// and the conversation goes on.
+    /// Each line of standard input is a message, and its answer is streamed to standard output. The messages, the thoughts and actions of
+    /// the agent, and the facts that it learned stay in the memory, and the next conversation continues from there. Ctrl-C cancels an
+    /// answer in progress; if there is none, or pressed once more, it ends the conversation, as the end of the input does. With --json,
+    /// each answer is a line {"kind":"answer",...}, the end of each line of the input is a line {"kind":"end",...}, and with --verbose
+    /// each tool call is a line {"kind":"tool",...}. A message that can't be answered is reported and makes the exit code 1 in the end,
+    /// but the conversation goes on.
     Chat(chat::ChatArgs),
-    /// Show what an agent would know when it answers a message: its conversation, its character, what it can do.
+    /// Show what an agent would know when it answers a message: its conversation, its character, and its tools.
     ///
-    /// By default all providers but the dynamic and the private ones contribute. The exit code is 1 when one that was asked for
-    /// is missing or has failed; the text of the others is shown all the same.
+    /// By default all providers except dynamic and private ones contribute. The exit code is 1 if a requested one
+    /// is missing or has failed; the text of the others is shown anyway.
     Compose(compose::ComposeArgs),
-    /// Read memories and documents from JSON lines; repeating an import changes nothing.
+    /// Import memories and documents from JSON lines; repeating an import changes nothing.
     ///
-    /// A line is a memory, or a document if it says "kind":"document", as export writes them. With an id it is restored as
-    /// it is; without, it is stored under a key (a document under an id) made from its content. Lines go in batches: one that
-    /// can't be read stops the import, and nothing of its batch stays behind. One that differs from what has its id or key is
-    /// reported and left out, and makes the exit code 1.
+    /// A line is a memory, or a document if it says "kind":"document", as export writes them. A record with an id is restored unchanged.
+    /// Without an id, a memory is stored under an idempotency key made from its content, and a document under such an id. Lines are
+    /// written in batches: a line that can't be read stops the import, and nothing of its batch is written. A record that differs from
+    /// the one with the same id or key is reported and left out, and makes the exit code 1.
     Import(import::ImportArgs),
-    /// Write memories and documents as JSON lines, oldest first.
+    /// Export memories and documents as JSON lines, oldest first.
     ///
-    /// Without options, everything: all memories, then the documents of all collections. With spaces or conditions, only the
-    /// memories that they select; with --documents also the documents in those spaces.
+    /// Without options, it exports everything: all memories, then the documents of all collections. With spaces or conditions, it exports
+    /// only the memories that they select; with --documents also the documents in those spaces.
     Export(export::ExportArgs),
-    /// Copy memories and documents to another engine, and verify what is there then.
+    /// Copy memories and documents to another engine, and verify the copy.
     ///
-    /// Without options, everything; else what the selectors of query find, with --documents also documents. Ids, revisions and
-    /// keys are kept. What is there already stays as it is, so that a copy that was interrupted is repeated to go on; a record
-    /// that differs is reported, and makes the exit code 1.
+    /// Without options, it copies everything; otherwise what the selectors of query find, with --documents also documents. Ids, revisions
+    /// and keys are kept. Records that exist in the target stay as they are, so an interrupted copy continues when you repeat it. A
+    /// record that differs is reported, and makes the exit code 1.
     ///
-    /// With --follow, the target is kept up to date while programs go on to write to the source, and with --finish it takes its place.
+    /// With --follow, the target is kept up to date while programs write to the source; with --finish, it replaces the source.
     Copy(copy::CopyArgs),
-    /// Erase memories, and documents if you like, with their history, their vectors and all else that is kept of them. There is no way back.
+    /// Erase memories, and documents if you like, with their history, their vectors and everything else about them. This can't be undone.
     ///
-    /// What the selectors of query find, the memories with some ids, or what an agent knows of a person. A tombstone stays of each record,
-    /// with the reason, and no import, copy or repeated store brings it back. It goes in slices: Ctrl-C ends it between two of them, and
-    /// it goes on when it is said again. In the end it verifies that nothing is left; --certificate writes that to a file, and --json to
-    /// standard output. The exit code is 1 when something is left. Backups, exports and copies from before are not erased.
+    /// It erases what the selectors of query find, the memories with the given ids, or what an agent knows of a person. A tombstone with
+    /// the reason stays of each record, so that no import, copy or repeated store brings it back. It works in slices: Ctrl-C ends it
+    /// between two slices, and repeating the command continues. In the end it verifies that nothing is left; --certificate writes the
+    /// result to a file, and --json to standard output. The exit code is 1 if something is left. Earlier backups, exports and copies are
+    /// not erased.
     Erase(erase::EraseArgs),
-    /// Erase what has expired, and take away the tombstones of what has expired whose time is over.
+    /// Erase expired records, and remove the tombstones of those that expired more than 90 days ago.
     ///
-    /// A record that has expired is in no answer, whether it was swept or not, so nobody has to run this for that; serve does it by itself.
-    /// It goes in slices: Ctrl-C ends it between two of them, which makes the exit code 1.
+    /// An expired record is in no answer, whether it was swept or not, so the command is not needed for that; serve sweeps by itself.
+    /// It works in slices: Ctrl-C ends it between two slices, and makes the exit code 1.
     Sweep,
-    /// Show how long records are kept, or change that: rules by spaces, the longest of which holds.
+    /// Show or change how long records are kept, by rules for spaces. The rule with the longest space holds.
     ///
     /// A rule keeps a memory for a time from when it was stored, and a document from when it was last put. It holds at once, also for
-    /// what is there already, which is then in no answer any more, and is erased by a sweep: there is no way back. With --json, each rule is
-    /// one line {"under":...,"keep":...}, in milliseconds. All rules are read, changed and written, so change them from one place.
+    /// existing records: those over the time are in no answer any more, and a sweep erases them, which can't be undone. With --json, each
+    /// rule is one line {"under":...,"keep":...}, in milliseconds. All rules are read, changed and written together, so change them from
+    /// one place.
     Retention(retention::RetentionArgs),
-    /// Show whether the engine works, and what an acknowledged write survives.
+    /// Show whether the engine works, and which failures an acknowledged write survives.
     Health,
-    /// Load a small sample and show how recall works: start here.
+    /// Load a small sample and show how recall works. Start here.
     Quickstart,
-    /// Serve the memory to other programs: REST at /v1, and MCP at /mcp or over standard input and output.
+    /// Serve the memory to other programs: by REST at /v1, and by MCP at /mcp or over standard input and output.
     ///
-    /// With --agent, also an agent that remembers, to any program that speaks OpenAI's chat completions.
+    /// With --agent, it also serves an agent that remembers, to any program that speaks OpenAI's chat completions.
     Serve(serve::ServeArgs),
 }
 
 impl Command {
-    /// Whether it does many things at once.
+    /// Whether the command works in parallel, and needs a runtime with several threads.
     pub(crate) fn is_parallel(&self) -> bool {
         match self {
             #[cfg(feature = "bench")]

@@ -1,4 +1,4 @@
-//! What a doctor finds: what an operator would try, one after the other.
+//! The checks of the doctor, in the order in which an operator would make them.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use crate::engine;
 use crate::output;
 use crate::usage::Usage;
 
-/// What was found of one thing.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// The name of the check.
     pub(crate) check: &'static str,
     pub(crate) verdict: Verdict,
     pub(crate) detail: String,
 }
 
-/// How something was found.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Good,
@@ -30,22 +30,22 @@ pub(crate) enum Verdict {
     Bad,
 }
 
-/// What was found of a database.
+/// The results of the checks of a database.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) findings: Vec<Finding>,
-    /// Whether a memory can be opened in it as it is.
+    /// Whether a memory can be opened in the database as it is.
     pub(crate) is_usable: bool,
 }
 
-/// How far two clocks may be apart, in milliseconds.
+/// The largest difference of two clocks, in milliseconds.
 const MAX_SKEW: i64 = 1_000;
-/// How far the newest memory may lie in the future before the clocks of who writes are blamed, in milliseconds.
+/// How far in the future the newest memory may lie, in milliseconds, before the clocks of the writers are suspected.
 const MAX_AHEAD: i64 = 60_000;
-/// How long the feed may wait for the same write. Most take milliseconds, and a busy server always has one under way.
+/// How long the feed may wait for the same write. Most writes take milliseconds, and a busy server always has one in progress.
 const MAX_HELD_BACK: Duration = Duration::from_secs(10);
 
-/// Looks at the database that a URL names, without opening the memory in it, which would migrate.
+/// Checks the database that a URL names, without opening the memory in it, which would migrate the schema.
 pub(crate) async fn of_database(url: &str) -> anyhow::Result<Database> {
     let start = Instant::now();
     let plan = match engine::plan(url).await {
@@ -69,7 +69,7 @@ pub(crate) async fn of_database(url: &str) -> anyhow::Result<Database> {
     Ok(Database { findings, is_usable: true })
 }
 
-/// Asks a memory for what it tells at once.
+/// Checks an open memory by calls that are fast.
 pub(crate) async fn of_memory(provider: &dyn MemoryProvider) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     match provider.check_health().await {
@@ -115,7 +115,7 @@ pub(crate) async fn of_memory(provider: &dyn MemoryProvider) -> Result<Vec<Findi
     Ok(findings)
 }
 
-/// Writes and reads in a place beside what a URL names, and removes the place.
+/// Writes and reads in a sandbox beside the database that a URL names, and removes the sandbox.
 pub(crate) async fn of_probe(url: &str) -> Finding {
     let start = Instant::now();
     match probe(url).await {
@@ -148,7 +148,7 @@ impl Finding {
 }
 
 impl Verdict {
-    /// As JSON has it.
+    /// The name, as in JSON.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -158,7 +158,7 @@ impl Verdict {
     }
 }
 
-/// What is there of the schema, and what time it is there.
+/// Checks the schema and the clock of the server.
 async fn of_schema(url: &str) -> Vec<Finding> {
     let before = SystemClock.now().as_millis();
     let Inspection { missing, held_back, server_time, .. } = match engine::inspect(url).await {
@@ -176,7 +176,7 @@ async fn of_schema(url: &str) -> Vec<Finding> {
     let clock = match server_time.map(Timestamp::as_millis) {
         None => Finding::good("clock", "that of this machine"),
         Some(there) => {
-            // The server answered at some time in between.
+            // The server read its clock at some time between `before` and `after`.
             let apart = (there - after).max(before - there).max(0);
             let verdict = if apart > MAX_SKEW { Verdict::Doubtful } else { Verdict::Good };
             Finding::new("clock", verdict, &format!("{apart} ms apart from that of this machine"))
@@ -185,7 +185,7 @@ async fn of_schema(url: &str) -> Vec<Finding> {
     vec![indexes, of_feed(held_back.as_ref()), clock]
 }
 
-/// What those who watch wait for.
+/// Checks whether a transaction holds back the feed.
 fn of_feed(held_back: Option<&HeldBack>) -> Finding {
     match held_back {
         None => Finding::good("feed", "nothing holds it back"),
@@ -199,7 +199,7 @@ fn of_feed(held_back: Option<&HeldBack>) -> Finding {
     }
 }
 
-/// Whoever wrote the newest memory has a clock, too.
+/// Checks the time of the newest memory, by which the clock of its writer shows.
 fn of_newest(created_at: Option<Timestamp>) -> Finding {
     let ahead = created_at.map_or(0, |time| time.as_millis() - SystemClock.now().as_millis());
     if ahead > MAX_AHEAD {
@@ -209,11 +209,11 @@ fn of_newest(created_at: Option<Timestamp>) -> Finding {
     Finding::good("newest memory", &created_at.map_or("there is none".to_owned(), output::date))
 }
 
-/// Tells what went wrong in a place of its own.
+/// Probes a sandbox. Returns what went wrong, if anything.
 async fn probe(url: &str) -> Result<Option<&'static str>> {
     let place = engine::sandbox("doctor");
     let result = probe_in(&place, url).await;
-    // Removed also when something went wrong, which then is what to tell.
+    // The sandbox is removed even after a failure, whose result is returned.
     let removed = place.remove(url).await;
     let wrong = result?;
     removed?;

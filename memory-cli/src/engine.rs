@@ -1,4 +1,4 @@
-//! The engine that stands behind a URL, and how errors name it.
+//! Opens the engine of a URL, with errors that name its location.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use migrations::Report;
 
 use crate::usage::Usage;
 
-/// Where the memory is kept unless the caller says otherwise.
+/// The default URL.
 pub(crate) const DEFAULT_URL: &str = "sqlite://data/memory.db";
-/// What stands for the reference where a URL is expected.
+/// The URL that stands for the reference engine.
 #[cfg(any(feature = "bench", feature = "suite"))]
 pub(crate) const REFERENCE: &str = "memory:";
 
-/// The provider that a URL names, initialised.
+/// Opens and initialises the provider that a URL names.
 pub(crate) async fn open(url: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
     let (address, provider) = (parse(url)?, provider(url)?);
     provider.init().await.with_context(|| address.location())?;
@@ -29,37 +29,37 @@ pub(crate) async fn migrate(url: &str) -> anyhow::Result<Report> {
     memory_runtime::migrate(url).await.with_context(|| address.location())
 }
 
-/// What [`migrate`] would do.
+/// Returns the steps that [`migrate`] would take.
 pub(crate) async fn plan(url: &str) -> anyhow::Result<Report> {
     provider(url)?;
     let address = parse(url)?;
     memory_runtime::plan(url).await.with_context(|| address.location())
 }
 
-/// What of the schema is missing, and what time it is at the server.
+/// Returns what is missing in the schema, and the server's time.
 pub(crate) async fn inspect(url: &str) -> anyhow::Result<Inspection> {
     let address = parse(url)?;
     memory_runtime::inspect(url).await.with_context(|| address.location())
 }
 
-/// A place beside what a URL names that nobody else has, with the usual settings.
+/// Makes a sandbox with a unique name and the usual settings.
 pub(crate) fn sandbox(purpose: &str) -> Sandbox {
     let name = format!("{purpose}_{}", MemoryId::generate().to_string().replace('-', ""));
     let (clock, history) = (Arc::new(SystemClock), HistorySettings::default());
     Sandbox { name, clock, deadline: DEFAULT_DEADLINE, history }
 }
 
-/// The provider, untouched.
+/// Makes the provider without initialising it.
 pub(crate) fn provider(url: &str) -> Result<Arc<dyn MemoryProvider>, Usage> {
     memory_runtime::open(url).map_err(refused)
 }
 
-/// What a URL says without its engine.
+/// Parses a URL without its engine.
 pub(crate) fn parse(url: &str) -> Result<EngineUrl<'_>, Usage> {
     EngineUrl::parse(url).map_err(refused)
 }
 
-/// A URL that is wrong is a mistake in the arguments, unlike an engine that can't be reached.
+/// Reports a wrong URL as a mistake in the arguments, unlike an engine that can't be reached.
 pub(crate) fn refused(error: Error) -> Usage {
     Usage(format!("--url: {}; see --help", error.message()))
 }

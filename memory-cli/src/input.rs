@@ -11,7 +11,7 @@ use memory_core::Result;
 
 use crate::usage::Usage;
 
-/// A value as the user names it: the text itself, `@FILE`, or `-` for standard input.
+/// A value as the user gives it: the text itself, `@FILE`, or `-` for standard input.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Text(String),
@@ -19,10 +19,10 @@ pub(crate) enum Input {
     Stdin,
 }
 
-/// More than any value of the contract has, with room for white space and escapes.
+/// The most bytes of a value: more than any limit of the contract, with room for white space and escapes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// It can be read once.
+/// Whether an option reads standard input already, which is possible only once.
 static STDIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl FromStr for Input {
@@ -38,7 +38,7 @@ impl FromStr for Input {
 }
 
 impl Input {
-    /// Reads the value and checks it; a value that `parse` refuses is a mistake in the arguments.
+    /// Reads and parses the value; a value that `parse` refuses is a mistake in the arguments.
     pub(crate) fn read<T>(&self, option: &str, parse: impl FnOnce(&str) -> Result<T>) -> anyhow::Result<T> {
         let text = match self {
             Self::Text(text) => text.clone(),
@@ -52,7 +52,7 @@ impl Input {
     }
 }
 
-/// Opens a file for reading; a folder is refused here, since reading it would fail with a less helpful message.
+/// Opens a file for reading. A folder is refused here, since reading it would fail with a less helpful message.
 pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
     let file = File::open(path).with_context(|| format!("can't open {}", name(path)))?;
     if file.metadata()?.is_dir() {
@@ -61,7 +61,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// A path as errors show it. A URL that was given in the place of one may hold a password.
+/// A path as errors show it. A URL that was given instead of a path is not shown, since it may hold a password.
 pub(crate) fn name(path: &Path) -> String {
     let text = path.display().to_string();
     if text.contains("://") { "a file that is named like a URL".to_owned() } else { text }

@@ -1,4 +1,4 @@
-//! Vectors are made beside a program that goes on.
+//! Makes vectors in the background of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::time::sleep;
 
 use crate::observed::observed;
 
-/// How many vectors were made, for who watches the server.
+/// The metrics of the vectors that were made.
 #[derive(Debug, Clone)]
 pub(crate) struct MadeVectors {
     pub(crate) made: IntCounter,
     pub(crate) failed: IntCounter,
 }
 
-/// How often the log tells how many vectors were made, at most.
+/// The least time between two log lines about the vectors that were made.
 const TELLING: Duration = Duration::from_secs(60);
-/// How long to wait behind a failure that does not pass by itself: somebody may give a right, or take the model back.
+/// The pause after an error that is not retryable: an operator may grant a right, or change the model back.
 const PAUSE: Duration = Duration::from_secs(60);
 
 impl MadeVectors {
@@ -31,7 +31,7 @@ impl MadeVectors {
     }
 }
 
-/// Embeds what has no vector yet, and then each record as it comes: for ever, unless the engine keeps no vectors.
+/// Embeds all records without vectors, and then each new record. Runs forever, unless the engine does not support vectors.
 pub(crate) async fn keep(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>, counts: MadeVectors) {
     let MadeVectors { made, failed } = counts.clone();
     let counted = observed(embedder, move |texts| match texts {
@@ -49,7 +49,7 @@ async fn run(keeper: &VectorKeeper) {
     let mut told: Option<String> = None;
     loop {
         let Err(error) = keeper.run().await;
-        // Once, however long it lasts.
+        // The same error is logged once, however long it lasts.
         if told.as_deref() != Some(error.message()) {
             warn(&error);
             told = Some(error.message().to_owned());
@@ -70,7 +70,7 @@ fn warn(error: &Error) {
     }
 }
 
-/// Tells now and then what was made since the last time.
+/// Logs from time to time how many vectors were made since the last line.
 async fn tell(MadeVectors { made, failed }: &MadeVectors) {
     let (mut told, mut told_failed) = (made.get(), failed.get());
     loop {

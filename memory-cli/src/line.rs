@@ -17,33 +17,33 @@ const NO_VECTOR_MODEL: &str =
 const NO_TOMBSTONE: &str =
     "erasedAt, reason, keyHash, places and hashKey belong to a tombstone, which says \"kind\":\"tombstone\"";
 
-/// What a line says.
+/// The record in a line.
 #[derive(Debug)]
 pub(crate) enum Record {
-    /// A memory without an id: to be stored once, however often it is imported.
+    /// A memory without an id, which is stored once, however often it is imported.
     New(NewMemory),
-    /// A memory with an id: to be restored as it is.
+    /// A memory with an id, which is restored unchanged.
     Memory(Memory),
-    /// A document, under the id that its content makes if it had none.
+    /// A document; if it had no id, the id is made from its content.
     Document(Document),
-    /// A version of a memory or document. Those of one record stand one behind the other, the oldest first.
+    /// A version of a memory or document. The versions of a record are consecutive lines, the oldest first.
     Version(Version),
-    /// What stays of a record that was erased, and what makes its hashes.
+    /// The tombstone of an erased record, with the key of its hashes.
     Tombstone(Tombstone, HashKey),
-    /// The embedding model in the lines behind this one.
+    /// The embedding model of the vectors in the following lines.
     VectorModel(VectorModel),
 }
 
-/// What a line holds.
+/// A parsed line.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) record: Record,
-    /// The vector of a memory with an id, of a document, or of the last version of one.
+    /// The vector of a memory with an id, of a document, or of the last version of a record.
     pub(crate) vector: Option<Vector>,
 }
 
 impl Record {
-    /// The bytes of its texts.
+    /// The size of its texts in bytes.
     pub(crate) fn size(&self) -> usize {
         let of_memory = |trigger: &Trigger, context: &Option<Context>, metadata: &Metadata| {
             trigger.as_str().len()
@@ -71,11 +71,11 @@ impl From<maiar::Record> for Record {
     }
 }
 
-/// Reads a line. The reason of a refusal names the field and never shows its value.
+/// Parses a line. The error names the field and never shows its value.
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
     if text.trim_start().starts_with('[') {
-        // Serde would also take an array of the fields in their order.
+        // Serde would also accept an array of the fields in their order.
         return Err("not a JSON object".into());
     }
     let mut fields: Fields<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
@@ -100,17 +100,17 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, String> {
     Ok(Parsed { record, vector })
 }
 
-/// Writes the embedding model as a line, which stands before the first of them.
+/// Writes the embedding model as a line, which precedes the first vector.
 pub(crate) fn write_vector_model(out: &mut impl Write, model: &VectorModel) -> io::Result<()> {
     let object = serde_json::to_string(model)?;
     writeln!(out, "{{\"kind\":\"vectorModel\",{}", object.strip_prefix('{').unwrap_or(&object))
 }
 
-/// Puts a vector at the end of a line.
+/// Adds a vector to a line, as the last field.
 pub(crate) fn add_vector(line: &mut Vec<u8>, vector: &Vector) -> io::Result<()> {
     let object = line.strip_suffix(b"}\n").ok_or_else(|| io::Error::other("a line that is no object"))?.len();
     line.truncate(object);
-    // Base64 has nothing that JSON escapes.
+    // Base64 needs no JSON escapes.
     writeln!(line, ",\"vector\":\"{vector}\"}}")
 }
 
@@ -120,10 +120,10 @@ pub(crate) fn write_memory(out: &mut impl Write, memory: &Memory) -> io::Result<
     out.write_all(b"\n")
 }
 
-/// Writes a document as a line, with its kind in front.
+/// Writes a document as a line, with its kind first.
 pub(crate) fn write_document(out: &mut impl Write, document: &Document) -> io::Result<()> {
     let object = serde_json::to_string(document)?;
-    // Put in as text: serde's flatten would not keep the metadata byte for byte.
+    // Inserted as text, since serde's flatten would not keep the metadata byte for byte.
     writeln!(out, "{{\"kind\":\"document\",{}", object.strip_prefix('{').unwrap_or(&object))
 }
 
@@ -176,7 +176,7 @@ struct TombstoneLine<'a> {
     hash_key: &'a str,
 }
 
-/// A hash in hexadecimal digits.
+/// Writes a hash in hexadecimal digits.
 fn hash_text(hash: KeyedHash) -> String {
     format!("{:032x}", u128::from_be_bytes(hash.0))
 }
@@ -192,8 +192,8 @@ fn not_a_hash() -> String {
     "a hash has 32 hexadecimal digits".into()
 }
 
-/// The fields of all kinds, not looked into yet. `null` is a value of all but `updatedAt`, `expiresAt`, `idempotencyKey`, `committedAt`,
-/// `actor` and `keyHash`.
+/// The unparsed fields of all kinds. `null` is a value, except for `updatedAt`, `expiresAt`, `idempotencyKey`, `committedAt`, `actor` and
+/// `keyHash`, where it means absent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[derive(Default)]
@@ -255,7 +255,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of a record that stands within a line.
+    /// Parses the fields of a record within a line.
     fn within(raw: &'a RawValue) -> Result<Self, String> {
         let fields: Self = serde_json::from_str(raw.get()).map_err(|error| reason(&error))?;
         fields.is_no_vector_model()?;
@@ -265,7 +265,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses what only a tombstone has.
+    /// Refuses fields that only a tombstone has.
     fn is_no_tombstone(&self) -> Result<(), String> {
         let of_tombstones = [self.erased_at, self.reason, self.key_hash, self.places, self.hash_key];
         match of_tombstones.iter().any(Option::is_some) {
@@ -274,7 +274,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses what only an embedding model has.
+    /// Refuses fields that only an embedding model has.
     fn is_no_vector_model(&self) -> Result<(), String> {
         match [self.name, self.width, self.precision].iter().any(Option::is_some) {
             true => Err(NO_VECTOR_MODEL.into()),
@@ -303,7 +303,7 @@ impl<'a> Fields<'a> {
         Ok(Record::Tombstone(Tombstone { record, at, reason, actor, key, places }, hash_key))
     }
 
-    /// Refuses what only a version has.
+    /// Refuses fields that only a version has.
     fn is_no_version(&self) -> Result<(), String> {
         let of_versions = [self.committed_at, self.actor, self.memory, self.document];
         match of_versions.iter().any(Option::is_some) {
@@ -410,10 +410,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The idempotency key of a memory's content. The formula must stay: it is what makes a later import find this one. When it expires is no part
-/// of its content.
+/// The idempotency key of a memory's content. The formula must never change, so that a later import finds the same memory. The expiry is
+/// not part of the content.
 fn key_of(memory: &NewMemory) -> String {
-    // Contexts are JSON, and the empty text is none: an absent context differs from every other.
+    // Contexts are JSON, and the empty text is not JSON, so an absent context differs from every other.
     let context = memory.context.as_ref().map_or("", Context::as_str);
     hash([
         memory.space_id.as_str(),
@@ -465,7 +465,7 @@ fn revision(raw: &str) -> Result<Revision, String> {
     checked(Revision::new(number))
 }
 
-/// What is wrong with a line as a whole, without any value of it.
+/// Describes what is wrong with a whole line, without any value of it.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let names_a_field = message.starts_with("unknown field `") || message.starts_with("duplicate field `");
@@ -491,7 +491,7 @@ struct ModelLine<'a> {
     precision: Option<&'a RawValue>,
 }
 
-/// What a line says of an embedding model.
+/// Parses a line with an embedding model.
 fn vector_model(text: &str) -> Result<Record, String> {
     let line: ModelLine<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
     let whole = |raw: &str| serde_json::from_str(raw).map_err(|_| "must be a whole number".to_owned());
@@ -501,7 +501,7 @@ fn vector_model(text: &str) -> Result<Record, String> {
     Ok(Record::VectorModel(checked(VectorModel::new(name, width, precision))?))
 }
 
-/// Keeps a `null` apart from an absent field.
+/// Distinguishes `null` from an absent field.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&'a RawValue>::deserialize(deserializer).map(Some)
 }

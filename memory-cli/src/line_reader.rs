@@ -1,8 +1,8 @@
-//! Lines of a file with their numbers, without ever holding more than one.
+//! Reads the lines of a file with their numbers, holding one line at a time.
 
 use std::io::{self, BufRead, Read};
 
-/// The longest line: a memory with the largest trigger and context, with room for escapes.
+/// The longest line, in bytes: a memory with the largest trigger and context, with room for escapes.
 pub(crate) const MAX_LINE: usize = 20 << 20;
 
 /// A reader of lines.
@@ -13,12 +13,12 @@ pub(crate) struct LineReader<R> {
     number: u64,
 }
 
-/// One line without its end.
+/// One line without its line break.
 #[derive(Debug)]
 pub(crate) enum Line<'a> {
-    /// The line.
+    /// The text of the line.
     Text(&'a [u8]),
-    /// It is longer than [`MAX_LINE`]; the rest of it was not read.
+    /// The line is longer than [`MAX_LINE`]; the rest was not read.
     TooLong,
 }
 
@@ -27,9 +27,9 @@ impl<R: BufRead> LineReader<R> {
         Self { source, buffer: Vec::new(), number: 0 }
     }
 
-    /// The next line that holds something.
+    /// Returns the next line that is not blank.
     pub(crate) fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
-        // Blank lines are passed over.
+        // Blank lines are skipped.
         self.buffer.clear();
         while self.buffer.trim_ascii().is_empty() {
             self.buffer.clear();

@@ -1,4 +1,4 @@
-//! Lines on standard output that are written while the next ones are waited for.
+//! Writes lines to standard output on a thread of its own.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::output::OutputFailed;
 
-/// Writes each line at once, on a thread of its own, so that a reader who takes nothing does not keep the program from ending.
+/// Writes each line at once, on its own thread, so that a reader that stalls does not keep the program from ending.
 #[derive(Debug)]
 pub(crate) struct LineWriter {
     given: Sender<Given>,
@@ -17,7 +17,7 @@ pub(crate) struct LineWriter {
     ended: oneshot::Receiver<io::Result<()>>,
 }
 
-/// What is written, if anything is, and what is known when it was.
+/// A line to write, if any, and the mark that counts as reached after it.
 #[derive(Debug)]
 struct Given {
     line: Option<String>,
@@ -25,30 +25,30 @@ struct Given {
 }
 
 impl LineWriter {
-    /// Writes until it is finished, or standard output can't be written.
+    /// Starts a writer, which runs until it is finished or standard output can't be written.
     pub(crate) fn new() -> io::Result<Self> {
-        // Not the handle that the process shares, whose lock would be held while the reader takes nothing.
+        // Not the shared handle of the process, whose lock would be held while the reader stalls.
         let out = standard_output()?;
         let (given, receiver) = mpsc::channel(1);
         let (marks, written) = watch::channel(None);
         let (end, ended) = oneshot::channel();
-        // Nobody may be there to learn how it has ended.
+        // Fails if nobody waits for the end.
         let write = move || drop(end.send(write_all(out, receiver, &marks)));
         thread::Builder::new().spawn(write)?;
         Ok(Self { given, written, ended })
     }
 
-    /// Has a line written behind those that were given before, or none, and keeps the mark. Whether the writer still goes on.
+    /// Queues a line, or none, with a mark. Returns whether the writer still runs.
     pub(crate) async fn write(&self, line: Option<String>, mark: String) -> bool {
         self.given.send(Given { line, mark }).await.is_ok()
     }
 
-    /// The mark of the last line that was written.
+    /// A receiver of the mark of the last written line.
     pub(crate) fn written(&self) -> watch::Receiver<Option<String>> {
         self.written.clone()
     }
 
-    /// Waits until all that was given is written, and tells why not.
+    /// Waits until all queued lines are written, or returns the error.
     pub(crate) async fn finish(self) -> Result<(), OutputFailed> {
         drop(self.given);
         self.ended.await.unwrap_or(Ok(())).map_err(OutputFailed::new)
@@ -78,7 +78,7 @@ fn standard_output() -> io::Result<File> {
     Ok(io::stdout().as_handle().try_clone_to_owned()?.into())
 }
 
-/// Ends when whoever reads standard output by a pipe is gone, which else shows only when something is written.
+/// Completes when the reader of a pipe on standard output is gone, which otherwise shows only at the next write.
 #[cfg(target_os = "linux")]
 pub(crate) async fn reader_left() {
     use std::os::unix::fs::FileTypeExt as _;
@@ -86,15 +86,15 @@ pub(crate) async fn reader_left() {
     use tokio::net::unix::pipe::OpenOptions;
 
     const PATH: &str = "/dev/stdout";
-    /// ENXIO: nobody reads the pipe. A socket can't be opened either.
+    /// ENXIO: nobody reads the pipe. It is also the error for a socket, which can't be opened.
     const NO_READER: i32 = 6;
-    // A handle of its own, since one that is waited for does not block, and others may share this one.
+    // A separate handle, since waiting makes it non-blocking, and others may share the original.
     let has_left = match OpenOptions::new().open_sender(PATH) {
         Ok(pipe) => pipe.ready(Interest::ERROR).await.is_ok(),
         Err(error) if error.raw_os_error() == Some(NO_READER) => {
             std::fs::metadata(PATH).is_ok_and(|file| file.file_type().is_fifo())
         }
-        // A file or a terminal has no reader to wait for.
+        // A file or a terminal has no reader that can leave.
         Err(_) => false,
     };
     if !has_left {
@@ -102,7 +102,7 @@ pub(crate) async fn reader_left() {
     }
 }
 
-/// Never ends: here it shows only when something is written.
+/// Never completes: on this system it shows only at the next write.
 #[cfg(not(target_os = "linux"))]
 pub(crate) async fn reader_left() {
     std::future::pending::<()>().await;

@@ -4,10 +4,10 @@ use std::env;
 
 use crate::usage::Usage;
 
-/// The key is in the environment alone: other users of the machine can see the command line.
+/// The environment variable of the key. There is no option for it, since other users of the machine can see the command line.
 const KEY: &str = "AGENT_MEMORY_MODEL_KEY";
 
-/// The key, if there is one.
+/// Reads the key, if it is set.
 pub(crate) fn read() -> Result<Option<String>, Usage> {
     match env::var(KEY) {
         Ok(key) => Ok(Some(key.trim().to_owned()).filter(|key| !key.is_empty())),

@@ -1,4 +1,4 @@
-//! An embedding model at whose work somebody looks.
+//! A wrapper that reports the calls of an embedding model.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{Embedder, Result};
 
-/// The same embedder, which tells `observe` of each call what came of it: how many texts have vectors by it, or that it failed.
+/// Wraps an embedder. After each call it passes to `observe` how many texts have got vectors, or that the call failed.
 pub(crate) fn observed(
     embedder: Arc<dyn Embedder>,
     observe: impl Fn(Option<usize>) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What the commands print: tables for people, JSON lines for programs.
+//! The output of commands: tables for people, JSON lines for programs.
 
 use std::error::Error as _;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) struct Output {
     out: BufWriter<Stdout>,
 }
 
-/// Standard output can't be written; a broken pipe is one case.
+/// An error of standard output, such as a broken pipe.
 #[derive(Debug)]
 pub(crate) struct OutputFailed(io::Error);
 
@@ -27,33 +27,33 @@ impl Output {
         Self { json, out: BufWriter::new(io::stdout()) }
     }
 
-    /// Whether programs read this.
+    /// Whether the output is JSON lines.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// One line as it is.
+    /// Prints a line.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), OutputFailed> {
         writeln!(self.out, "{text}").map_err(OutputFailed)
     }
 
-    /// A part of a line.
+    /// Prints a part of a line.
     pub(crate) fn part(&mut self, text: impl fmt::Display) -> Result<(), OutputFailed> {
         write!(self.out, "{text}").map_err(OutputFailed)
     }
 
-    /// One JSON value on a line.
+    /// Prints one JSON value on a line.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), OutputFailed> {
         serde_json::to_writer(&mut self.out, value).map_err(|error| OutputFailed(error.into()))?;
         self.line("")
     }
 
-    /// A JSON value, or what a person reads instead.
+    /// Prints a JSON value with `--json`, otherwise the text.
     pub(crate) fn value(&mut self, value: &impl Serialize, text: impl fmt::Display) -> Result<(), OutputFailed> {
         if self.json { self.json(value) } else { self.line(text) }
     }
 
-    /// A page of memories.
+    /// Prints a page of memories.
     pub(crate) fn memories(&mut self, memories: &[Memory]) -> Result<(), OutputFailed> {
         if self.json {
             return memories.iter().try_for_each(|memory| self.json(memory));
@@ -73,7 +73,7 @@ impl Output {
         self.table_or(&table, "no memories found")
     }
 
-    /// A page of documents.
+    /// Prints a page of documents.
     pub(crate) fn documents(&mut self, documents: &[Document]) -> Result<(), OutputFailed> {
         if self.json {
             return documents.iter().try_for_each(|document| self.json(document));
@@ -93,7 +93,7 @@ impl Output {
         self.table_or(&table, "no documents found")
     }
 
-    /// Everything about one memory.
+    /// Prints all fields of a memory.
     pub(crate) fn memory(&mut self, memory: &Memory) -> Result<(), OutputFailed> {
         if self.json {
             return self.json(memory);
@@ -112,7 +112,7 @@ impl Output {
         self.details(rows)
     }
 
-    /// Everything about one document.
+    /// Prints all fields of a document.
     pub(crate) fn document(&mut self, document: &Document) -> Result<(), OutputFailed> {
         if self.json {
             return self.json(document);
@@ -133,7 +133,7 @@ impl Output {
         self.details(rows)
     }
 
-    /// Names with their values.
+    /// Prints names with their values.
     pub(crate) fn details(&mut self, rows: Vec<(&str, String)>) -> Result<(), OutputFailed> {
         let mut table = table(&[]);
         for (name, value) in rows {
@@ -146,7 +146,7 @@ impl Output {
         self.out.flush().map_err(OutputFailed)
     }
 
-    /// A table, or a sentence where it is empty.
+    /// Prints a table, or a sentence if the table is empty.
     pub(crate) fn table_or(&mut self, table: &Table, nothing: &str) -> Result<(), OutputFailed> {
         if table.is_empty() { self.line(nothing) } else { self.line(table) }
     }
@@ -180,12 +180,12 @@ impl fmt::Display for OutputFailed {
 
 impl std::error::Error for OutputFailed {}
 
-/// One line on standard error. Nobody may be listening there, which is no reason to stop.
+/// Prints a line on standard error. A failure to write it is ignored.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Reports rows that can't be read (Q8); tells whether there are any.
+/// Reports rows that can't be read (Q8). Returns whether there are any.
 pub(crate) fn report_unreadable(what: &str, rows: &[Unreadable]) -> bool {
     for row in rows {
         note(&format!("error: the {what} {} can't be read: {}", printable(&row.id), row.reason));
@@ -193,7 +193,7 @@ pub(crate) fn report_unreadable(what: &str, rows: &[Unreadable]) -> bool {
     !rows.is_empty()
 }
 
-/// An error on one line: where, what, why, and what to do.
+/// Describes an error on one line: where, what, why, and what to do.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -204,7 +204,7 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
             parts.push(text);
         }
         if let Some(error) = of_core {
-            // One cause is enough: those behind it tell the same in the codes of a driver.
+            // One cause is enough: deeper ones say the same in the codes of a driver.
             parts.extend(error.source().map(ToString::to_string));
             if let Some(advice) = advice(error) {
                 return one_line(&format!("{}; {advice}", parts.join(": ")));
@@ -215,11 +215,11 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
     one_line(&parts.join(": "))
 }
 
-/// What to do about an engine's failure. The other errors say it themselves.
+/// Returns what to do about a failure of an engine. Other errors say it themselves.
 fn advice(error: &memory_core::Error) -> Option<&'static str> {
     Some(match error.kind() {
         ErrorKind::Timeout => "try again, or wait longer with ?deadline_ms= in the URL",
-        // Without a cause it is the ledger itself that is not ready yet.
+        // Without a cause, the ledger itself is not ready yet.
         ErrorKind::Unavailable if error.source().is_some() => {
             "check the URL, the free space, and for a server that it runs, and try again"
         }
@@ -231,17 +231,17 @@ fn advice(error: &memory_core::Error) -> Option<&'static str> {
     })
 }
 
-/// A text on one line that does not steer the terminal.
+/// Replaces line breaks and control characters, so that the text is one line and can't control the terminal.
 pub(crate) fn one_line(text: &str) -> String {
     printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A time for people: UTC, with milliseconds where there are any.
+/// Formats a time for people: in UTC, with milliseconds if they are not 0.
 pub(crate) fn date(time: Timestamp) -> String {
     let format = if time.as_millis() % 1000 == 0 { "%Y-%m-%d %H:%M:%SZ" } else { "%Y-%m-%d %H:%M:%S%.3fZ" };
     match jiff::Timestamp::from_millisecond(time.as_millis()) {
         Ok(time) => time.strftime(format).to_string(),
-        // The contract's years are within those of jiff.
+        // Unreachable: jiff supports all years of the contract.
         Err(_) => time.to_string(),
     }
 }
@@ -251,13 +251,13 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if !header.is_empty() {
         table.set_header(header);
-        // Ids are there to be copied: a narrow terminal breaks other columns.
+        // Ids are for copying, so a narrow terminal wraps other columns.
         table.set_constraints([ColumnConstraint::ContentWidth]);
     }
     table
 }
 
-/// The columns of a record, with the time of its expiry behind that of its creation where any record of the table expires.
+/// The columns of a record; with the time of expiry after that of creation if any record of the table expires.
 fn with_expiry<T>(expire: bool, expiry: T, columns: [T; 5]) -> Vec<T> {
     let mut columns = Vec::from(columns);
     if expire {
@@ -266,7 +266,7 @@ fn with_expiry<T>(expire: bool, expiry: T, columns: [T; 5]) -> Vec<T> {
     columns
 }
 
-/// The beginning of a payload.
+/// The beginning of a payload, for tables.
 pub(crate) fn preview(text: &str) -> String {
     let mut characters = text.chars();
     let mut shown: String = characters.by_ref().take(PREVIEW).collect();
@@ -276,7 +276,7 @@ pub(crate) fn preview(text: &str) -> String {
     printable(&shown).replace('\n', " ")
 }
 
-/// Payloads must not steer the terminal.
+/// Escapes control characters, so that payloads can't control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|character: char| character.is_control() && character != '\n', "\u{FFFD}")
 }

@@ -1,4 +1,4 @@
-//! How far a long command is, on standard error.
+//! The progress of long commands, on standard error.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::note;
 
-/// Tells a person, or with `--progress` a program, how many lines are done.
+/// Shows how many lines are done: to people as a bar, to programs (`--progress`) as lines.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Bar(ProgressBar),
@@ -15,7 +15,7 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// A bar on a terminal, else lines if they are wanted. The length is in bytes, if it is known.
+    /// Makes a bar on a terminal, otherwise lines if they are wanted. `bytes` is the total size, if known.
     pub(crate) fn new(bytes: Option<u64>, wants_lines: bool) -> Self {
         if wants_lines {
             return Self::Lines;
@@ -27,14 +27,14 @@ impl Progress {
             Some(bytes) => (ProgressBar::new(bytes), "{wide_bar} {bytes}/{total_bytes} {msg} lines, {eta} left"),
             None => (ProgressBar::new_spinner(), "{spinner} {msg} lines"),
         };
-        // The templates are constant; a mistake in them falls back to the default style.
+        // The templates are constants; a mistake in them falls back to the default style.
         Self::Bar(match ProgressStyle::with_template(template) {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         })
     }
 
-    /// So many lines are safely done.
+    /// Reports how many lines are done.
     pub(crate) fn done(&self, lines: u64, bytes: u64) {
         match self {
             Self::Bar(bar) => {
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// So many lines are compared with what was done.
+    /// Reports how many lines are verified.
     pub(crate) fn verified(&self, lines: u64) {
         match self {
             Self::Bar(bar) => bar.set_message(format!("{lines} verified")),
@@ -55,7 +55,7 @@ impl Progress {
         }
     }
 
-    /// A line that must not tear the bar apart.
+    /// Prints a line without breaking the bar.
     pub(crate) fn note(&self, text: &str) {
         match self {
             Self::Bar(bar) => bar.suspend(|| note(text)),
@@ -63,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();

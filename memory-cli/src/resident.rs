@@ -1,14 +1,14 @@
-//! How much memory this process uses, where the system tells.
+//! The memory that this process uses, if the system reports it.
 
 use std::fs;
 
-/// Now.
+/// The resident memory now, in MiB.
 #[cfg(feature = "suite")]
 pub(crate) fn now_mib() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The most so far.
+/// The peak of the resident memory, in MiB.
 #[cfg(feature = "bench")]
 pub(crate) fn peak_mib() -> Option<u64> {
     status("VmHWM:")

@@ -1,6 +1,7 @@
 //! Signals that ask the process to end.
 
-/// Ends when the process is asked to. Signals are heard from this call on, and do not end the process by themselves any more.
+/// Returns a future that completes when a signal asks the process to end. From this call on, these signals no longer end the process by
+/// themselves.
 pub(crate) fn asked_to_end() -> anyhow::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     let (mut interrupt, mut terminate) = {

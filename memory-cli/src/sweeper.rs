@@ -1,17 +1,17 @@
-//! What has expired is erased beside a program that goes on.
+//! Sweeps expired records in the background of a server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::{Error, ErrorKind, MemoryProvider, Result, Sweep};
 
-/// Sweeps again and again.
+/// Sweeps at regular intervals.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
     provider: Arc<dyn MemoryProvider>,
-    /// How long it rests between two rounds, each of which sweeps what says itself when it expires.
+    /// The pause between two rounds, each of which sweeps the records with an expired `expiresAt`.
     due: Duration,
-    /// How often a round sweeps all that has expired, and the tombstones whose time is over.
+    /// The interval of rounds that sweep all expired records and old tombstones.
     all: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Sweeper {
         Self { provider, due: Duration::from_secs(60), all: Duration::from_secs(60 * 60) }
     }
 
-    /// Goes on for ever, unless the engine can't erase. The first round sweeps all.
+    /// Runs forever, unless the engine can't erase. The first round sweeps everything.
     pub(crate) async fn run(self) {
         let mut swept_all: Option<Instant> = None;
         loop {
@@ -32,13 +32,13 @@ impl Sweeper {
                     if error.kind() == ErrorKind::Unsupported {
                         return;
                     }
-                    // A fence may be lifted, and a right be given.
+                    // An operator may lift the fence or grant the right.
                     tokio::time::sleep(self.all).await;
                     continue;
                 }
                 tracing::error!("a sweep has ended: {error}");
             }
-            // To begin anew each time would cost too much where an error lasts.
+            // While an error lasts, starting again each time would cost too much.
             if is_all && !ended.is_err_and(|error| error.is_retryable()) {
                 swept_all = Some(begun);
             }
@@ -46,7 +46,7 @@ impl Sweeper {
         }
     }
 
-    /// After each slice it rests as long as that took, so that the calls of others come through.
+    /// Sweeps in slices. After each slice it pauses for as long as the slice took, so that other calls are served.
     async fn round(&self, from: Sweep) -> Result<()> {
         let (mut next, mut records, mut tombstones) = (Some(from), 0, 0);
         while let Some(sweep) = next {
@@ -65,11 +65,11 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Whether an error tells that nothing can be erased by this program, however soon it tries again.
+    /// Whether an error means that this program can't erase for now, so that an early retry is useless.
     async fn is_forbidden(&self, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::Unsupported | ErrorKind::Unauthorized => true,
-            // The ledger may be read-only, which lasts.
+            // The ledger may be read-only, which is not a transient error.
             ErrorKind::Unavailable => matches!(self.provider.is_read_only().await, Ok(true)),
             _ => false,
         }

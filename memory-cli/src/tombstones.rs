@@ -1,10 +1,10 @@
-//! What stays of records that were erased, which goes with a copy and an export.
+//! Carries the tombstones of erased records along with a copy, an export and an import.
 
 use memory_core::{ErrorKind, HashKey, MAX_ERASED, MemoryProvider, RecordId, Spaces, Tombstone};
 
 use crate::commands::copy::is_copied;
 
-/// Visits the tombstones of records that surely lay in these spaces, page by page, with what makes their hashes.
+/// Visits the tombstones of records that certainly lay in these spaces, page by page, with the key of their hashes.
 pub(crate) async fn visit(
     source: &dyn MemoryProvider,
     spaces: &Spaces,
@@ -13,9 +13,9 @@ pub(crate) async fn visit(
     let mut page = source.tombstones(None).await?;
     let key = match source.hash_key().await {
         Ok(Some(key)) => key,
-        // An engine that can't erase has none.
+        // An engine that can't erase has no tombstones.
         Ok(None) => return Ok(()),
-        // Who may only read can't make one, and needs none.
+        // A read-only user can't create the key, and needs none.
         Err(error) if error.kind() == ErrorKind::Unauthorized && page.tombstones.is_empty() && page.next.is_none() => {
             return Ok(());
         }
@@ -35,16 +35,16 @@ pub(crate) async fn visit(
     }
 }
 
-/// What became of tombstones in a target.
+/// The result of carrying tombstones to a target.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// How many were not there.
+    /// How many were new in the target.
     pub(crate) written: u64,
-    /// How many were not brought, since what is there can't be read.
+    /// How many were not carried, since the record in the target can't be read.
     pub(crate) conflicts: u64,
 }
 
-/// Brings them to a target, which takes their key first if it has none.
+/// Carries tombstones to a target, which takes over their hash key if it has none.
 pub(crate) async fn carry(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -52,7 +52,7 @@ pub(crate) async fn carry(
 ) -> anyhow::Result<Carried> {
     let mut carried = Carried::default();
     visit(source, spaces, async |tombstones, key| {
-        // A page may have more than a call takes, and one of none brings the key.
+        // A page may have more than one call takes; a call without tombstones still carries the key.
         let mut some = tombstones.as_slice();
         loop {
             let (first, rest) = some.split_at(some.len().min(MAX_ERASED));
@@ -69,7 +69,7 @@ pub(crate) async fn carry(
     Ok(carried)
 }
 
-/// Says of records that should be erased why they are not.
+/// The message for records that should be erased but can't be read.
 pub(crate) fn unreadable(count: u64) -> String {
     format!("error: {count} records that were erased at the source can't be read here, and stay")
 }

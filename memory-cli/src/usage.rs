@@ -27,13 +27,13 @@ impl From<memory_core::Error> for Usage {
     }
 }
 
-/// The commands that a feature of cargo brings, each with that.
+/// The commands that need a cargo feature, each with its feature.
 const OPTIONAL: [(&str, &str); 2] = [("bench", "bench"), ("conformance", "suite")];
 
-/// Prints what clap has to say: help and version as they are, a mistake on one line.
+/// Prints the message of clap: help and version unchanged, a mistake on one line.
 pub(crate) fn answer(error: &Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // Nobody may be listening, which is no reason to fail.
+        // A failure to print is ignored.
         let _ = error.print();
     } else {
         note(&format!("error: {}", describe(error)));
@@ -42,7 +42,7 @@ pub(crate) fn answer(error: &Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
-/// The mistake without the value that was given, which may be a payload.
+/// Describes the mistake without the given value, which may be a payload.
 fn describe(error: &Error) -> String {
     let get = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let argument = get(ContextKind::InvalidArg);
@@ -66,7 +66,7 @@ fn describe(error: &Error) -> String {
     }
 }
 
-/// Clap's own words on one line, up to the usage that it repeats.
+/// Clap's own message on one line, without the usage that follows it.
 fn first_paragraphs(text: &str) -> String {
     let mut line = String::new();
     for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {

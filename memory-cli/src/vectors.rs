@@ -1,24 +1,24 @@
-//! Vectors go along with a copy, an export and an import.
+//! Carries vectors along with a copy, an export and an import.
 
 use memory_core::{
     Embedding, ErrorKind, MAX_VECTORS, MemoryProvider, Record, RecordId, Result, Revision, Vector, VectorModel,
 };
 
-/// Brings vectors to a target, which takes their model first if it has none.
+/// Writes vectors to a target, which takes over their model if it has none.
 #[derive(Debug, Default)]
 pub(crate) struct VectorWriter {
-    /// The model that the vectors are of, once it is known.
+    /// The model of the vectors, once it is known.
     model: Option<VectorModel>,
-    /// That of the target, where its vectors are of the same.
+    /// The model of the target, if it is the same.
     target: Option<VectorModel>,
-    /// How many were brought.
+    /// How many vectors were written.
     pub(crate) written: u64,
-    /// How many were left out, since the target has another model or keeps no vectors.
+    /// How many were left out, since the target has another model or does not support vectors.
     pub(crate) left_out: u64,
 }
 
 impl VectorWriter {
-    /// The vectors that come are of this model. Makes it that of a target without one, or, where it replaces, with another one.
+    /// Begins with vectors of this model. It becomes the model of a target without one or, if replacing is allowed, with another one.
     pub(crate) async fn begin(
         &mut self,
         target: &dyn MemoryProvider,
@@ -39,12 +39,12 @@ impl VectorWriter {
         Ok(())
     }
 
-    /// The model that the vectors are of.
+    /// The model of the vectors.
     pub(crate) fn model(&self) -> Option<&VectorModel> {
         self.model.as_ref()
     }
 
-    /// Keeps vectors beside records that are there at the same revisions.
+    /// Writes vectors of records that are in the target with the same revisions.
     pub(crate) async fn write(&mut self, target: &dyn MemoryProvider, mut embeddings: Vec<Embedding>) -> Result<()> {
         let Some(model) = &self.target else {
             self.left_out += embeddings.len() as u64;
@@ -59,7 +59,7 @@ impl VectorWriter {
         Ok(())
     }
 
-    /// Brings the vectors of these records, which are at these revisions in the target, unless it has the same.
+    /// Carries the vectors of these records, which have these revisions in the target, unless the target has the same vectors.
     pub(crate) async fn carry(
         &mut self,
         source: &dyn MemoryProvider,
@@ -73,7 +73,7 @@ impl VectorWriter {
             let ids: Vec<_> = records.iter().map(|(id, _)| id.clone()).collect();
             let mut embeddings = Vec::new();
             for (found, (_, revision)) in source.vectors(&ids).await?.into_iter().zip(records) {
-                // One of another revision is of another text, or its record is on its way.
+                // A vector of another revision is of another text, or its record is still to come.
                 embeddings.extend(found.filter(|found| found.revision == *revision));
             }
             if let Some(model) = &self.target
@@ -93,7 +93,7 @@ impl VectorWriter {
     }
 }
 
-/// Says how many vectors were brought, and why the others were not, behind what became of their records.
+/// Describes how many vectors were written and why others were not; it follows the result of the records.
 pub(crate) fn told(written: u64, left_out: u64) -> String {
     let mut text = String::new();
     if written > 0 {
@@ -105,7 +105,7 @@ pub(crate) fn told(written: u64, left_out: u64) -> String {
     text
 }
 
-/// The vectors of records, in their order, that are of the texts which they have here.
+/// The vectors of records in their order; `None` for a record whose vector is of another text.
 pub(crate) async fn of_records(source: &dyn MemoryProvider, records: &[Record]) -> Result<Vec<Option<Vector>>> {
     let mut vectors = Vec::with_capacity(records.len());
     for records in records.chunks(MAX_VECTORS) {

@@ -7,21 +7,21 @@ use tempfile::SpooledTempFile;
 
 use crate::line;
 
-/// How many bytes of the versions of a record stay in memory; more lie in a temporary file.
+/// How many bytes of a record's versions are kept in memory; more go to a temporary file.
 const IN_MEMORY: usize = 8 << 20;
-/// About how many bytes of versions are restored in one call, but for the last one.
+/// The approximate number of bytes of versions that one call restores, without the last version.
 const BYTES_AT_ONCE: usize = 8 << 20;
 
-/// The versions of a record as lines of an export. A history gives the newest first, and may be larger than memory.
+/// The versions of a record as export lines, oldest first. A history has the newest first, and may be larger than memory.
 #[derive(Debug)]
 pub(crate) struct Versions {
     lines: SpooledTempFile,
-    /// Where each line begins and how long it is, the newest version first.
+    /// The offset and the length of each line, the newest version first.
     places: Vec<(u64, usize)>,
 }
 
 impl Versions {
-    /// Reads the history of a record as it was found.
+    /// Reads the history of a record.
     pub(crate) async fn read(provider: &dyn MemoryProvider, record: &Record) -> anyhow::Result<Self> {
         let mut versions = Self { lines: SpooledTempFile::new(IN_MEMORY), places: Vec::new() };
         let whole = History::of(record.id()).limit(MAX_LIMIT)?;
@@ -30,7 +30,7 @@ impl Versions {
             let page = provider.history(&history).await?;
             for mut version in page.versions {
                 if matches!(record, Record::Memory(_)) && version.revision == record.revision() {
-                    // With what is transient, which no version has.
+                    // The record itself, with its transient metadata, which no version has.
                     version.record = Some(record.clone());
                 }
                 versions.push(&version)?;
@@ -48,7 +48,7 @@ impl Versions {
         Ok(())
     }
 
-    /// The line of the next version; `None` when there are no more.
+    /// Returns the line of the next version; `None` if there are no more.
     pub(crate) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some((start, length)) = self.places.pop() else { return Ok(None) };
         let mut line = vec![0; length];
@@ -57,12 +57,12 @@ impl Versions {
         Ok(Some(line))
     }
 
-    /// Whether there are no more.
+    /// Whether there are no more versions.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Restores them, a few at a time, and tells what became of the record.
+    /// Restores the versions in batches, and returns the result.
     pub(crate) async fn restore(mut self, target: &dyn MemoryProvider) -> anyhow::Result<RestoreReport> {
         let (mut whole, mut before) = (RestoreReport::default(), None);
         let (mut given, mut bytes) = (Vec::new(), 0);
@@ -87,10 +87,10 @@ impl Versions {
     }
 }
 
-/// How many versions go in one call of [`restore_behind`]: each is committed for itself, and all have the deadline of one call.
+/// The most versions in one call of [`restore_behind`]. Each is committed separately, and all share the deadline of one call.
 pub(crate) const AT_ONCE: usize = 100;
 
-/// Restores versions of one record, oldest first, behind what the target has of it. `before` is the version before them, where there is one.
+/// Restores versions of one record, oldest first, after those that the target has. `before` is the version before them, if there is one.
 pub(crate) async fn restore_behind(
     target: &dyn MemoryProvider,
     before: Option<Version>,
@@ -109,12 +109,12 @@ pub(crate) async fn restore_behind(
         RecordId::Document { collection, id } => target.documents().get(collection, id).await?.map(Record::Document),
     };
     if present.is_none() && before.is_some() {
-        // Somebody has removed it meanwhile. It does not come back without its beginning.
+        // Somebody has removed the record meanwhile. It is not restored without its first versions.
         return Ok(RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() });
     }
     let revision = present.map(|present| present.revision());
     if revision.is_some_and(|revision| revision > last.revision) {
-        // It is further than these, of which it then has the last in its history.
+        // The target is ahead of these versions; then its history has the last of them.
         return Ok(match has(target, id, last).await? {
             true => RestoreReport { equal: count, ..RestoreReport::default() },
             false => RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() },
@@ -128,20 +128,21 @@ pub(crate) async fn restore_behind(
     let (is_behind, total) = (overlap + known > 0, given.len());
     let report = target.restore_versions(given).await?;
     if is_behind && report.written == total {
-        // Somebody has removed it since it was looked at, and it has come back without its beginning.
+        // Somebody has removed the record since the check, and it was put again without its first versions.
         return Ok(RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() });
     }
     let placed = |places: &[usize]| -> Vec<usize> {
         places.iter().filter_map(|place| place.checked_sub(overlap)).map(|place| place + skipped).collect()
     };
     let (conflicts, erased) = (placed(&report.conflicts), placed(&report.erased));
-    // What was removed in the midst of the call is counted before them.
+    // Versions that were written before a removal during the call are counted, too.
     let written = report.written.min(count - conflicts.len() - erased.len());
     let equal = count - written - conflicts.len() - erased.len();
     Ok(RestoreReport { written, equal, conflicts, erased })
 }
 
-/// Whether the history of a record has a version. The newest one may have a higher revision by now: a change of what is transient lifts it.
+/// Whether the history of a record has a version. The newest version may have a higher revision by now, since changes of transient
+/// metadata raise it.
 async fn has(target: &dyn MemoryProvider, of: RecordId, wanted: &Version) -> memory_core::Result<bool> {
     let whole = History::of(of);
     let mut history = whole.clone();
@@ -158,7 +159,7 @@ async fn has(target: &dyn MemoryProvider, of: RecordId, wanted: &Version) -> mem
     }
 }
 
-/// Whether two versions of a memory are of one commit: then only what is transient differs, which no version keeps.
+/// Whether two versions of a memory are of the same commit, so that only transient metadata differ, which versions don't keep.
 fn is_same_commit(one: &Version, other: &Version) -> bool {
     let (Some(Record::Memory(first)), Some(Record::Memory(second))) = (&one.record, &other.record) else {
         return false;

@@ -1,9 +1,9 @@
-//! What is asked of documents more than once.
+//! Queries of documents that several modules share.
 
 use memory_core::{Document, DocumentStore, Documents, MAX_LIMIT, QueryBuilder, Result};
 
-/// What the documents hold that a query without text finds, in its order, `limit` at most. A page may be short: only one without
-/// a cursor ends. A document that can't be read, or in which `read` finds something else, is logged and hides no other.
+/// Reads up to `limit` documents that a query without text finds, in its order. It follows cursors, since a short page need not be the
+/// last. A document that is damaged, or that `read` refuses, is logged and skipped.
 pub(crate) async fn find<T>(
     documents: &dyn DocumentStore,
     query: QueryBuilder<Documents>,

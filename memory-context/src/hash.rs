@@ -1,8 +1,8 @@
-//! Names that no two things share.
+//! Collision-free names by hashing.
 
 use sha2::{Digest, Sha256};
 
-/// A hash of these parts in hexadecimal digits. Each goes in behind its length, so no part can end where another begins.
+/// Hashes these parts, in hexadecimal digits. Each part is hashed with its length, so different lists of parts never have the same input.
 pub(crate) fn of_parts<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Templates: texts in which `{{name}}` stands for a value of the state.
+//! Templates, in which `{{name}}` is replaced by a value of the state.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,10 +12,10 @@ use minijinja::{Environment, ErrorKind, Value, escape_formatter};
 
 use crate::state::{Character, Values};
 
-/// A text in which `{{name}}` stands for a value, and `{% if name %}…{% endif %}` for what depends on one.
+/// A text with placeholders: `{{name}}` for a value, and `{% if name %}…{% endif %}` for a part that depends on one.
 ///
-/// Values go in as they are: what stands in braces in them is not looked at again. There are no functions, no filters and no
-/// loops over anything but values, and a template that works for too long is given up.
+/// Values are inserted unchanged: braces inside a value are not expanded again. There are no functions and no filters, loops run only
+/// over values, and a template that takes more than 1,000,000 instructions fails.
 ///
 /// ```
 /// use memory_context::template::Template;
@@ -32,7 +32,7 @@ pub struct Template {
     environment: Arc<Environment<'static>>,
 }
 
-/// The templates of the flow. Each can be replaced; the values are those of the composed state, and `{{providers}}` is its text.
+/// The prompt templates of the flow. Each can be replaced. Their values are those of the composed state; `{{providers}}` is its text.
 ///
 /// ```
 /// use memory_context::template::{Template, Templates};
@@ -44,23 +44,25 @@ pub struct Template {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Templates {
-    /// Whether to answer, over the default providers and [`RESPOND_PROVIDERS`](crate::flow::RESPOND_PROVIDERS); read as
-    /// [`RespondAnswer`](crate::flow::answer::RespondAnswer).
+    /// Asks whether to answer, over the default providers and [`RESPOND_PROVIDERS`](crate::flow::RESPOND_PROVIDERS). The answer is parsed
+    /// as [`RespondAnswer`](crate::flow::answer::RespondAnswer).
     pub should_respond: Template,
-    /// What to answer, over the default providers and `callsTools`: whether the model calls tools by itself
-    /// ([`Model::calls_tools`](crate::model::Model::calls_tools)). What such a model writes is said as it is, whatever it looks like, where the
-    /// template asks for that value. Else, as without the value, it is read as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
+    /// Asks what to answer, over the default providers. It has one more value, `callsTools`: whether the model calls tools by itself
+    /// ([`Model::calls_tools`](crate::model::Model::calls_tools)). If the template uses that value and the model calls tools, the answer is
+    /// said unchanged. Otherwise it is parsed as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
     pub message_handler: Template,
-    /// What was learned, over the default providers and [`REFLECTION_PROVIDERS`](crate::flow::REFLECTION_PROVIDERS); read as
-    /// [`ReflectionAnswer`](crate::flow::answer::ReflectionAnswer).
+    /// Asks what was learned, over the default providers and [`REFLECTION_PROVIDERS`](crate::flow::REFLECTION_PROVIDERS). The answer is
+    /// parsed as [`ReflectionAnswer`](crate::flow::answer::ReflectionAnswer).
     pub reflection: Template,
-    /// What to post, over [`POST_PROVIDERS`](crate::flow::POST_PROVIDERS); read as [`PostAnswer`](crate::flow::answer::PostAnswer).
+    /// Asks for a post, over [`POST_PROVIDERS`](crate::flow::POST_PROVIDERS). The answer is parsed as
+    /// [`PostAnswer`](crate::flow::answer::PostAnswer).
     pub post_creation: Template,
 }
 
 impl Templates {
-    /// The default templates, with those of a character in their places: `shouldRespondTemplate`, `messageHandlerTemplate`,
-    /// `reflectionTemplate` and `postCreationTemplate`. Others are passed over. `InvalidInput` with the name of one that can't be read.
+    /// Returns the default templates, replaced by those that a character has under the names `shouldRespondTemplate`,
+    /// `messageHandlerTemplate`, `reflectionTemplate` and `postCreationTemplate`. Other names are ignored. Fails with `InvalidInput`, which
+    /// names the template, if one can't be parsed.
     pub fn of(character: &Character) -> Result<Self> {
         let mut templates = Self::default();
         for (name, text) in &character.templates {
@@ -80,7 +82,7 @@ impl Templates {
 
 impl Default for Templates {
     fn default() -> Self {
-        // The texts are parts of this crate, and the tests read them.
+        // Cannot fail: the texts are part of this crate, and the tests parse them.
         let built_in = |text| Template::parse(text).expect("a template of this crate");
         Self {
             should_respond: built_in(include_str!("flow/templates/should_respond.txt")),
@@ -91,32 +93,32 @@ impl Default for Templates {
     }
 }
 
-/// What comes of a template.
+/// The result of rendering a template.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rendered {
-    /// The text; where a name has no value, the name in its braces.
+    /// The text. A name without a value stays as it is, in its braces.
     pub text: String,
     /// The names without a value.
     pub missing: Vec<String>,
-    /// All names whose values it asked for.
+    /// All names that the template used.
     names: BTreeSet<String>,
 }
 
-/// The name of the one template of an environment.
+/// The name of the only template in each environment of the library.
 const NAME: &str = "template";
-/// How many instructions a rendering may take.
+/// The most instructions of a rendering.
 const FUEL: u64 = 1_000_000;
 
 impl Template {
-    /// Reads a template; `InvalidInput` with the line of the mistake.
+    /// Parses a template. Fails with `InvalidInput`, which names the line of the mistake.
     pub fn parse(text: impl Into<String>) -> Result<Self> {
         let mut environment = Environment::empty();
         let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
         environment.set_syntax(syntax.map_err(|error| mistake(&error))?);
         environment.set_fuel(Some(FUEL));
         environment.set_formatter(|out, state, value| match value.kind() {
-            // As JSON has them, where the library writes them as Python does.
+            // Written as JSON; the library would write them as Python does.
             ValueKind::Bool | ValueKind::None | ValueKind::Seq | ValueKind::Map => {
                 let json = serde_json::to_string(value).map_err(|_| ErrorKind::BadSerialization)?;
                 Ok(out.write_str(&json)?)
@@ -127,7 +129,8 @@ impl Template {
         Ok(Self { environment: Arc::new(environment) })
     }
 
-    /// The text with these values; `InvalidInput` when the template asks for what values can't do.
+    /// Renders the template with these values. Fails with `InvalidInput` if the template uses a value in a way that its type does not
+    /// allow.
     pub fn render(&self, values: &Values) -> Result<Rendered> {
         let names = Arc::new(Names { values: values.clone(), asked: Mutex::default() });
         let template = self.environment.get_template(NAME).map_err(|error| mistake(&error))?;
@@ -139,13 +142,13 @@ impl Template {
 }
 
 impl Rendered {
-    /// Whether the template has asked for the value of a name.
+    /// Whether the template used this name.
     pub(crate) fn asked_for(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 }
 
-/// What names stand for.
+/// The values by name, and the names that were used.
 #[derive(Debug)]
 struct Names {
     values: Values,
@@ -163,7 +166,7 @@ impl Object for Names {
     }
 }
 
-/// A name without a value: false as a condition, and itself as a text.
+/// A name without a value. It is false in a condition, and itself in braces as text.
 #[derive(Debug)]
 struct Missing(String);
 
@@ -181,21 +184,21 @@ impl Object for Missing {
     }
 }
 
-/// Without the text that the library quotes: only what is wrong, and where.
+/// Converts an error of the library. Its message says what is wrong and on which line, without the text that the library quotes.
 fn mistake(error: &minijinja::Error) -> Error {
     let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
     Error::invalid(format!("the template has a mistake{line}: {}", error.kind()))
 }
 
 impl fmt::Debug for Template {
-    /// Payloads stay out of logs.
+    /// Shows no text, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Template(..)")
     }
 }
 
 impl fmt::Debug for Rendered {
-    /// Payloads stay out of logs: only the size and the names show.
+    /// Shows only the size and the names, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Rendered({} bytes, missing {:?})", self.text.len(), self.missing)
     }

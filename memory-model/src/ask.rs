@@ -1,4 +1,4 @@
-//! Getting an answer of a known shape from a model.
+//! Calls that repeat until the model's answer is valid.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,28 +14,29 @@ use crate::message::ChatMessage;
 use crate::model::{Model, Prompt};
 use crate::schema::Schema;
 
-/// How often a model is asked at most until its answer is valid.
+/// The most attempts of [`ask`] to get a valid answer.
 pub const MAX_ATTEMPTS: usize = 3;
-/// How much of an answer that is not valid goes back to the model, in bytes.
+/// The most bytes of an invalid answer that are sent back to the model.
 const MAX_RETURNED: usize = 64 << 10;
 
-/// An answer that was read.
+/// A valid answer, parsed, and what it cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked<T> {
-    /// What was read from the valid answer.
+    /// The parsed answer.
     pub value: T,
-    /// What all attempts cost together.
+    /// The tokens of all attempts together.
     pub usage: Usage,
 }
 
-/// Asks a model until its answer can be read. Only the text of an answer is read; tools that the prompt offers are for
-/// [`Model::complete`].
+/// Asks a model until `read` accepts its answer. Only the text of an answer is read. For prompts with tools call
+/// [`Model::complete`] instead.
 ///
 /// # Behavior
-/// - An answer that can't be read is sent back with what is wrong with it, until [`MAX_ATTEMPTS`] answers were refused: then the
-///   error is `Unexpected` and says what was wrong with the last one. So what `read` says must not quote the answer.
-/// - Each call of the model has the limit for itself, and is dropped at its end: then the error is `Timeout`.
-/// - An error of the model itself ends it at once: a model that is to be asked again is [`Retrying`](crate::Retrying).
+/// - If `read` refuses an answer, the model gets the answer back with the error of `read` and is asked again. After [`MAX_ATTEMPTS`]
+///   refused answers the call fails with `Unexpected`, whose message holds the last error of `read`. So that error must not quote
+///   the answer.
+/// - `limit` holds for each call of the model. A call that takes longer is dropped, and `ask` fails with `Timeout`.
+/// - An error of the model is returned at once. Wrap the model in [`Retrying`](crate::Retrying) to retry such calls.
 pub async fn ask<T, E: fmt::Display>(
     model: &dyn Model,
     mut prompt: Prompt,
@@ -65,7 +66,7 @@ pub async fn ask<T, E: fmt::Display>(
     }
 }
 
-/// Asks a model for JSON that satisfies a schema and a further check, and reads it; see [`ask`].
+/// Asks a model for JSON that satisfies a schema and a further check of the caller, and parses it; see [`ask`].
 pub async fn structured<T: DeserializeOwned>(
     model: &dyn Model,
     messages: Vec<ChatMessage>,
@@ -89,7 +90,7 @@ fn late(limit: Duration) -> Error {
     Error::new(ErrorKind::Timeout, format!("the model gave no answer within {} ms", limit.as_millis())).retryable()
 }
 
-/// Why an answer that can't be read may be incomplete.
+/// Says why an invalid answer may be incomplete; empty if it is complete.
 fn cut(finish: Finish) -> &'static str {
     match finish {
         Finish::Length => " (the limit of tokens cut the answer)",
@@ -101,7 +102,7 @@ fn cut(finish: Finish) -> &'static str {
 fn read<T: DeserializeOwned>(answer: &str, schema: &Schema) -> Result<T> {
     let json = without_fence(answer);
     let place = |error: serde_json::Error| {
-        // The parser's own message may quote the text; its place is enough.
+        // The parser's own message may quote the text, so only the position is told.
         Error::invalid(format!("not valid JSON at line {} column {}", error.line(), error.column()))
     };
     let value: Value = serde_json::from_str(json).map_err(place)?;
@@ -109,7 +110,7 @@ fn read<T: DeserializeOwned>(answer: &str, schema: &Schema) -> Result<T> {
     serde_json::from_str(json).map_err(|error| Error::invalid("the JSON has another shape").with_source(error))
 }
 
-/// The text in a fence of Markdown, which many models put around JSON.
+/// Strips the Markdown code fence that many models put around JSON.
 fn without_fence(answer: &str) -> &str {
     let answer = answer.trim();
     let fenced = answer.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

@@ -1,17 +1,17 @@
-//! What a message carries beside its text.
+//! Images and documents that go with a message.
 
 use std::fmt;
 
-/// An image or a document that goes with a message. The URL is a `data:` URL with the content in base64, or one that the
-/// endpoint fetches itself (`https:`), where it does that.
+/// An image or a document that goes with a message. Its URL is a `data:` URL with the content in base64, or an `https:` URL if
+/// the endpoint fetches such URLs itself.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PromptAttachment {
-    /// An image, for models that see.
+    /// An image, for models that take images ([`Modalities::images`](crate::Modalities::images)).
     Image {
         /// The image, as in `data:image/png;base64,…`.
         url: String,
     },
-    /// A document, for models that read files.
+    /// A document, for models that take documents ([`Modalities::documents`](crate::Modalities::documents)).
     Document {
         /// Its file name, as in `report.pdf`.
         name: String,
@@ -21,19 +21,19 @@ pub enum PromptAttachment {
 }
 
 impl PromptAttachment {
-    /// An image at this URL.
+    /// Returns an image with this URL.
     pub fn image(url: impl Into<String>) -> Self {
         Self::Image { url: url.into() }
     }
 
-    /// A document with this file name at this URL.
+    /// Returns a document with this file name and URL.
     pub fn document(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self::Document { name: name.into(), url: url.into() }
     }
 }
 
 impl fmt::Debug for PromptAttachment {
-    /// Payloads stay out of logs: only the kind and the size show.
+    /// Shows only the kind and the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, url) = match self {
             Self::Image { url } => ("Image", url),

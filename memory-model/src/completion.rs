@@ -1,4 +1,4 @@
-//! What a model answers.
+//! The answer of a model.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -8,67 +8,67 @@ use crate::tool::ToolCall;
 /// The whole answer of a model to one prompt.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Completion {
-    /// What it says; empty where it only calls tools.
+    /// The text; empty if the model only calls tools.
     pub text: String,
-    /// The tools that it calls, in its order.
+    /// The tool calls, in the order in which the model made them.
     pub tool_calls: Vec<ToolCall>,
-    /// Why it ends here.
+    /// Why the answer ends.
     pub finish: Finish,
-    /// What it cost.
+    /// The tokens that the call took.
     pub usage: Usage,
 }
 
-/// Why an answer ends where it ends.
+/// Why an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Finish {
-    /// The model had said all.
+    /// The model finished the answer.
     #[default]
     Stop,
     /// The model waits for the results of its tool calls.
     ToolCalls,
-    /// The limit of tokens cut it: the text, or the arguments of the last tool call, may be incomplete.
+    /// The token limit cut the answer: the text, or the arguments of the last tool call, may be incomplete.
     Length,
-    /// A filter of the endpoint withheld the answer or the rest of it, or the model refused.
+    /// A content filter of the endpoint withheld the answer or the rest of it, or the model refused to answer.
     Filtered,
-    /// Another reason, which the endpoint has for itself.
+    /// A reason that only this endpoint has.
     Other,
 }
 
-/// How many tokens calls of a model took; 0 where the endpoint does not tell.
+/// The number of tokens that model calls took; 0 if the endpoint does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// The tokens of prompts.
+    /// Tokens of the prompts.
     pub input_tokens: u64,
-    /// The tokens of answers.
+    /// Tokens of the answers.
     pub output_tokens: u64,
 }
 
-/// A piece of an answer that is streamed.
+/// An item of a streamed answer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// The text that follows what came before it; never empty.
+    /// The next piece of text; never empty.
     Text(String),
-    /// The whole answer, once and at the end. Its text is that of all pieces together.
+    /// The whole answer, once, as the last item. Its text is the concatenation of all pieces.
     Done(Completion),
 }
 
 impl From<String> for Completion {
-    /// A text that is whole, of unknown usage.
+    /// Returns a finished answer with this text and unknown usage.
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }
     }
 }
 
 impl From<&str> for Completion {
-    /// A text that is whole, of unknown usage.
+    /// Returns a finished answer with this text and unknown usage.
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }
 }
 
 impl AddAssign for Usage {
-    /// Adds up, to `u64::MAX` at most.
+    /// Adds the counts; saturates at `u64::MAX`.
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
@@ -76,7 +76,7 @@ impl AddAssign for Usage {
 }
 
 impl fmt::Debug for Completion {
-    /// Payloads stay out of logs: of the text only the size shows.
+    /// Shows only the size of the text, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completion")
             .field("text_bytes", &self.text.len())
@@ -88,7 +88,7 @@ impl fmt::Debug for Completion {
 }
 
 impl fmt::Debug for Delta {
-    /// Payloads stay out of logs: of the text only the size shows.
+    /// Shows only the size of the text, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "Text({} bytes)", text.len()),

@@ -8,60 +8,60 @@ use crate::tool::ToolCall;
 /// One message of a conversation with a model.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ChatMessage {
-    /// Whose it is.
+    /// The author of the message.
     pub role: Role,
-    /// Its text; may be empty where there are attachments or tool calls.
+    /// The text; may be empty if there are attachments or tool calls.
     pub content: String,
-    /// The images and documents that the model sees behind the text.
+    /// The images and documents that follow the text.
     pub attachments: Vec<PromptAttachment>,
-    /// The tools that the model called with this message. Each needs a [`ChatMessage::tool`] with its id behind it.
+    /// The tool calls of the model. Each must be followed by a [`ChatMessage::tool`] with the same id.
     pub tool_calls: Vec<ToolCall>,
-    /// The call that this message answers, where it has the role [`Role::Tool`].
+    /// The id of the tool call whose result this message holds, for the role [`Role::Tool`].
     pub tool_call_id: Option<String>,
 }
 
-/// Whose message it is.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The host's, with instructions.
+    /// The host, which gives instructions.
     System,
-    /// The user's.
+    /// The person who talks to the model.
     User,
-    /// The model's.
+    /// The model itself.
     Assistant,
-    /// A tool's, with the result of a call.
+    /// A tool, with the result of a call.
     Tool,
 }
 
 impl ChatMessage {
-    /// Instructions.
+    /// Returns a message with instructions of the host.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
     }
 
-    /// What is asked.
+    /// Returns a message of the user.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// What the model answered.
+    /// Returns a message that the model wrote.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }
 
-    /// The result of the tool call with this id.
+    /// Returns a message with the result of the tool call with this id.
     pub fn tool(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { tool_call_id: Some(call_id.into()), ..Self::new(Role::Tool, content) }
     }
 
-    /// Adds an attachment behind those that it has.
+    /// Appends an attachment.
     #[must_use]
     pub fn with_attachment(mut self, attachment: PromptAttachment) -> Self {
         self.attachments.push(attachment);
         self
     }
 
-    /// Replaces its tool calls.
+    /// Replaces the tool calls.
     #[must_use]
     pub fn with_tool_calls(mut self, calls: Vec<ToolCall>) -> Self {
         self.tool_calls = calls;

@@ -1,13 +1,13 @@
-//! What models take beside text.
+//! The kinds of input that a model takes beside text.
 
 use serde::Deserialize;
 
-/// What a model takes beside text; nothing by default.
+/// The kinds of attachments that a model takes beside text; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Modalities {
-    /// Whether it sees images.
+    /// Whether the model takes images.
     pub images: bool,
-    /// Whether it reads documents, such as PDF files.
+    /// Whether the model takes documents, such as PDF files.
     pub documents: bool,
 }

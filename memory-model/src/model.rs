@@ -26,24 +26,24 @@ pub trait Model: Send + Sync + 'static {
     /// - Dropping the future ends the call.
     async fn complete(&self, prompt: &Prompt) -> Result<Completion>;
 
-    /// What it takes beside text, so that nothing else is sent to it; nothing by default.
+    /// The attachments that the model takes beside text. Others are not sent to it. None by default.
     fn modalities(&self) -> Modalities {
         Modalities::default()
     }
 
-    /// Whether it calls the tools of a prompt by calls of its own ([`Completion::tool_calls`]), and writes plain text beside them. A model
-    /// that does not, as by default, is offered no tools by an agent, and asked for an answer in a form instead. One that wraps another passes
-    /// on what that says.
+    /// Whether the model answers with tool calls ([`Completion::tool_calls`]) and plain text beside them; `false` by default. An
+    /// agent offers no tools to a model that does not, and asks it for an answer in a fixed form instead. A wrapper of another
+    /// model returns what that one returns.
     fn calls_tools(&self) -> bool {
         false
     }
 
-    /// Answers a prompt piece by piece: texts as they come, and at the end [`Delta::Done`] with the whole answer. By default
-    /// the whole text is one piece.
+    /// Streams the answer to a prompt: pieces of text as the model generates them, then [`Delta::Done`] with the whole answer. By
+    /// default the whole text is one piece.
     ///
     /// # Behavior
-    /// - Without an error the last item is `Done`. An error is the last item, and what came before it is no answer.
-    /// - Nothing is asked before the stream is polled; dropping it ends the call.
+    /// - The last item is `Done` or an error. After an error, the pieces before it are not an answer.
+    /// - The model is not called before the stream is polled. Dropping the stream ends the call.
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
         stream::once(self.complete(prompt)).flat_map(|completion| stream::iter(pieces(completion))).boxed()
     }
@@ -55,18 +55,18 @@ impl fmt::Debug for dyn Model {
     }
 }
 
-/// What a model is asked.
+/// The input of one model call: the conversation, the tools, and the form of the answer.
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
     /// The conversation so far, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// What the answer has to satisfy, if it is to be JSON.
+    /// The schema that the answer must satisfy; `None` for free text.
     pub schema: Option<Arc<Schema>>,
-    /// The tools that the model may call; none are offered where it is empty.
+    /// The tools that the model may call. If it is empty, none are offered.
     pub tools: Vec<ToolSpec>,
 }
 
-/// An answer that came at once, as the items of a stream.
+/// Turns an answer that was not streamed into the items of a stream.
 pub(crate) fn pieces(completion: Result<Completion>) -> Vec<Result<Delta>> {
     let text = completion.as_ref().map_or("", |completion| completion.text.as_str());
     let text = (!text.is_empty()).then(|| Ok(Delta::Text(text.to_owned())));

@@ -1,4 +1,4 @@
-//! Asking a model again after a failure that may pass.
+//! Retries after transient failures of a model.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,44 +16,44 @@ use crate::modalities::Modalities;
 use crate::model::{Model, Prompt};
 use memory_core::Embedder;
 
-/// How often, and how long, a call is tried again after an error that is retryable.
+/// How often and for how long a call is retried after a retryable error.
 ///
-/// The pause before an attempt is random, between 0 and a ceiling that doubles with each attempt, so that clients that
-/// failed together don't come back together. An endpoint that says how long to wait ([`RetryAfter`]) is given that time
-/// in addition.
+/// The pause before a retry is random, between 0 and a ceiling that doubles with each attempt (exponential back-off with full
+/// jitter), so that clients that failed together do not retry together. If the endpoint says how long to wait ([`RetryAfter`]),
+/// that time is added to the pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Retries {
-    /// How many attempts there are at most, the first included; 4 by default. With 1 or 0 nothing is tried again.
+    /// The most attempts, including the first; 4 by default. With 1 or 0 nothing is retried.
     pub attempts: u32,
     /// The ceiling of the first pause, in milliseconds; 500 by default.
     pub pause_ms: u64,
     /// The highest ceiling, in milliseconds; 10 s by default.
     pub max_pause_ms: u64,
-    /// How long after the beginning of the first attempt another may begin, in milliseconds; 2 min by default. Where an endpoint
-    /// wants a longer pause than is left, its error is the answer at once. An attempt that has begun has the time
-    /// that the model gives it.
+    /// How long after the start of the first attempt a retry may start, in milliseconds; 2 min by default. If the pause would end
+    /// later, the call fails at once with the last error. It does not limit an attempt that has started; the model's own deadline
+    /// does.
     pub within_ms: u64,
 }
 
-/// A [`Model`] or an [`Embedder`] that is asked again as [`Retries`] say. Dropping a call ends it, also in a pause.
+/// A [`Model`] or an [`Embedder`] whose calls are retried as [`Retries`] say. Dropping a call ends it, even during a pause.
 ///
-/// A stream is begun again only until its first item: what was streamed is never taken back.
+/// A stream is retried only before its first item, since items that were given out cannot be taken back.
 #[derive(Debug, Clone)]
 pub struct Retrying<M> {
     inner: M,
     retries: Retries,
 }
 
-/// How long an endpoint wants to be left alone. A model tells it as the source of its error ([`Error::with_source`]).
+/// How long an endpoint asks clients to wait. A model attaches it to its error as the source ([`Error::with_source`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter {
-    /// Counted from the error on.
+    /// The time to wait, counted from the error.
     pub pause: Duration,
 }
 
 impl Retries {
-    /// One attempt.
+    /// One attempt, without retries.
     pub const NONE: Self = Self { attempts: 1, pause_ms: 0, max_pause_ms: 0, within_ms: 0 };
 
     async fn run<T, F: Future<Output = Result<T>>>(self, attempt: impl Fn() -> F) -> Result<T> {
@@ -75,7 +75,7 @@ impl Retries {
         }
     }
 
-    /// The pause after so many attempts, without what the endpoint wants.
+    /// The random pause after `made` attempts, without the time that the endpoint asks for.
     fn pause(self, made: u32) -> Duration {
         let doubled = self.pause_ms.saturating_mul(2_u64.saturating_pow(made - 1));
         Duration::from_millis(fastrand::u64(0..=doubled.min(self.max_pause_ms)))
@@ -89,7 +89,7 @@ impl Default for Retries {
 }
 
 impl<M> Retrying<M> {
-    /// Asks this model so often.
+    /// Wraps a model or an embedder.
     pub fn new(inner: M, retries: Retries) -> Self {
         Self { inner, retries }
     }
@@ -151,6 +151,7 @@ impl fmt::Display for RetryAfter {
 
 impl StdError for RetryAfter {}
 
+/// The pause that the endpoint asks for.
 fn wanted(error: &Error) -> Duration {
     error.source_as::<RetryAfter>().map_or(Duration::ZERO, |after| after.pause)
 }

@@ -1,4 +1,4 @@
-//! JSON Schemas, ready to check values.
+//! Compiled JSON Schemas.
 
 use std::fmt;
 
@@ -6,18 +6,19 @@ use jsonschema::Validator;
 use memory_core::{Error, Result};
 use serde_json::Value;
 
-/// A JSON Schema (2020-12 unless it names another draft) with a name for it. References lead nowhere but into itself.
+/// A compiled JSON Schema with a name. The draft is 2020-12 unless the schema names another. References (`$ref`) can point only
+/// into the schema itself.
 pub struct Schema {
     name: String,
     schema: Value,
     validator: Validator,
 }
 
-/// How many faults a message lists.
+/// The most faults that an error message lists.
 const MAX_FAULTS: usize = 5;
 
 impl Schema {
-    /// Makes a schema ready; `InvalidInput` when it is none.
+    /// Compiles a schema. Fails with `InvalidInput` if the value is not a valid JSON Schema.
     pub fn new(name: impl Into<String>, schema: Value) -> Result<Self> {
         let name = name.into();
         let validator = jsonschema::validator_for(&schema)
@@ -25,17 +26,18 @@ impl Schema {
         Ok(Self { name, schema, validator })
     }
 
-    /// Its name.
+    /// The name, which endpoints and error messages show.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The schema itself.
+    /// The schema as JSON.
     pub fn as_value(&self) -> &Value {
         &self.schema
     }
 
-    /// Checks a value; `InvalidInput` lists the first faults with their places, and quotes no value.
+    /// Checks a value against the schema. Fails with `InvalidInput`, which lists the first faults with their JSON Pointers and quotes
+    /// no value.
     pub fn check(&self, value: &Value) -> Result<()> {
         let faults = self.validator.iter_errors(value).take(MAX_FAULTS);
         let faults: Vec<_> = faults

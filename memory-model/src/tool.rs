@@ -1,4 +1,4 @@
-//! The tools that a model may call, and its calls.
+//! The tools that a model may call, and the calls that it makes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema::Schema;
 
-/// A tool as a model is told of it.
+/// The description of a tool that a model may call.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
-    /// By what the model calls it. OpenAI takes `a-z`, `A-Z`, `0-9`, `_` and `-`, at most 64 of them.
+    /// The name that the model uses in a call. OpenAI takes `a-z`, `A-Z`, `0-9`, `_` and `-`, at most 64 characters.
     pub name: String,
-    /// What it does and when to call it, for the model.
+    /// What the tool does and when to call it, for the model.
     pub description: String,
-    /// What its arguments have to satisfy: the schema of an object.
+    /// The schema of the arguments, which are a JSON object.
     pub parameters: Arc<Schema>,
 }
 
-/// A call of a tool, as the model wrote it: nothing of it is checked.
+/// A tool call exactly as the model wrote it: nothing in it is validated.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// By what the result names the call; no two calls of a completion have the same.
+    /// The id by which the result names the call; unique within a completion.
     pub id: String,
-    /// The tool; possibly one that was never offered.
+    /// The name of the tool, which may be one that was never offered.
     pub name: String,
-    /// The arguments as JSON text; possibly none that is valid. `{}` where the model wrote nothing.
+    /// The arguments as JSON text, which may be invalid. `{}` if the model wrote none.
     pub arguments: String,
 }
 
 impl fmt::Debug for ToolCall {
-    /// What the model wrote stays out of logs: only sizes show.
+    /// Shows only sizes, so that what the model wrote stays out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ToolCall({} bytes of name, {} of arguments)", self.name.len(), self.arguments.len())
     }

@@ -1,4 +1,4 @@
-//! The plugins of a runtime, and what their executors may be called with.
+//! The registered plugins of a runtime, and the argument schemas of their executors.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use memory_model::Schema;
 
 use crate::Step;
 
-/// Everything that a step can be: the executors of all registered plugins.
+/// The actions that steps can name: the executors of all registered plugins.
 #[derive(Debug, Default)]
 pub struct Actions {
     plugins: Vec<Arc<dyn Plugin>>,
-    /// By plugin and name.
+    /// Keyed by the id of the plugin and the name of the executor.
     actions: HashMap<(String, String), Action>,
 }
 
@@ -24,31 +24,31 @@ struct Action {
 }
 
 impl Actions {
-    /// The plugins in the order of their registration; that of the provider comes first.
+    /// The plugins in the order of their registration. The plugin of the provider is the first.
     pub fn plugins(&self) -> &[Arc<dyn Plugin>] {
         &self.plugins
     }
 
-    /// Checks that a step names an executor: `NotFound` with what there is.
+    /// Checks that a step names a registered executor. Fails with `NotFound`, which lists those that exist.
     pub fn check_name(&self, step: &Step) -> Result<()> {
         self.find(step).map(drop)
     }
 
-    /// Checks a step whose arguments hold no references: its name, and its arguments against the schema of the executor
-    /// (`InvalidInput` with the places of the faults).
+    /// Checks a step: that its executor exists (`NotFound`), and that its arguments satisfy the schema of the executor (`InvalidInput`
+    /// with the JSON Pointers of the faults). The arguments must not hold unresolved references (`$task`).
     pub fn check(&self, step: &Step) -> Result<()> {
         check_arguments(self.find(step)?, &step.arguments)
     }
 
-    /// The executor of a step that may be called with these arguments.
+    /// Returns the executor of a step after checking these arguments.
     pub(crate) fn executor(&self, step: &Step, arguments: &Arguments) -> Result<Arc<dyn Executor>> {
         let action = self.find(step)?;
         check_arguments(action, arguments)?;
         Ok(Arc::clone(&action.executor))
     }
 
-    /// Checks a plugin that is not registered yet; `InvalidInput` for an empty or taken id, for a name of an executor
-    /// that stands twice, and for a schema that is none.
+    /// Checks a plugin before its registration (R2). Fails with `InvalidInput` if its id is empty or taken, if two of its executors have
+    /// the same name, or if a schema is not a JSON Schema.
     pub(crate) fn check_plugin(&self, plugin: &dyn Plugin) -> Result<()> {
         let id = plugin.id();
         if id.is_empty() {
@@ -60,7 +60,7 @@ impl Actions {
         actions_of(plugin).map(drop)
     }
 
-    /// Adds a plugin that was checked.
+    /// Registers a plugin that was checked.
     pub(crate) fn register(&mut self, plugin: Arc<dyn Plugin>) -> Result<()> {
         self.actions.extend(actions_of(plugin.as_ref())?);
         self.plugins.push(plugin);

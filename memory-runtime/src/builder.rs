@@ -1,4 +1,4 @@
-//! What a runtime is made of, and how it starts.
+//! The builder of a runtime, and its start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::trigger::TriggerSource;
 use crate::worker::Equipment;
 use crate::{Actions, Model, ModelPlanner, Planner, ScopedMemory};
 
-/// Makes a [`Runtime`]; see [`Runtime::builder`].
+/// Configures and starts a [`Runtime`]; see [`Runtime::builder`].
 pub struct RuntimeBuilder {
     providers: Vec<Arc<dyn MemoryProvider>>,
     plugins: Vec<PluginSource>,
@@ -28,17 +28,17 @@ pub struct RuntimeBuilder {
     settings: Settings,
 }
 
-/// Makes a plugin of the memory that it may use.
+/// A function that makes a plugin, given the memory that the plugin may use.
 type MakePlugin = dyn FnOnce(ScopedMemory) -> Arc<dyn Plugin> + Send;
 
-/// A plugin, or what makes one.
+/// A plugin, or a function that makes one.
 enum PluginSource {
     Ready(Arc<dyn Plugin>),
     WithMemory(Scope, Box<MakePlugin>),
 }
 
 impl Runtime {
-    /// Starts the description of a runtime.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder {
             providers: Vec::new(),
@@ -55,21 +55,21 @@ impl Runtime {
 }
 
 impl RuntimeBuilder {
-    /// The memory: exactly one provider. The runtime initialises it and shuts it down.
+    /// Sets the memory provider; exactly one is required. The runtime initialises it and shuts it down.
     #[must_use]
     pub fn memory(mut self, provider: Arc<dyn MemoryProvider>) -> Self {
         self.providers.push(provider);
         self
     }
 
-    /// Also this plugin, registered behind that of the provider and those before it.
+    /// Adds a plugin. Plugins are registered after the plugin of the provider, in the order of these calls.
     #[must_use]
     pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(PluginSource::Ready(plugin));
         self
     }
 
-    /// Also a plugin that is made with memory of its own to use, within a scope.
+    /// Adds a plugin that gets access to the memory within `scope`; `make` is called at the start.
     #[must_use]
     pub fn plugin_with_memory(
         mut self,
@@ -80,117 +80,118 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Also this source of tasks, listening from the end of the start on.
+    /// Adds a trigger. It begins to listen at the end of the start.
     #[must_use]
     pub fn trigger(mut self, trigger: Arc<dyn TriggerSource>) -> Self {
         self.triggers.push(trigger);
         self
     }
 
-    /// The language model. Without a planner, it plans as well, by a [`ModelPlanner`].
+    /// Sets the language model. If no planner is set, a [`ModelPlanner`] with this model plans the tasks.
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// What decides on the steps of tasks.
+    /// Sets the planner, which decides on the steps of tasks.
     #[must_use]
     pub fn planner(mut self, planner: Arc<dyn Planner>) -> Self {
         self.planner = Some(planner);
         self
     }
 
-    /// Has the questions of `memory:query` asked also by what they mean to this model, which is that of the namespace: whoever embeds its records,
-    /// as a [`VectorKeeper`](memory_core::VectorKeeper) does, uses the same one. The plugin of the memory is the standard
-    /// [`MemoryPlugin`](memory_core::plugin::MemoryPlugin) then, without verbs that a provider adds.
+    /// Sets the embedding model with which `memory:query` ranks questions by meaning, too (M4). It must be the model of the namespace, the
+    /// one with which a [`VectorKeeper`](memory_core::VectorKeeper) embeds the records. The plugin of the memory is then the standard
+    /// [`MemoryPlugin`](memory_core::plugin::MemoryPlugin), without verbs that the provider adds.
     #[must_use]
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
     }
 
-    /// The name of this runtime in the tasks that it holds. A runtime that has the name again after a restart recovers
-    /// the tasks of the one before at once, without waiting for their leases; so no two that run at the same time may
-    /// share one. By default it is a new one.
+    /// Sets the name of this runtime in the leases of its tasks; a new unique name by default. After a restart under the same name,
+    /// [`Runtime::recover`] takes the tasks of the previous run at once, without waiting for their leases to expire (R15). So two runtimes
+    /// that run at the same time must not share a name.
     #[must_use]
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
         self
     }
 
-    /// The clock of leases and of the items of chains; that of the machine by default. Runtimes on one engine need
-    /// clocks that differ by much less than a lease.
+    /// Sets the clock of leases and of chain items; the system clock by default. The clocks of runtimes on one engine must differ by much
+    /// less than the length of a lease.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How long a task stays with a runtime that gives no sign of life; 60 s by default. It is renewed every third of
-    /// it.
+    /// Sets the length of a lease, after which other runtimes may take the tasks of a runtime that has died; 60 s by default. A lease is
+    /// renewed after each third of its length (R14).
     #[must_use]
     pub fn lease(mut self, length: Duration) -> Self {
         self.settings.lease = length;
         self
     }
 
-    /// How many tasks run at the same time; 8 by default.
+    /// Sets how many tasks run at the same time; 8 by default.
     #[must_use]
     pub fn concurrency(mut self, tasks: u32) -> Self {
         self.settings.concurrency = tasks;
         self
     }
 
-    /// How many tasks are held, those that run and those that wait; 1,000 by default. Over it, `submit` waits.
+    /// Sets the capacity of the queue, which counts running and waiting tasks; 1,000 by default. While the queue is full, `submit` waits.
     #[must_use]
     pub fn queue(mut self, tasks: u32) -> Self {
         self.settings.queue = tasks;
         self
     }
 
-    /// How many related memories are recalled for a task; 10 by default.
+    /// Sets how many related memories are recalled for a task; 10 by default.
     #[must_use]
     pub fn window(mut self, memories: usize) -> Self {
         self.settings.window = memories;
         self
     }
 
-    /// How long a step may take, and a question to the planner; 120 s by default.
+    /// Sets the deadline of a step and of a call of the planner; 120 s by default.
     #[must_use]
     pub fn step_deadline(mut self, deadline: Duration) -> Self {
         self.settings.step_deadline = deadline;
         self
     }
 
-    /// How many steps a task may take; 50 by default. One that wants more has failed.
+    /// Sets the most steps of a task; 50 by default. A task that wants more fails.
     #[must_use]
     pub fn max_steps(mut self, steps: usize) -> Self {
         self.settings.max_steps = steps;
         self
     }
 
-    /// How often a task may be begun; 3 by default. One that was begun as often and never came to its end has failed,
-    /// so that a task which kills its process does not do it for ever.
+    /// Sets how often a task may be started; 3 by default (R18). A task that was started that often and never ended fails, so that a task
+    /// that crashes its process does not do so forever.
     #[must_use]
     pub fn max_runs(mut self, runs: u32) -> Self {
         self.settings.max_runs = runs;
         self
     }
 
-    /// The collections of documents that steps may use, the first of them unless they name one; none by default.
+    /// Sets the collections of documents that steps may use; none by default. A step that names no collection uses the first.
     #[must_use]
     pub fn collections(mut self, collections: impl IntoIterator<Item = Collection>) -> Self {
         self.settings.collections = collections.into_iter().collect();
         self
     }
 
-    /// Starts the runtime: `init` and `check_health` of the provider, then its plugin and the others, each registered
-    /// and initialised in turn, then the triggers.
+    /// Starts the runtime (R1): calls `init` and `check_health` of the provider, registers and initialises the plugins one by one,
+    /// that of the provider first, and starts the triggers.
     ///
-    /// The first failure ends it, and the error names the step; what was initialised is shut down again. `InvalidInput`
-    /// before anything is touched when there is not exactly one provider, neither planner nor model, a number of zero,
-    /// or a name of an instance that is empty or has more than 128 bytes.
+    /// # Errors
+    /// The first failure ends the start. The error names the step that failed, and what was initialised is shut down again. The call fails
+    /// with `InvalidInput` before it touches anything if there is not exactly one provider, if neither a planner nor a model is set, if a
+    /// number is 0, or if the name of the instance is empty or has more than 128 bytes.
     pub async fn build(mut self) -> Result<Runtime> {
         self.check()?;
         let Some(provider) = self.providers.pop() else { return Err(no_single_provider()) };
@@ -260,7 +261,7 @@ async fn start(
     Ok(())
 }
 
-/// After a start that failed. Its error is the one to tell; what goes wrong here only adds to it.
+/// Shuts down what a failed start has initialised. Errors are only logged, since the error of the start is the one to return.
 async fn shut_down(actions: &Actions, manager: &MemoryManager) {
     for plugin in actions.plugins().iter().rev() {
         if let Err(error) = plugin.shutdown().await {

@@ -1,4 +1,4 @@
-//! Who works on a task, as the metadata of its memory say it.
+//! The claim on a task, which is stored in the metadata of its memory.
 
 use std::sync::Arc;
 
@@ -8,23 +8,24 @@ use memory_core::{Error, Memory, Metadata, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The member of the metadata of a memory that says who works on it: a task of a runtime, or a message of an agent.
+/// The member of a memory's metadata that holds the claim on it: on a task of a runtime, or on a message of an agent.
 ///
-/// Whoever recovers open work believes what stands there, so who can write it decides what is done. A host that lets others write the
-/// ledger keeps it from them.
+/// A recovery trusts this member, so whoever can write it decides what is done. A host that lets untrusted callers write to the ledger
+/// must not let them write this member.
 pub const TASK: &str = "task";
-/// The member of it that says until when.
+/// The member of [`TASK`] with the end of the lease.
 const UNTIL: &str = "leaseUntil";
 
-/// Who holds a task, until when, and how often somebody has begun to work on it; [`Leases::claim`](crate::Leases::claim) makes one.
+/// Says which program holds a task, until when, and how often work on the task was started. Made by
+/// [`Leases::claim`](crate::Leases::claim).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// The name of the program, which a restart may have again.
+    /// The instance name of the program, which stays the same after a restart.
     pub(crate) instance: Arc<str>,
-    /// The one run of a program that holds it.
+    /// The id of the run of the program that holds the task; new after each restart.
     pub(crate) holder: Arc<str>,
-    /// The first time of all when the task is over or given back.
+    /// The end of the lease. The earliest timestamp if the task has ended or was given back.
     #[serde(rename = "leaseUntil", default = "free")]
     pub(crate) until: Timestamp,
     pub(crate) runs: u32,
@@ -37,14 +38,14 @@ struct Claimed {
 }
 
 impl Claim {
-    /// The claim in a memory; `Corrupt` when there is none.
+    /// Reads the claim of a memory. Fails with `Corrupt` if it has none.
     pub fn read(memory: &Memory) -> Result<Self> {
         let claimed: Claimed = serde_json::from_str(memory.metadata.as_str())
             .map_err(|error| Error::corrupt("the metadata of a task can't be read").with_source(error))?;
         Ok(claimed.task)
     }
 
-    /// What the metadata of the memory say of it: those of a new one, or what is merged into those of one that is taken.
+    /// Returns the claim as metadata: of a new memory, or to be merged into the metadata of a memory that is taken.
     pub fn to_metadata(&self) -> Result<Metadata> {
         metadata(&json!({ TASK: {
             "instance": self.instance,
@@ -54,23 +55,23 @@ impl Claim {
         }}))
     }
 
-    /// The program that holds the task, or that held it last.
+    /// The instance name of the program that holds the task, or that held it last.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// When the task becomes free; before all other times where it was given back.
+    /// The end of the lease; the earliest timestamp if the task was given back.
     pub fn until(&self) -> Timestamp {
         self.until
     }
 
-    /// How often somebody had begun to work on the task when it was claimed.
+    /// How often work on the task had been started when this claim was made.
     pub fn runs(&self) -> u32 {
         self.runs
     }
 }
 
-/// What changes with each renewal and is no history of the task, as a provider is told that.
+/// The metadata members that change with each renewal and need no version in the history (H8).
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "mongo"))]
 pub(crate) fn transient() -> Result<TransientKeys> {
     TransientKeys::new([[TASK, UNTIL]])
@@ -80,7 +81,7 @@ fn free() -> Timestamp {
     Timestamp::MIN
 }
 
-/// Metadata, or what is merged into them.
+/// Converts a value to metadata.
 pub(crate) fn metadata(value: &impl Serialize) -> Result<Metadata> {
     let text = serde_json::to_string(value).map_err(|error| Error::invalid("no metadata").with_source(error))?;
     Metadata::parse(&text)

@@ -1,4 +1,4 @@
-//! The items of a context chain: what triggered a task, and what came of it step by step.
+//! The items of a context chain: the trigger of a task, and the outcome of each step.
 
 use memory_core::plugin::AnswerJson;
 use memory_core::{Error, JsonText, Result, Timestamp};
@@ -9,52 +9,51 @@ use uuid::Uuid;
 /// The content of a [`ContextItem`]: JSON, kept byte for byte.
 pub type ContextContent = AnswerJson;
 
-/// What started a task, or one item of the chain that came of it. Its JSON has camelCase names.
+/// The trigger of a task, or one item of its chain. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContextItem {
     /// Unique among all items.
     pub id: String,
-    /// What kind of item it is.
+    /// The role of the item in the chain.
     pub kind: ContextKind,
-    /// Who made it: a plugin, or `runtime`.
+    /// The id of the plugin that made it, or `runtime`.
     pub plugin_id: String,
-    /// The action of the step that it came of, if it came of one.
+    /// The action whose outcome it is; `None` if it is not the outcome of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// What it says.
+    /// The payload.
     pub content: ContextContent,
     /// When it was made.
     pub timestamp: Timestamp,
 }
 
-/// What a [`ContextItem`] is in its chain.
+/// The role of a [`ContextItem`] in its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContextKind {
-    /// What started the task; stands alone and not in the chain.
+    /// The event that started the task. It is the `trigger` of the memory and not part of the chain.
     Trigger,
     /// The ids of the memories that were recalled for the task: `{"ids":[…]}`.
     Related,
-    /// The steps that were planned from here on: `{"steps":[…]}`.
+    /// The planned steps from here on: `{"steps":[…]}`.
     Plan,
-    /// The answer of a step.
+    /// The answer of a step that succeeded.
     Result,
-    /// What failed, and why: `{"kind":"…","message":"…"}`. With an action it is a step, else the runtime or its
-    /// planner.
+    /// A failure: `{"kind":"…","message":"…"}`. With an action, a step failed; without one, the runtime or its planner did.
     Error,
 }
 
-/// Who makes the items that are no plugin's.
+/// The `plugin_id` of items that the runtime itself makes.
 const RUNTIME: &str = "runtime";
 
 impl ContextItem {
-    /// The trigger of a task, which a plugin or a host fires.
+    /// Returns the trigger of a task, which a plugin or a host fires.
     pub fn trigger(plugin_id: impl Into<String>, content: ContextContent, timestamp: Timestamp) -> Self {
         Self::new(ContextKind::Trigger, plugin_id, content, timestamp)
     }
 
-    /// Whether it is the outcome of a step.
+    /// Whether the item is the outcome of a step, successful or not.
     pub fn is_step(&self) -> bool {
         self.action.is_some()
     }
@@ -69,17 +68,17 @@ impl ContextItem {
         Self { id, kind, plugin_id: plugin_id.into(), action: None, content, timestamp }
     }
 
-    /// An item that the runtime itself makes.
+    /// Returns an item that the runtime itself makes.
     pub(crate) fn of_runtime(kind: ContextKind, content: &impl Serialize, timestamp: Timestamp) -> Result<Self> {
         Ok(Self::new(kind, RUNTIME, JsonText::from_value(content)?, timestamp))
     }
 
-    /// A failure that is not that of a step.
+    /// Returns a failure of the runtime or the planner.
     pub(crate) fn failure(error: &Error, timestamp: Timestamp) -> Result<Self> {
         Self::of_runtime(ContextKind::Error, &describe(error), timestamp)
     }
 
-    /// The outcome of a step.
+    /// Returns the outcome of a step.
     pub(crate) fn outcome(
         plugin_id: &str,
         action: &str,
@@ -94,7 +93,7 @@ impl ContextItem {
     }
 }
 
-/// What a reader of the chain learns of an error: its kind and its sentence, which quotes no payload.
+/// The JSON of an error in the chain: its kind and its message, which quotes no payload.
 fn describe(error: &Error) -> serde_json::Value {
     json!({ "kind": format!("{:?}", error.kind()), "message": error.message() })
 }

@@ -1,4 +1,4 @@
-//! A trigger that is an HTTP route.
+//! A trigger that listens on an HTTP route.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,37 +17,41 @@ use tokio::sync::Mutex;
 
 use crate::{ContextContent, NewTask, TaskSender, TriggerSource};
 
-/// What makes a task of the JSON that was posted.
+/// A function that turns the posted JSON into a task.
 type Read<T> = dyn Fn(ContextContent) -> Result<T> + Send + Sync;
 
-/// A route that takes JSON by POST and makes a task of it: a [`NewTask`] for a runtime, or what another host takes in by
+/// An HTTP route that takes JSON by POST and turns it into a task: a [`NewTask`] for a runtime, or a type of another host that calls
 /// [`serve`](Self::serve).
 ///
-/// In a runtime it answers `202` with the id of the memory as soon as the trigger is persisted and has its place, and does not wait
-/// for the task. A body that is no JSON, or that no task can be made of, is `400`, one that does not say
-/// `Content-Type: application/json` is `415`; what is over a limit `413`; what an operator has erased before it had its place `409`; a
-/// runtime that shuts down or a memory that can't be reached `503`. It asks for no credentials: which program may reach the
-/// listener may start tasks. Web pages may not: what a browser sends for one (it has an `Origin`) is `403`, also from a page that
-/// calls itself by the name of the listener.
+/// # Behavior
+/// - In a runtime it answers `202` with the id of the memory as soon as the trigger is persisted and has a place in the queue. It does
+///   not wait for the task.
+/// - `400`: the body is not JSON, or no task can be made of it. `415`: the header `Content-Type: application/json` is missing. `413`:
+///   the body is over a limit. `409`: an operator erased the task before it had a place. `503`: the runtime shuts down, or the memory
+///   can't be reached.
+/// - It asks for no credentials: every program that can reach the listener can start tasks.
+/// - Web pages cannot: a request with an `Origin` header, which browsers send for pages, is `403`, even if the origin has the name of
+///   the listener.
 pub struct HttpTrigger<T = NewTask> {
     name: String,
     path: String,
-    /// Taken by the first run.
+    /// `None` after the first run, which takes it.
     listener: Mutex<Option<TcpListener>>,
     read: Arc<Read<T>>,
 }
 
-/// What a client of an [`HttpTrigger`] is answered.
+/// The answer to a client of an [`HttpTrigger`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum HttpReply {
-    /// `202` with this JSON: it was taken in.
+    /// `202` with this JSON: the task was accepted and runs later.
     Accepted(Value),
-    /// `200` with this JSON: it is done.
+    /// `200` with this JSON: the task is done.
     Done(Value),
 }
 
 impl<T: Send + 'static> HttpTrigger<T> {
-    /// The route `path`, such as `/events`, on a listener; `read` makes a task of what was posted.
+    /// Serves the route `path`, such as `/events`, on a listener; `read` turns the posted JSON into a task. Fails with `InvalidInput` if
+    /// the path does not begin with `/` or holds braces.
     pub fn new(
         name: impl Into<String>,
         listener: TcpListener,
@@ -55,20 +59,20 @@ impl<T: Send + 'static> HttpTrigger<T> {
         read: impl Fn(ContextContent) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Self> {
         let path = path.into();
-        // What axum would panic on, or take for a pattern.
+        // axum would panic on such a path, or read it as a pattern.
         if !path.starts_with('/') || path.contains(['{', '}']) {
             return Err(Error::invalid("the path of a route begins with / and holds no braces"));
         }
         Ok(Self { name: name.into(), path, listener: Mutex::new(Some(listener)), read: Arc::new(read) })
     }
 
-    /// What tells it from other triggers.
+    /// The name, which is unique among the triggers of a host.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Serves the route until `stopped` ends and the requests that have come are answered; what is posted goes to `submit`. A client that
-    /// goes away does not end that. `InvalidInput` when it is called again.
+    /// Serves the route until `stopped` completes and the requests in flight are answered. Each task is passed to `submit`, which completes
+    /// even if the client disconnects. A second call fails with `InvalidInput`.
     pub async fn serve<F, R>(&self, stopped: impl Future<Output = ()> + Send + 'static, submit: F) -> Result<()>
     where
         F: Fn(T) -> R + Send + Sync + 'static,
@@ -84,7 +88,7 @@ impl<T: Send + 'static> HttpTrigger<T> {
                     Ok(task) => task,
                     Err(refused) => return refused.into_response(),
                 };
-                // Of its own, so that a client that goes away leaves no task without its place.
+                // In a task of its own, so that a client that disconnects does not cancel it between the store and the place in the queue.
                 match tokio::spawn(async move { submit(task).await }).await {
                     Ok(Ok(HttpReply::Accepted(body))) => answer(StatusCode::ACCEPTED, &body),
                     Ok(Ok(HttpReply::Done(body))) => answer(StatusCode::OK, &body),
@@ -129,12 +133,12 @@ impl TriggerSource for HttpTrigger {
     }
 }
 
-/// [`TaskSender::stopped`] that owns its sender, as the server does.
+/// [`TaskSender::stopped`] for a server that needs an owned future.
 async fn stopped(tasks: TaskSender) {
     tasks.stopped().await;
 }
 
-/// Why a client gets no task.
+/// A refused request: the status code and the reason for the client.
 struct Refused {
     status: StatusCode,
     reason: String,
@@ -153,16 +157,16 @@ impl Refused {
 impl From<&Error> for Refused {
     fn from(error: &Error) -> Self {
         match error.kind() {
-            // That it was erased is for operators. A client that tries again later would bring it back.
+            // The answer does not say that an operator erased the task. It is not 503 either, since a retry would bring the task back.
             ErrorKind::Erased => Self::new(StatusCode::CONFLICT, "the task was given up, since it is there no more"),
             kind => Self::new(status(kind), error.message()),
         }
     }
 }
 
-/// What was posted.
+/// Checks the headers of a request and turns its body into a task.
 fn posted<T>(headers: &HeaderMap, body: &[u8], read: &Read<T>) -> std::result::Result<T, Refused> {
-    // The listener serves no page, so there is none whose own it is.
+    // The listener serves no pages, so no page has the same origin.
     if headers.contains_key(header::ORIGIN) {
         return Err(Refused::new(StatusCode::FORBIDDEN, "no web page may start tasks"));
     }
@@ -174,7 +178,7 @@ fn posted<T>(headers: &HeaderMap, body: &[u8], read: &Read<T>) -> std::result::R
     text.and_then(ContextContent::parse).and_then(read).map_err(|error| Refused::from(&error))
 }
 
-/// What a form or a page without leave can't say.
+/// Whether the content type is JSON, which a form or a cross-origin page without CORS permission can't send.
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How tasks come in, and into whose hands.
+//! The intake: persists tasks and schedules them.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::scheduler::{Scheduler, closed};
 use crate::worker::{Equipment, Worker};
 use crate::{ContextItem, NewTask, Task, TaskHandle, place};
 
-/// Takes tasks in and has them worked on: what a runtime and its triggers share.
+/// Persists tasks, queues them and runs them. A runtime and its triggers share it.
 #[derive(Debug)]
 pub(crate) struct Intake {
     equipment: Equipment,
     scheduler: Arc<Scheduler>,
     leases: Arc<Leases>,
-    /// Held for reading while a task is taken in, so that a shutdown comes before or after.
+    /// Locked for reading while a task is accepted, so that a shutdown happens before or after that, never in between.
     is_open: RwLock<bool>,
     is_stopped: watch::Sender<bool>,
 }
 
 impl Intake {
-    /// An intake under the name of an instance; without one under a new name.
+    /// Makes an intake with an instance name, or with a new unique one.
     pub(crate) fn new(equipment: Equipment, instance: Option<&str>) -> Self {
         let settings = &equipment.settings;
         Self {
@@ -37,14 +37,14 @@ impl Intake {
         }
     }
 
-    /// What tasks are worked on with.
+    /// The parts that workers share.
     pub(crate) fn equipment(&self) -> &Equipment {
         &self.equipment
     }
 
-    /// Keeps a shutdown waiting until it is dropped; `Closed` once one has begun to wait.
+    /// Returns a guard that holds back a shutdown. Fails with `Closed` once a shutdown waits or has happened.
     fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
-        // Only a shutdown writes, so a lock that can't be had is a shutdown.
+        // Only a shutdown locks for writing, so a lock that is not free means a shutdown.
         self.is_open.try_read().ok().filter(|is_open| **is_open).ok_or_else(closed)
     }
 
@@ -70,7 +70,7 @@ impl Intake {
         loop {
             let page = self.equipment.manager.free_tasks(&free, cursor.as_ref()).await?;
             for memory in page.memories {
-                // A shutdown waits for this.
+                // A shutdown waits for this loop, so it must end soon.
                 if *self.is_stopped.borrow() {
                     return Ok(handles);
                 }
@@ -79,8 +79,8 @@ impl Intake {
                     Err(error) => tracing::error!(%id, %error, "a task can't be read, and stays as it is"),
                     Ok((before, task)) => match self.take(&memory, before, task).await {
                         Ok(handle) => handles.extend(handle),
-                        // One that somebody else has filled up, or has taken or erased while it waited for its place, does not keep
-                        // the others from being recovered.
+                        // A task that has no room left, or that somebody else took or erased while it waited for a place, must not keep the
+                        // others from being recovered.
                         Err(error) if error.kind() == ErrorKind::Erased => tracing::info!(%id, "a task was erased"),
                         Err(error) if is_of_one_task(&error) => {
                             tracing::error!(%id, %error, "a task can't be taken, and stays as it is");
@@ -96,7 +96,7 @@ impl Intake {
         }
     }
 
-    /// Takes a free task over; `None` when somebody else was faster.
+    /// Claims a free task and queues it. Returns `None` if another runtime was faster.
     async fn take(self: &Arc<Self>, memory: &Memory, before: Claim, task: Task) -> Result<Option<TaskHandle>> {
         match self.leases.take(memory, self.leases.claim(before.runs())).await? {
             Some(lease) => Ok(Some(self.hold(lease, task).await?)),
@@ -105,7 +105,7 @@ impl Intake {
     }
 
     pub(crate) async fn stopped(&self) {
-        // The sender lives as long as this does, so only the value ends it.
+        // The sender lives as long as `self`, so only the value ends the wait.
         let _ = self.is_stopped.subscribe().wait_for(|is_stopped| *is_stopped).await;
     }
 
@@ -113,13 +113,13 @@ impl Intake {
         self.is_stopped.send_replace(true);
     }
 
-    /// Takes nothing in any more, and waits for the end of all tasks.
+    /// Accepts no more tasks, and waits for the end of all that are held.
     pub(crate) async fn drain(&self) {
         *self.is_open.write().await = false;
         self.scheduler.drain().await;
     }
 
-    /// Waits for a place, and has the task worked on in its turn.
+    /// Waits for a place in the queue, then runs the task in its turn on a new tokio task.
     async fn hold(self: &Arc<Self>, lease: Arc<Lease>, task: Task) -> Result<TaskHandle> {
         let id = task.id;
         let place = lease.while_held(self.scheduler.place()).await?;
@@ -139,9 +139,9 @@ impl Intake {
                 Err(error) => tracing::error!(%error, "the task was left open"),
             }
             drop((turn, lease));
-            // Nobody may be waiting.
+            // Fails if nobody waits for the result.
             let _ = sender.send(result);
-            // Last, so that a shutdown waits for all of this.
+            // Dropped last, so that a shutdown waits for all of the above.
             drop(place);
         };
         tokio::spawn(work.instrument(span));
@@ -149,12 +149,12 @@ impl Intake {
     }
 }
 
-/// Whether what went wrong says nothing of other tasks.
+/// Whether an error concerns only the task at hand, not the provider.
 fn is_of_one_task(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::TooLarge)
 }
 
-/// A task and its claim from its memory.
+/// Reads a task and its claim from its memory.
 fn task_of(memory: &Memory) -> Result<(Claim, Task)> {
     let (claim, space) = (Claim::read(memory)?, place::read(memory)?);
     let trigger: ContextItem = memory.trigger.to_value()?;

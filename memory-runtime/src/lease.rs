@@ -1,4 +1,4 @@
-//! What a program holds of a piece of open work, and how it stays true.
+//! A lease on one piece of open work, its renewal, and the writes under it.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use tokio::time::{Instant, timeout};
 use crate::claim::{Claim, TASK, metadata};
 use crate::leases::Leases;
 
-/// A memory that this run of the program works on; [`Leases`] gives it.
+/// The exclusive right of this run of the program to work on a memory; [`Leases`] makes it.
 ///
 /// # Behavior
-/// - Each write of the work goes through it and names a revision: one that has lost the lease writes nothing (`Conflict`, or `Erased` where
-///   the memory was erased).
-/// - It is renewed while work goes on in [`Lease::while_held`].
-/// - After its last write, which [`Lease::end`] or [`Lease::give_back`] makes, it writes nothing any more.
-/// - Dropped without one, it stays until its time has run out.
+/// - Each write names the expected revision (R13). After the lease is lost, a write changes nothing and fails with `Conflict`, or with
+///   `Erased` if the memory was erased.
+/// - [`Lease::while_held`] renews the lease while its work runs.
+/// - [`Lease::end`] and [`Lease::give_back`] make the last write. Later writes fail with `Conflict`.
+/// - If the lease is dropped without a last write, the claim stays in the memory until it expires.
 #[derive(Debug)]
 pub struct Lease {
     leases: Arc<Leases>,
@@ -42,9 +42,9 @@ enum IsLast {
     No,
 }
 
-/// How often a write is tried while others write the same memory.
+/// The most attempts of a write while others write the same memory.
 const MAX_TRIES: usize = 5;
-/// A lease is renewed when this part of it has passed.
+/// A lease is renewed each time 1/`RENEWALS` of its length has passed.
 const RENEWALS: u32 = 3;
 
 impl Lease {
@@ -54,26 +54,25 @@ impl Lease {
         Arc::new(Self { leases: Arc::clone(leases), id, claim, state })
     }
 
-    /// The memory that is worked on.
+    /// The id of the leased memory.
     pub fn id(&self) -> MemoryId {
         self.id
     }
 
-    /// How often somebody had begun to work on it when it was taken, as its claim says.
+    /// How often work had been started when the lease was taken, as the claim says.
     pub fn runs(&self) -> u32 {
         self.claim.runs
     }
 
-    /// Writes a patch if the memory is still held; `Conflict` when it is not, and `Erased` when it was erased.
+    /// Writes a patch while the lease is held. Fails with `Conflict` if the lease is lost, and with `Erased` if the memory was erased.
     ///
-    /// A patch sets values and adds nothing, so it is repeated when somebody else has changed the memory, or when
-    /// nobody knows whether it was written. Dropping the future leaves the write to its end, so that the revision stays
-    /// known.
+    /// A patch is idempotent, so it is retried, up to five attempts, after a conflict with a writer that left the claim alone and after an
+    /// error whose outcome is unknown. The write goes on even if the future is dropped, so that the revision stays known.
     pub async fn write(self: &Arc<Self>, patch: MemoryPatch) -> Result<()> {
         self.spawn(patch, IsLast::No).await
     }
 
-    /// Writes the last patch, with which the lease ends.
+    /// Writes the last patch, which also ends the lease.
     pub async fn end(self: &Arc<Self>, patch: MemoryPatch) -> Result<()> {
         let mut merged = match &patch.metadata {
             MetadataPatch::Merge(merged) => serde_json::from_str(merged.as_str()).unwrap_or_default(),
@@ -83,7 +82,7 @@ impl Lease {
         self.spawn(patch.merge_metadata(metadata(&merged)?), IsLast::Yes).await
     }
 
-    /// Leaves the work to others, who can take it at once, as begun so often.
+    /// Releases the work, so that others can take it at once; `runs` says how often it counts as started.
     pub async fn give_back(self: &Arc<Self>, runs: u32) -> Result<()> {
         self.end(MemoryPatch::new().merge_metadata(metadata(&json!({ TASK: { "runs": runs } }))?)).await
     }
@@ -96,7 +95,7 @@ impl Lease {
         })
     }
 
-    /// Who works, in the history of what that changes.
+    /// The actor that the history names for these writes.
     pub(crate) fn actor(&self) -> Option<Actor> {
         self.leases.actor()
     }
@@ -126,7 +125,7 @@ impl Lease {
             let claim = Claim::read(&memory);
             let is_ours = claim.as_ref().is_ok_and(|claim| claim.holder == self.claim.holder);
             let is_open = memory.status.is_open();
-            // A task that is over is written only if this patch has ended it.
+            // If the task has ended, only a patch with a status can have been the one that ended it.
             if is_ours && (is_open || patch.status.is_some()) && is_written(&patch, &memory) {
                 state.revision = memory.revision;
                 state.is_over = is_last == IsLast::Yes;
@@ -143,7 +142,7 @@ impl Lease {
         }
     }
 
-    /// Does some work while the lease is renewed. When the lease is lost, the work is dropped and the reason returned.
+    /// Runs `work` and renews the lease meanwhile. If the lease is lost, the work is dropped and the reason is returned as the error.
     pub async fn while_held<T>(self: &Arc<Self>, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -152,13 +151,14 @@ impl Lease {
         }
     }
 
-    /// Renews the lease until it is lost, and tells how.
+    /// Renews the lease until it is lost, and returns the reason.
     async fn keep(self: &Arc<Self>) -> Error {
         let (length, mut renewed_at) = (self.leases.length, Instant::now());
         loop {
             tokio::time::sleep(length / RENEWALS).await;
             let now = Instant::now();
-            // One that hangs must not outlive the lease; one that comes late, as after a pause of the process, has its time all the same.
+            // A renewal that hangs must not outlive the lease. One that starts late, as after a pause of the process, still gets a
+            // third of the length.
             let left = length.saturating_sub(now - renewed_at).max(length / RENEWALS);
             let Ok(renewed) = timeout(left, self.renew()).await else {
                 let late = Error::new(ErrorKind::Timeout, "the lease has run out while it was renewed");
@@ -172,7 +172,7 @@ impl Lease {
                 let (is_done, is_late) = (state.is_over, state.until <= self.leases.clock.now());
                 drop(state);
                 if is_done {
-                    // The work has made its last write, and comes to its end.
+                    // The work has made its last write and is about to end.
                     return std::future::pending().await;
                 }
                 let is_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Erased);
@@ -199,7 +199,7 @@ impl Drop for Lease {
     }
 }
 
-/// Whether a memory has all that a patch sets, so that writing it again would change nothing.
+/// Whether a memory already has the values of a patch, so that writing it again would change nothing.
 fn is_written(patch: &MemoryPatch, memory: &Memory) -> bool {
     let Memory { revision, updated_at, .. } = *memory;
     let is_same = |patched| Memory { revision, updated_at, ..patched } == *memory;

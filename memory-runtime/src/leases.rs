@@ -1,4 +1,4 @@
-//! What one run of a program holds of the open work in the ledger.
+//! The leases of one run of a program on open work in the ledger.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,20 +14,20 @@ use uuid::Uuid;
 use crate::claim::{Claim, TASK};
 use crate::lease::Lease;
 
-/// Takes open work of the ledger for one run of a program, so that nobody else works on it: tasks of a runtime, messages of an agent.
+/// Leases open work in the ledger to one run of a program, so that nobody else works on it: tasks of a runtime, messages of an agent.
 ///
-/// A memory is open work while its status is `pending` or `running`. Who works on it, and until when, stands in its metadata under
-/// [`TASK`]; it is compared and set with the revision of the memory, so of several that take it one does.
+/// A memory is open work while its status is `pending` or `running`. The claim ([`Claim`]) is the member [`TASK`] of its metadata. It is
+/// set by compare-and-set on the revision of the memory, so only one of several concurrent programs gets it.
 pub struct Leases {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) length: Duration,
     instance: Arc<str>,
     holder: Arc<str>,
-    /// When a lease ends that began when this run of the program did. Those of its instance that end later were taken or renewed since,
-    /// by one that is alive.
+    /// The end of a lease that began when this value was made. A lease of the same instance that ends later was taken or renewed since
+    /// then, by another run that is still alive.
     began_until: Timestamp,
-    /// What is held at this moment, which must not be taken again, however long the process was away.
+    /// The memories that are leased at the moment. They must not be taken again, even if their leases expired during a pause.
     held: Mutex<HashSet<MemoryId>>,
 }
 
@@ -35,11 +35,11 @@ pub struct Leases {
 const MAX_INSTANCE: usize = 128;
 
 impl Leases {
-    /// Leases of this length under the name of an instance; without one under a new name.
+    /// Makes leases of this length with an instance name, or with a new unique name.
     ///
-    /// Whoever has the name again after a restart takes the work of the one before at once, without waiting for its leases: what that held
-    /// when this call was made. If the one before still runs, it loses this work and nothing else: what it takes or renews from then on
-    /// is its own, and it takes nothing of the later one's. Clocks of programs on one engine must differ by much less than a lease.
+    /// After a restart with the same name, the work that the previous run held when this call was made is free at once, before its leases
+    /// expire. If the previous run is still alive, it loses that work and nothing else: it keeps what it takes or renews later, and takes
+    /// nothing from the new run. The clocks of programs on one engine must differ by much less than the length of a lease.
     pub fn new(
         provider: Arc<dyn MemoryProvider>,
         clock: Arc<dyn Clock>,
@@ -52,7 +52,7 @@ impl Leases {
         Arc::new(Self { provider, clock, length, instance, holder, began_until, held })
     }
 
-    /// Checks the name of an instance: `InvalidInput` unless it has 1 to 128 bytes without control characters.
+    /// Checks an instance name. Fails with `InvalidInput` unless it has 1 to 128 bytes and no control characters.
     pub fn check_instance(name: &str) -> Result<()> {
         if name.is_empty() || name.len() > MAX_INSTANCE || name.contains(char::is_control) {
             let message = format!("the name of an instance has 1 to {MAX_INSTANCE} bytes without control characters");
@@ -61,23 +61,22 @@ impl Leases {
         Ok(())
     }
 
-    /// Who it is in the history of what it changes: the instance.
+    /// The actor that the history names for writes under these leases: the instance.
     pub(crate) fn actor(&self) -> Option<Actor> {
         Actor::parse(&*self.instance).ok()
     }
 
-    /// The claim of this run of the program from now on, on work that was begun so often.
+    /// Returns a claim of this run that begins now, for work that was started `runs` times.
     pub fn claim(&self, runs: u32) -> Claim {
         Claim { instance: Arc::clone(&self.instance), holder: Arc::clone(&self.holder), until: self.end(), runs }
     }
 
-    /// Holds a memory that was just stored with the metadata of a claim.
+    /// Returns the lease on a memory that was just stored with this claim in its metadata.
     pub fn hold(self: &Arc<Self>, id: MemoryId, claim: Claim) -> Arc<Lease> {
         Lease::new(self, id, Revision::FIRST, claim)
     }
 
-    /// Takes work that nobody holds; `None` when somebody else was faster, it is there no more, or this run of the program holds it
-    /// itself.
+    /// Takes a free memory. Returns `None` if another program was faster, if the memory no longer exists, or if this run holds it already.
     pub async fn take(self: &Arc<Self>, memory: &Memory, claim: Claim) -> Result<Option<Arc<Lease>>> {
         if self.holds(memory.id) {
             return Ok(None);
@@ -93,8 +92,8 @@ impl Leases {
         }
     }
 
-    /// What work satisfies that nobody holds now, or that an earlier run of this instance held when this one began. It names the present
-    /// time, so all pages of one search are asked for with the same value.
+    /// Returns the filter for free work: nobody holds it now, or an earlier run of this instance held it when this value was made. The
+    /// filter holds the present time, so use the same one for all pages of a query.
     pub fn free(&self) -> Filter {
         let member = |name| Field::metadata([TASK, name]);
         let given_back = member("holder").is_not_null().and(member("leaseUntil").is_null());
@@ -103,30 +102,30 @@ impl Leases {
         member("leaseUntil").le(self.clock.now().as_millis()).or(given_back).or(own)
     }
 
-    /// Whether a memory is open work that nobody holds now, as [`Leases::free`] finds it.
+    /// Whether a memory is open work that is free, by the same rule as [`Leases::free`].
     pub fn is_free(&self, memory: &Memory) -> bool {
         let is_over =
             |claim: Claim| claim.until <= self.clock.now() || (self.is_twin(&claim) && claim.until <= self.began_until);
         memory.status.is_open() && !self.holds(memory.id) && Claim::read(memory).is_ok_and(is_over)
     }
 
-    /// Whether a claim is another run's of this instance.
+    /// Whether a claim belongs to another run of this instance.
     pub(crate) fn is_twin(&self, claim: &Claim) -> bool {
         claim.instance == self.instance && claim.holder != self.holder
     }
 
-    /// Whether this run of the program works on it.
+    /// Whether this run holds a lease on the memory.
     pub(crate) fn holds(&self, id: MemoryId) -> bool {
         self.held().contains(&id)
     }
 
-    /// When a lease ends that begins now.
+    /// The end of a lease that begins now.
     pub(crate) fn end(&self) -> Timestamp {
         end(self.clock.as_ref(), self.length)
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, HashSet<MemoryId>> {
-        // No code that holds the lock can panic half way through a change.
+        // No code under the lock can panic in the middle of a change, so a poisoned set is consistent.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,13 +136,13 @@ impl fmt::Debug for Leases {
     }
 }
 
-/// When a lease of this length ends that begins now.
+/// The end of a lease of this length that begins now.
 fn end(clock: &dyn Clock, length: Duration) -> Timestamp {
     let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(clock.now().as_millis().saturating_add(length)).unwrap_or(Timestamp::MAX)
 }
 
-/// A name that nobody else has.
+/// Returns a unique name.
 fn unique_name() -> Arc<str> {
     Uuid::now_v7().to_string().into()
 }

@@ -1,4 +1,4 @@
-//! The one place of the runtime that touches the provider.
+//! The only module of the runtime that calls the provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,7 @@ use crate::claim::{Claim, TASK};
 use crate::leases::Leases;
 use crate::{NewTask, place};
 
-/// Everything that the runtime asks of its memory. Nothing else holds the provider, apart from its leases and the provider's own
-/// plugin.
+/// The calls of the runtime to its memory. Apart from it, only the leases and the provider's own plugin hold the provider (R3).
 #[derive(Debug)]
 pub(crate) struct MemoryManager {
     provider: Arc<dyn MemoryProvider>,
@@ -35,7 +34,7 @@ impl MemoryManager {
         self.provider.check_health().await.map(drop)
     }
 
-    /// The plugin that the provider brings along, or the standard one with this model.
+    /// The plugin of the provider; with an embedder, the standard plugin with this model.
     pub(crate) fn plugin(&self, embedder: Option<Arc<dyn Embedder>>) -> Arc<dyn Plugin> {
         match embedder {
             Some(embedder) => Arc::new(MemoryPlugin::new(Arc::clone(&self.provider)).with_embedder(embedder)),
@@ -47,28 +46,28 @@ impl MemoryManager {
         self.provider.shutdown().await
     }
 
-    /// The present, by the clock of the leases.
+    /// The present time by the clock of the leases.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// What takes tasks of this memory, under the name of an instance.
+    /// Makes leases on tasks of this memory with an instance name.
     pub(crate) fn leases(&self, instance: Option<&str>, length: Duration) -> Arc<Leases> {
         Leases::new(Arc::clone(&self.provider), Arc::clone(&self.clock), instance, length)
     }
 
-    /// Persists the trigger of a task that somebody holds already, so that nobody else takes it.
+    /// Stores the trigger of a task together with a claim, so that nobody else can take it.
     pub(crate) async fn store_task(&self, task: &NewTask, claim: &Claim) -> Result<MemoryId> {
         let memory = new_memory(task)?.with_metadata(place::describe(task, claim)?);
         self.provider.store(memory).await
     }
 
-    /// Persists what was seen and is not answered.
+    /// Stores an event with the status `observed`.
     pub(crate) async fn observe(&self, task: &NewTask) -> Result<MemoryId> {
         self.provider.store(new_memory(task)?.with_metadata(task.metadata.clone()).with_status(Status::Observed)).await
     }
 
-    /// The memory with this id. To a task, one that was erased is not there.
+    /// Returns the memory with this id. `None` if there is none, or if it was erased.
     pub(crate) async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
         match self.provider.get(id).await {
             Err(error) if error.kind() == ErrorKind::Erased => Ok(None),
@@ -76,20 +75,20 @@ impl MemoryManager {
         }
     }
 
-    /// One page of what a query finds.
+    /// Returns one page of a query of the ledger.
     pub(crate) async fn query(&self, query: QueryBuilder<Ledger>) -> Result<MemoryPage> {
         self.provider.query(&query.build()?).await
     }
 
-    /// The documents beside the ledger.
+    /// The document store of the provider.
     pub(crate) fn documents(&self) -> Arc<dyn DocumentStore> {
         self.provider.documents()
     }
 
-    /// One page of the open tasks of runtimes that are free, by [`Leases::free`], oldest first. Costs what is open, not what the ledger
-    /// holds (Q9).
+    /// Returns one page of the free tasks of runtimes, by the filter of [`Leases::free`], oldest first. The cost grows with the open
+    /// tasks, not with the ledger (Q9).
     pub(crate) async fn free_tasks(&self, free: &Filter, cursor: Option<&Cursor>) -> Result<MemoryPage> {
-        // Messages of agents are leased alike, and have no container.
+        // Messages of agents are leased the same way, but have no container.
         let is_placed = Field::metadata([TASK, "container"]).is_not_null();
         let query = MemoryQuery::builder().all().status(Status::Pending).status(Status::Running);
         let query = query.filter(is_placed.and(free.clone())).order(Order::OldestFirst);

@@ -1,4 +1,4 @@
-//! Pipelines: steps of plugin, action and arguments.
+//! Pipelines: lists of steps, each with a plugin, an action and arguments.
 
 use memory_core::plugin::Arguments;
 use memory_core::{Error, JsonText, Result};
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::{ContextItem, ContextKind, Task};
 
-/// One call of an executor. Its JSON has camelCase names.
+/// One call of a plugin's executor. Its JSON has camelCase names.
 ///
-/// Where its arguments hold an object of the one member `$task`, that object stands for what the JSON Pointer (RFC
-/// 6901) in it finds in `{"id","space","trigger","results","metadata"}`: the content of the trigger, and the answers of
-/// the steps before, in their order.
+/// An object in the arguments whose only member is `$task` is a reference: the JSON Pointer (RFC 6901) in it is resolved in
+/// `{"id","space","trigger","results","metadata"}` of the task, and the value replaces the object. `trigger` is the content of the
+/// trigger, `results` are the answers of the earlier steps in their order.
 ///
 /// ```
 /// let step: memory_runtime::Step = serde_json::from_str(
@@ -27,28 +27,28 @@ use crate::{ContextItem, ContextKind, Task};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
-    /// The plugin.
+    /// The id of the plugin.
     pub plugin_id: String,
     /// The name of its executor.
     pub action: String,
-    /// What the executor is called with.
+    /// The arguments of the executor, an object; `{}` by default.
     #[serde(default = "no_arguments")]
     pub arguments: Arguments,
 }
 
-/// Steps to do one after the other: `{"steps":[…]}`.
+/// Steps that run one after the other: `{"steps":[…]}`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
-    /// In their order.
+    /// The steps in the order in which they run.
     pub steps: Vec<Step>,
 }
 
-/// The name of the member that stands for a part of the task.
+/// The name of the member that makes an object a reference.
 const REFERENCE: &str = "$task";
 
 impl Step {
-    /// The arguments with what their references stand for; those without any are kept byte for byte.
+    /// Returns the arguments with their references resolved. Arguments without references stay the same byte for byte.
     pub(crate) fn resolve(&self, task: &Task) -> Result<Arguments> {
         if !self.arguments.as_str().contains(REFERENCE) {
             return Ok(self.arguments.clone());
@@ -64,7 +64,7 @@ fn no_arguments() -> Arguments {
     Arguments::parse("{}").expect("an empty object is JSON")
 }
 
-/// What references can name.
+/// The JSON of a task that references are resolved in.
 fn view(task: &Task) -> Result<Value> {
     let results = task.chain.iter().filter(|item| item.kind == ContextKind::Result);
     Ok(json!({
@@ -95,7 +95,7 @@ fn reference(value: &Value) -> Option<&str> {
     members.get(REFERENCE)?.as_str()
 }
 
-/// How far the pipeline of a chain is: how many steps were done, and which remain. `None` when nothing was planned yet.
+/// Returns the steps of the last plan in a chain that have no outcome yet; `None` if nothing was planned yet.
 pub(crate) fn remaining(chain: &[ContextItem]) -> Result<Option<Vec<Step>>> {
     let Some(at) = chain.iter().rposition(|item| item.kind == ContextKind::Plan) else { return Ok(None) };
     let mut steps = chain[at].content.to_value::<Pipeline>()?.steps;

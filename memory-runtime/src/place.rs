@@ -1,4 +1,4 @@
-//! Where a task of a runtime happens, as the metadata of its memory say it beside its claim.
+//! The container and the related spaces of a task, which the metadata of its memory hold beside its claim.
 
 use memory_core::{Error, Memory, Metadata, Result, SpaceId, SpaceSelector};
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::claim::{Claim, TASK, metadata};
 use crate::{NewTask, Space};
 
-/// What the metadata of a new task keep free for later claims, in bytes.
+/// The bytes that the metadata of a new task leave free for later claims.
 const RESERVE: usize = 1 << 10;
 
-/// The member [`TASK`] of the metadata, as far as it is no claim.
+/// The part of the member [`TASK`] that is not the claim.
 #[derive(Serialize, Deserialize)]
 struct Place {
     container: SpaceId,
@@ -21,7 +21,7 @@ struct Placed {
     task: Place,
 }
 
-/// The metadata of a new task with all that a recovery has to know; `TooLarge` when later claims might not fit.
+/// Returns the metadata of a new task with everything that a recovery needs. Fails with `TooLarge` if later claims might not fit.
 pub(crate) fn describe(task: &NewTask, claim: &Claim) -> Result<Metadata> {
     let place = Place { container: task.space.container().clone(), related: task.space.related().to_vec() };
     let metadata = task.metadata.merge(&metadata(&Placed { task: place })?)?.merge(&claim.to_metadata()?)?;
@@ -32,14 +32,14 @@ pub(crate) fn describe(task: &NewTask, claim: &Claim) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// The space of the task in a memory; `Corrupt` when it is none of a runtime.
+/// Reads the space of the task in a memory. Fails with `Corrupt` if the memory is not a task of a runtime.
 pub(crate) fn read(memory: &Memory) -> Result<Space> {
     let Placed { task } = serde_json::from_str(memory.metadata.as_str())
         .map_err(|error| Error::corrupt("the metadata of a task can't be read").with_source(error))?;
     Ok(Space::within(task.container, memory.space_id.clone())?.with_related(task.related))
 }
 
-/// Refuses metadata in which the member of the runtime is taken.
+/// Fails with `InvalidInput` if the metadata of a new task have the member [`TASK`], which belongs to the runtime.
 pub(crate) fn check_metadata(task: &NewTask) -> Result<()> {
     if task.metadata.to_object().contains_key(TASK) {
         return Err(Error::invalid(format!("the member {TASK} of the metadata of a task belongs to the runtime")));

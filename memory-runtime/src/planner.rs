@@ -1,4 +1,4 @@
-//! Planners: which steps a task takes.
+//! Planners, which decide on the steps of tasks.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use memory_core::Result;
 
 use crate::{Actions, Pipeline, Step, Task};
 
-/// Decides on the steps of a task. An error ends the task as failed.
+/// Decides on the steps of tasks. If a method returns an error, the task fails.
 #[async_trait]
 pub trait Planner: Send + Sync + 'static {
-    /// The steps of a task that has not begun.
+    /// Returns the steps of a task that has no plan yet.
     async fn plan(&self, task: &Task, actions: &Actions) -> Result<Vec<Step>>;
 
-    /// After a step, whose outcome is the last item of the chain: the steps to do instead of those that remain, or
-    /// `None` to leave it at them. After a step that failed, `None` ends the task as failed.
+    /// Called after each step, whose outcome is the last item of the chain. Returns the steps that replace the remaining ones, or `None`
+    /// to keep those. After a failed step, `None` ends the task as failed.
     ///
-    /// It is asked again about the same step when the process died before the next one was over.
+    /// It may be called again for the same step, if the process died before the next step ended.
     async fn revise(&self, task: &Task, remaining: &[Step], actions: &Actions) -> Result<Option<Vec<Step>>>;
 }
 
@@ -26,14 +26,14 @@ impl fmt::Debug for dyn Planner {
     }
 }
 
-/// The same steps for every task.
+/// A planner with the same steps for every task.
 #[derive(Debug, Clone)]
 pub struct FixedPlanner {
     pipeline: Pipeline,
 }
 
 impl FixedPlanner {
-    /// A planner that always answers with this pipeline.
+    /// Makes a planner that always returns the steps of this pipeline.
     pub fn new(pipeline: Pipeline) -> Self {
         Self { pipeline }
     }
@@ -42,7 +42,7 @@ impl FixedPlanner {
 #[async_trait]
 impl Planner for FixedPlanner {
     async fn plan(&self, _: &Task, actions: &Actions) -> Result<Vec<Step>> {
-        // Before the first step has an effect.
+        // Checked here, so that a wrong name fails before the first step has an effect.
         self.pipeline.steps.iter().try_for_each(|step| actions.check_name(step))?;
         Ok(self.pipeline.steps.clone())
     }

@@ -1,4 +1,4 @@
-//! The runtime: what it holds, and its life from start to shutdown.
+//! The runtime and its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::trigger::{TaskSender, TriggerSource};
 use crate::worker::panicked;
 use crate::{Actions, Model, NewTask, ScopedMemory, TaskHandle};
 
-/// Works on tasks, one provider behind it.
+/// Runs tasks and keeps them in the ledger of one memory provider.
 ///
-/// Call [`Runtime::shutdown`] in the end: what is dropped without it stops taking events in, and goes on with its tasks
-/// only as long as the executor does. The rules that it keeps are in the README of the crate.
+/// Call [`Runtime::shutdown`] at the end. A runtime that is dropped without it stops its triggers; its tasks go on only as long as the
+/// tokio runtime does. The README of the crate lists its guarantees (R1 to R19).
 #[derive(Debug)]
 pub struct Runtime {
     intake: Arc<Intake>,
@@ -24,7 +24,7 @@ pub struct Runtime {
     closing: Mutex<Closing>,
 }
 
-/// What is left to shut down.
+/// The parts that are not shut down yet.
 #[derive(Debug)]
 struct Closing {
     triggers: Vec<(String, JoinHandle<Result<()>>)>,
@@ -36,48 +36,50 @@ struct Closing {
 const TRIGGER_GRACE: Duration = Duration::from_secs(10);
 
 impl Runtime {
-    /// Persists the trigger of a task, waits for a place in the queue, and has the task worked on.
+    /// Persists the trigger of a task, waits for a place in the queue, and starts the task.
     ///
-    /// When the trigger is persisted, it is not lost any more: a task that this runtime does not come to is found by
-    /// [`Runtime::recover`]. `InvalidInput` for metadata with a member `task`, `TooLarge` over the limits of a memory
-    /// (the metadata have to leave 1 KiB free for the runtime), `Closed` after a shutdown, `Erased` when an operator has erased it while
-    /// it waited for its place; otherwise what the provider answers.
+    /// From the moment that the trigger is persisted, no crash loses the task: [`Runtime::recover`] finds it.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the metadata have a member `task`; `TooLarge` over the limits of a memory (the metadata must leave 1 KiB free
+    /// for the runtime); `Closed` after a shutdown; `Erased` if an operator erased the task while it waited for its place; otherwise the
+    /// error of the provider.
     pub async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
         self.intake.submit(task).await
     }
 
-    /// Persists an event that is seen and not answered, under the status `observed`.
+    /// Persists an event that is not worked on, with the status `observed`.
     pub async fn observe(&self, event: NewTask) -> Result<MemoryId> {
         self.intake.observe(event).await
     }
 
-    /// Takes the open tasks that nobody works on any more, oldest first: those whose lease has run out, and those that
-    /// an earlier runtime of the same instance held. Costs what is open, not what the ledger holds.
+    /// Takes the open tasks that nobody works on, oldest first: those whose lease has expired, and those that an earlier runtime with the
+    /// same instance name held when this one was built (R15). The cost grows with the open tasks, not with the ledger (Q9).
     ///
-    /// A task goes on behind the last step whose outcome its chain has. Of several runtimes on one engine one gets it.
-    /// Waits for places in the queue as [`Runtime::submit`] does; call it after the start, and from time to time. Once a shutdown
-    /// has begun it takes no more.
+    /// A task continues after the last step whose outcome its chain has (R16). If several runtimes on one engine recover, only one gets a
+    /// task. Call it after the start, and from time to time. It waits for places in the queue as [`Runtime::submit`] does, and takes no
+    /// more tasks once a shutdown has begun.
     pub async fn recover(&self) -> Result<Vec<TaskHandle>> {
         self.intake.recover().await
     }
 
-    /// The memory within a scope, for parts of a host that are no plugins.
+    /// Returns access to the memory within a scope, for parts of a host that are not plugins.
     pub fn memory(&self, scope: Scope) -> ScopedMemory {
         ScopedMemory::new(Arc::clone(&self.intake.equipment().manager), scope)
     }
 
-    /// The language model, if there is one.
+    /// The language model, if one was set.
     pub fn model(&self) -> Option<&Arc<dyn Model>> {
         self.model.as_ref()
     }
 
-    /// The plugins, and what their executors may be called with.
+    /// The registered plugins and the argument schemas of their executors.
     pub fn actions(&self) -> &Actions {
         &self.intake.equipment().actions
     }
 
-    /// Stops the triggers, waits for the end of all tasks, shuts down the plugins, the last one first, and then the
-    /// provider; each once, however often it is called. It goes on after a failure and tells the first.
+    /// Stops the triggers (waiting up to 10 s for each), waits for the end of all tasks, shuts down the plugins, the last one first, and
+    /// then the provider (R4). Each is shut down once, even if this is called again. It goes on after an error and returns the first one.
     pub async fn shutdown(&self) -> Result<()> {
         let mut closing = self.closing.lock().await;
         let mut result = Ok(());

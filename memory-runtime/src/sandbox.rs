@@ -1,4 +1,4 @@
-//! A place on an engine that nobody else uses, for a probe, a benchmark or a test that leaves nothing behind.
+//! A temporary data store on an engine, for a probe, a benchmark or a test that leaves nothing behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,40 +7,38 @@ use memory_core::{Clock, HistorySettings, Inspection, MemoryProvider, Result};
 
 use crate::engine::{self, Engine};
 
-/// Where a provider keeps its data beside what a URL names, and what no URL says.
+/// A separate file, schema or database beside the one that a URL names, and the settings of a provider that no URL can express.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    /// Lower-case letters, digits and `_`, at most 48 bytes: the name of the schema or of the
-    /// database, or the end of the name of the file.
+    /// The name of the schema or database, or the end of the name of the file: lower-case letters, digits and `_`, at most 48 bytes.
     pub name: String,
-    /// Where `updatedAt` comes from.
+    /// The clock that sets `updatedAt`.
     pub clock: Arc<dyn Clock>,
-    /// How long a call may take.
+    /// The deadline of a provider call.
     pub deadline: Duration,
-    /// What is asked of the history.
+    /// The settings of the history.
     pub history: HistorySettings,
 }
 
 impl Sandbox {
-    /// The provider of this place on the engine that a URL names. Touches nothing before `init`; what the URL itself names
-    /// stays untouched.
+    /// Returns a provider of the sandbox on the engine of a URL. It touches nothing before `init`, and never the data that the URL names.
     ///
-    /// Refuses the URLs that [`open`](crate::open) refuses, and those of a database in memory, which has no second handle.
+    /// Refuses the URLs that [`open`](crate::open) refuses, and those of an in-memory database, which has only one handle.
     pub fn open(&self, url: &str) -> Result<Arc<dyn MemoryProvider>> {
         self.engine(url)?.open()
     }
 
-    /// What [`inspect`](crate::inspect) tells of the place.
+    /// Inspects the sandbox as [`inspect`](crate::inspect) does the data that a URL names.
     pub async fn inspect(&self, url: &str) -> Result<Inspection> {
         self.engine(url)?.inspect().await
     }
 
-    /// Removes the place with everything in it. No provider may be open on it.
+    /// Removes the sandbox with everything in it. No provider may be open on it.
     pub async fn remove(&self, url: &str) -> Result<()> {
         self.engine(url)?.remove().await
     }
 
-    /// The engine of a URL with this place instead of its own.
+    /// The engine of a URL, switched to this sandbox.
     fn engine(&self, url: &str) -> Result<Box<dyn Engine>> {
         let mut engine = engine::engine(url)?;
         engine.set_place(&self.name)?;

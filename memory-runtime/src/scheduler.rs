@@ -1,4 +1,4 @@
-//! When a task may run: in the order of its container, and with a bounded number of others.
+//! The scheduler: runs tasks in the order of their container, a bounded number at a time.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -9,18 +9,18 @@ use memory_core::{Error, ErrorKind, Result, SpaceId};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop::unconstrained;
 
-/// Bounds how many tasks are held and how many of them run, and keeps those of one container in line.
+/// Bounds the queue and the number of running tasks, and runs the tasks of one container one after the other.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     places: Arc<Semaphore>,
-    /// How many places there are.
+    /// The number of places in the queue.
     capacity: u32,
     running: Arc<Semaphore>,
-    /// A semaphore of one permit for each container that has a task, since semaphores are fair.
+    /// For each container with tasks a semaphore with one permit. Tokio's semaphores are fair, so they keep the order.
     lines: Mutex<HashMap<SpaceId, Weak<Semaphore>>>,
 }
 
-/// A place among the tasks that are held. Dropping it makes room.
+/// A place in the queue. Dropping it frees the place.
 pub(crate) type Place = OwnedSemaphorePermit;
 
 impl Scheduler {
@@ -33,19 +33,19 @@ impl Scheduler {
         })
     }
 
-    /// Waits for a place, first come, first served. `Closed` after [`Scheduler::drain`].
+    /// Waits for a place, first come, first served. Fails with `Closed` after [`Scheduler::drain`].
     pub(crate) async fn place(&self) -> Result<Place> {
         Arc::clone(&self.places).acquire_owned().await.map_err(|_| closed())
     }
 
-    /// Goes to the end of the line of a container.
+    /// Enters the line of a container at its end.
     pub(crate) fn line_up(self: &Arc<Self>, container: SpaceId) -> Turn {
         let mut lines = self.lines();
         let entry = lines.entry(container.clone()).or_default();
         let line = entry.upgrade().unwrap_or_else(|| Arc::new(Semaphore::new(1)));
         *entry = Arc::downgrade(&line);
         let mut next: Pin<Box<Waiting>> = Box::pin(unconstrained(line.acquire_owned()));
-        // To be in line is to have been polled.
+        // The first poll enters the queue of the semaphore.
         let state = match next.as_mut().now_or_never() {
             Some(permit) => State::Next { _permit: permit },
             None => State::Waiting(next),
@@ -53,16 +53,16 @@ impl Scheduler {
         Turn { scheduler: Arc::clone(self), container, state }
     }
 
-    /// Waits until no place is taken, and gives none any more.
+    /// Waits until no place is taken, and then gives out no more places.
     pub(crate) async fn drain(&self) {
-        // An error says that it has been drained before.
+        // An error means that the scheduler was drained before.
         let all = self.places.acquire_many(self.capacity).await;
         self.places.close();
         drop(all);
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<SpaceId, Weak<Semaphore>>> {
-        // No code that holds the lock can panic half way through a change.
+        // No code under the lock can panic in the middle of a change, so a poisoned map is consistent.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the runtime was shut down")
 }
 
-/// A task in the line of its container. Dropping it lets the next one go on.
+/// The position of a task in the line of its container. Dropping it lets the next task run.
 pub(crate) struct Turn {
     scheduler: Arc<Scheduler>,
     container: SpaceId,
@@ -88,8 +88,8 @@ enum State {
 }
 
 impl Turn {
-    /// Waits until no task of the container is before this one, and fewer tasks run than may. The permit is held while
-    /// it runs.
+    /// Waits until all earlier tasks of the container have ended and the number of running tasks is below the limit. Hold the returned
+    /// permit while the task runs.
     pub(crate) async fn comes(&mut self) -> Result<OwnedSemaphorePermit> {
         if let State::Waiting(next) = &mut self.state {
             self.state = State::Next { _permit: next.await };

@@ -1,4 +1,4 @@
-//! Memory as a plugin gets it: within a scope.
+//! Access to the memory within a scope, for plugins.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use memory_core::{
 
 use crate::memory_manager::MemoryManager;
 
-/// The ledger to be read, and documents to be read and written, as far as a [`Scope`] allows. What lies outside is
-/// `Unauthorized`, or not there.
+/// Reads the ledger, and reads and writes documents, within a [`Scope`]. Records outside of the scope are not found; collections and
+/// writes that the scope does not allow fail with `Unauthorized`.
 #[derive(Debug, Clone)]
 pub struct ScopedMemory {
     manager: Arc<MemoryManager>,
@@ -23,38 +23,38 @@ impl ScopedMemory {
         Self { manager, scope }
     }
 
-    /// What it allows.
+    /// The scope.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The memory with this id, if it may be read.
+    /// Returns the memory with this id, if the scope may read it.
     pub async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
         let memory = self.manager.get(id).await?;
         Ok(memory.filter(|memory| self.scope.readable().matches(memory.space_id.as_str())))
     }
 
-    /// One page of what a query of the ledger finds there. The scope takes the place of its `within`.
+    /// Returns one page of a query of the ledger. The scope replaces the query's own `within`.
     pub async fn query(&self, query: QueryBuilder<Ledger>) -> Result<MemoryPage> {
         self.manager.query(query.within(self.scope.readable().clone())).await
     }
 
-    /// The document with this id, if it may be read.
+    /// Returns the document with this id, if the scope may read it.
     pub async fn document(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
         self.check_collection(collection)?;
         let document = self.documents().get(collection, id).await?;
         Ok(document.filter(|document| self.scope.readable().matches(document.space_id.as_str())))
     }
 
-    /// One page of what a query of documents finds there. The scope takes the place of its `within`.
+    /// Returns one page of a query of documents. The scope replaces the query's own `within`.
     pub async fn query_documents(&self, query: QueryBuilder<Documents>) -> Result<DocumentPage> {
         let query = query.within(self.scope.readable().clone()).build()?;
         self.check_collection(query.collection())?;
         self.documents().query(&query).await
     }
 
-    /// Puts a document into the writable space or below it, and not into what the scope keeps from being written. One of the same id that
-    /// lies elsewhere is never replaced: that is `Conflict`.
+    /// Puts a document into the writable space or below it, but not into the space that the scope excludes from writes. A document with the
+    /// same id in another space is never replaced: the call fails with `Conflict`.
     pub async fn put_document(&self, write: DocumentWrite) -> Result<Document> {
         self.check_collection(&write.collection)?;
         let write = write.within(self.writable()?)?;
@@ -65,11 +65,11 @@ impl ScopedMemory {
         self.documents().put(write).await
     }
 
-    /// Removes what a query finds in the writable space and below it, which takes the place of its `within`; at most
-    /// `max` documents, else `LimitExceeded` and none.
+    /// Removes the documents that a query finds in the writable space and below it, which replaces the query's own `within`. Fails with
+    /// `LimitExceeded` and removes nothing if they are more than `max`.
     pub async fn remove_documents(&self, query: QueryBuilder<Documents>, max: usize) -> Result<Vec<DocumentId>> {
         let query = query.within(self.writable()?);
-        // Checked as it was asked: a removal of everything stays refused, though the scope adds a condition.
+        // Checked before the scope adds a condition, so that a removal of everything stays refused.
         let mut selection = DocumentSelection::matching(query.clone())?;
         self.check_collection(selection.collection())?;
         if let Some(space) = self.scope.unwritable() {

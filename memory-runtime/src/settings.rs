@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use memory_core::Collection;
 
-/// The numbers of a runtime, with their defaults.
+/// The settings of a runtime; [`RuntimeBuilder`](crate::RuntimeBuilder) documents them and their defaults.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) lease: Duration,

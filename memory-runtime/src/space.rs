@@ -1,12 +1,12 @@
-//! Where a task happens, and what belongs to it.
+//! The address of a task, its container, and its related spaces.
 
 use memory_core::{Error, Memory, Result, SpaceId, SpaceSelector};
 use serde::{Deserialize, Serialize};
 
-/// The address of a task, the container in which tasks keep their order, and the spaces that its past is recalled from.
+/// The address of a task, the container within which tasks run in order, and the spaces from which related memories are recalled.
 ///
-/// An address is unique to its event, so it says nothing of what belongs together: that is what the container is for,
-/// such as the channel of a message.
+/// The address is unique to its event, so it does not say which events belong together. The container does: it is, for example, the
+/// channel of a message.
 ///
 /// ```
 /// use memory_runtime::Space;
@@ -24,15 +24,15 @@ pub struct Space {
 }
 
 impl Space {
-    /// A space whose container is its closest ancestor, or itself if it has none, and which nothing is related to.
+    /// Makes a space without related spaces. Its container is its closest ancestor, or itself if it has none.
     pub fn new(id: SpaceId) -> Self {
         let parent = id.ancestors().filter(|ancestor| !ancestor.is_empty()).last();
         let container = parent.and_then(|parent| SpaceId::parse(parent).ok()).unwrap_or_else(|| id.clone());
         Self { id, container, related: Vec::new() }
     }
 
-    /// A space in a container, to which all that lies under the container is related. `InvalidInput` when it does not
-    /// lie there.
+    /// Makes a space in a container; everything under the container is related to it. Fails with `InvalidInput` if the space is not under
+    /// the container.
     pub fn within(container: SpaceId, id: SpaceId) -> Result<Self> {
         let under = SpaceSelector::under(&container)?;
         if !under.matches(id.as_str()) {
@@ -41,7 +41,7 @@ impl Space {
         Ok(Self { id, container, related: vec![under] })
     }
 
-    /// With other spaces to recall from; none means that nothing is recalled.
+    /// Replaces the related spaces. If there are none, nothing is recalled.
     #[must_use]
     pub fn with_related(mut self, related: impl IntoIterator<Item = SpaceSelector>) -> Self {
         self.related = related.into_iter().collect();
@@ -53,23 +53,23 @@ impl Space {
         &self.id
     }
 
-    /// Where tasks keep their order.
+    /// The container; its tasks run one after the other.
     pub fn container(&self) -> &SpaceId {
         &self.container
     }
 
-    /// What the past of a task is recalled from.
+    /// The spaces from which related memories are recalled.
     pub fn related(&self) -> &[SpaceSelector] {
         &self.related
     }
 
-    /// Whether a memory may be recalled.
+    /// Whether a memory lies in a related space.
     pub(crate) fn is_related(&self, memory: &Memory) -> bool {
         self.related.iter().any(|selector| selector.matches(memory.space_id.as_str()))
     }
 }
 
-/// A space as JSON has it. Container and relations may be left out, with the meaning of [`Space::new`] and
+/// The JSON form of a space. If the container or the related spaces are left out, the defaults are those of [`Space::new`] and
 /// [`Space::within`].
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

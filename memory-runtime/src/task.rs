@@ -1,29 +1,29 @@
-//! Tasks: what is submitted, what is worked on, and what came of it.
+//! Tasks: new, running and finished ones.
 
 use memory_core::{Error, ErrorKind, Memory, MemoryId, Metadata, Outcome, Result, Status};
 use tokio::sync::oneshot;
 
 use crate::{ContextItem, Space};
 
-/// A task that is not submitted yet.
+/// A task to be submitted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NewTask {
-    /// Where it happens.
+    /// The address, the container and the related spaces.
     pub space: Space,
-    /// What started it.
+    /// The event that started the task.
     pub trigger: ContextItem,
-    /// What filters can look into; empty by default. The member `task` belongs to the runtime.
+    /// Metadata of the memory, for filters; empty by default. The member `task` is reserved for the runtime.
     pub metadata: Metadata,
 }
 
 impl NewTask {
-    /// A task without metadata.
+    /// Makes a task without metadata.
     pub fn new(space: Space, trigger: ContextItem) -> Self {
         Self { space, trigger, metadata: Metadata::default() }
     }
 
-    /// With metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
@@ -31,44 +31,44 @@ impl NewTask {
     }
 }
 
-/// A task that is being worked on, as planners see it.
+/// A running task, as planners see it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Task {
-    /// The id of its memory.
+    /// The id of the task's memory.
     pub id: MemoryId,
-    /// Where it happens.
+    /// The address, the container and the related spaces.
     pub space: Space,
-    /// What started it.
+    /// The event that started the task.
     pub trigger: ContextItem,
-    /// What came of it so far.
+    /// The chain of items so far, oldest first.
     pub chain: Vec<ContextItem>,
-    /// What was recalled for it, newest first.
+    /// The related memories that were recalled, newest first.
     pub related: Vec<Memory>,
-    /// The metadata of its memory.
+    /// The metadata of the task's memory, without the member `task`.
     pub metadata: Metadata,
 }
 
-/// What became of a task.
+/// The end of a task.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Finished {
-    /// The id of its memory.
+    /// The id of the task's memory.
     pub id: MemoryId,
-    /// `Completed` or `Failed`; of a host that is no runtime also another one.
+    /// `Completed` or `Failed`; hosts other than a runtime may use other statuses.
     pub status: Status,
-    /// The whole chain; that of a failed task ends with the error.
+    /// The whole chain. The chain of a failed task ends with the error.
     pub chain: Vec<ContextItem>,
 }
 
 impl Finished {
-    /// What became of the task of a memory.
+    /// Makes the end of a task from its parts.
     pub fn new(id: MemoryId, status: Status, chain: Vec<ContextItem>) -> Self {
         Self { id, status, chain }
     }
 }
 
-/// A task that is worked on. Dropping it changes nothing for the task.
+/// A handle to a running task. Dropping it does not stop the task.
 #[derive(Debug)]
 pub struct TaskHandle {
     pub(crate) id: MemoryId,
@@ -76,30 +76,30 @@ pub struct TaskHandle {
 }
 
 impl TaskHandle {
-    /// A task of another host than a runtime, and what tells its end; that is awaited on the Tokio runtime of the caller, whether the
-    /// handle is kept or not.
+    /// Makes a handle for a host other than a runtime. `end` completes when the task ends; it is spawned on the caller's tokio runtime, so
+    /// it runs even if the handle is dropped.
     pub fn new(id: MemoryId, end: impl Future<Output = Result<Finished>> + Send + 'static) -> Self {
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
-            // Nobody may be waiting.
+            // Fails if nobody waits for the end.
             let _ = sender.send(end.await);
         });
         Self { id, end: receiver }
     }
 
-    /// The id of its memory.
+    /// The id of the task's memory.
     pub fn id(&self) -> MemoryId {
         self.id
     }
 
-    /// Waits for the end of the task, which a failed step is as well.
+    /// Waits for the end of the task. A task that failed is returned as `Ok`, with the status `Failed`.
     ///
-    /// An error says that this runtime stopped working on it while it was open: `Conflict` when another runtime has
-    /// taken it, else what the ledger answered. Then [`recover`](crate::Runtime::recover) finds it when its lease has
-    /// run out.
+    /// # Errors
+    /// An error means that this runtime stopped working on the task before its end: `Conflict` if another runtime has taken it, otherwise
+    /// the error of the provider. [`recover`](crate::Runtime::recover) finds the task after its lease has expired.
     ///
-    /// `Erased` says that an operator has erased its memory, and nothing is left to recover. The program that holds the runtime is the
-    /// operator's, and has the ledger too; to others it tells that the task is not there.
+    /// `Erased` means that an operator has erased the memory, so nothing is left to recover. This error is for the program that runs the
+    /// runtime, which may know of erasures. To its own callers it should say only that the task does not exist.
     pub async fn wait(self) -> Result<Finished> {
         self.end.await.unwrap_or_else(|_| {
             let message = "the task was stopped before its end; it can be recovered when its lease has run out";

@@ -1,4 +1,4 @@
-//! Triggers: where tasks come from.
+//! Triggers, the sources of tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use memory_core::{MemoryId, Result};
 use crate::intake::Intake;
 use crate::{NewTask, TaskHandle};
 
-/// Something outside that starts tasks: a chat, a timer, an HTTP route. A runtime listens to it, or another host that is a [`TaskIntake`].
+/// An external source of tasks: a chat, a timer, an HTTP route. Its host is a runtime or another [`TaskIntake`].
 #[async_trait]
 pub trait TriggerSource: Send + Sync + 'static {
-    /// What tells it from the other sources of a runtime.
+    /// The name, which is unique among the sources of a host.
     fn name(&self) -> &str;
 
-    /// Listens, and submits a task for each event, until [`TaskSender::stopped`] ends; then it takes in nothing more,
-    /// and returns when all that it has taken in is submitted. Its host waits for that, up to its limit.
+    /// Listens and submits a task for each event until [`TaskSender::stopped`] completes. Then it accepts no more events, submits those
+    /// that it has accepted, and returns. The host waits for that only for a limited time.
     async fn run(&self, tasks: TaskSender) -> Result<()>;
 }
 
@@ -26,16 +26,16 @@ impl fmt::Debug for dyn TriggerSource {
     }
 }
 
-/// What takes in what a [`TriggerSource`] brings, held as `Arc<dyn TaskIntake>`.
+/// The host of a [`TriggerSource`], which accepts its tasks. Held as `Arc<dyn TaskIntake>`.
 #[async_trait]
 pub trait TaskIntake: Send + Sync + 'static {
-    /// Takes a task in: once this has returned, no crash loses it.
+    /// Accepts a task. Once this has returned, no crash loses the task.
     async fn submit(&self, task: NewTask) -> Result<TaskHandle>;
 
-    /// Keeps an event that is seen and not worked on; gives the id of its memory.
+    /// Stores an event that is not worked on, and returns the id of its memory.
     async fn observe(&self, event: NewTask) -> Result<MemoryId>;
 
-    /// Ends when the source is to stop.
+    /// Completes when the source must stop.
     async fn stopped(&self);
 }
 
@@ -45,29 +45,29 @@ impl fmt::Debug for dyn TaskIntake {
     }
 }
 
-/// How a trigger reaches its host.
+/// The handle with which a trigger submits tasks to its host.
 #[derive(Debug, Clone)]
 pub struct TaskSender {
     intake: Arc<dyn TaskIntake>,
 }
 
 impl TaskSender {
-    /// A sender to this host.
+    /// Makes a sender to this host.
     pub fn new(intake: Arc<dyn TaskIntake>) -> Self {
         Self { intake }
     }
 
-    /// See [`Runtime::submit`](crate::Runtime::submit).
+    /// Submits a task; see [`Runtime::submit`](crate::Runtime::submit).
     pub async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
         self.intake.submit(task).await
     }
 
-    /// See [`Runtime::observe`](crate::Runtime::observe).
+    /// Stores an event that is not worked on; see [`Runtime::observe`](crate::Runtime::observe).
     pub async fn observe(&self, event: NewTask) -> Result<MemoryId> {
         self.intake.observe(event).await
     }
 
-    /// Ends when the host shuts down.
+    /// Completes when the host shuts down.
     pub async fn stopped(&self) {
         self.intake.stopped().await;
     }

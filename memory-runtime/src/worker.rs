@@ -1,4 +1,4 @@
-//! The work on one task, from its beginning to its end.
+//! Runs one task from its start to its end.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::memory_manager::MemoryManager;
 use crate::settings::Settings;
 use crate::{Actions, ContextItem, ContextKind, Finished, Pipeline, Planner, Step, Task, pipeline};
 
-/// What tasks are worked on with.
+/// The parts of a runtime that workers share.
 #[derive(Debug)]
 pub(crate) struct Equipment {
     pub(crate) manager: Arc<MemoryManager>,
@@ -26,17 +26,17 @@ pub(crate) struct Equipment {
     pub(crate) settings: Settings,
 }
 
-/// Works on a task that is held and whose turn has come.
+/// Runs a task that is leased and whose turn has come.
 ///
-/// Its functions return an error only when the ledger can't be read or written: then the task stays open. Whatever else
-/// goes wrong becomes an item of the chain.
+/// Its methods return an error only if the ledger can't be read or written; then the task stays open (R17). Every other failure becomes
+/// an item of the chain.
 pub(crate) struct Worker<'a> {
     equipment: &'a Equipment,
     lease: &'a Arc<Lease>,
     task: Task,
 }
 
-/// What a chain keeps free for the errors at its end, in bytes.
+/// The bytes that a chain leaves free for the errors at its end.
 const RESERVE: usize = 64 << 10;
 
 /// The content of a [`ContextKind::Related`].
@@ -65,18 +65,18 @@ impl<'a> Worker<'a> {
         Ok(Finished { id: self.task.id, status, chain: self.task.chain })
     }
 
-    /// Finds the related memories: once for a task, so that after a recovery they are the same.
+    /// Recalls the related memories (R8). Their ids are stored in the chain, so that a recovered task gets the same ones.
     async fn recall(&mut self) -> Result<()> {
         let known = self.task.chain.iter().find(|item| item.kind == ContextKind::Related);
         if let Some(item) = known {
             for id in item.content.to_value::<Related>()?.ids {
-                // The chain is only as trustworthy as whoever wrote it, and widens nothing.
+                // Whoever can write the chain is not trusted with more: only related memories are read.
                 let memory = self.equipment.manager.get(id).await?.filter(|memory| self.task.space.is_related(memory));
                 self.task.related.extend(memory);
             }
             return Ok(());
         }
-        // No selector means that nothing is related, never everything.
+        // No selector means that nothing is related, not everything.
         if self.task.space.related().is_empty() || self.equipment.settings.window == 0 {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Plans and does the steps.
+    /// Plans and runs the steps.
     async fn work(&mut self) -> Result<Status> {
         let planned = match pipeline::remaining(&self.task.chain) {
             Ok(Some(steps)) => Ok(steps),
@@ -147,7 +147,7 @@ impl<'a> Worker<'a> {
         self.guard("the action", executor.call(&scope, &arguments)).await
     }
 
-    /// What the steps of the task may read and write: its container, and to read also what is related to it.
+    /// The scope of the steps (R10): they may write under the container, and also read the related spaces.
     fn scope(&self) -> Result<Scope> {
         let space = &self.task.space;
         let container = SpaceSelector::under(space.container())?;
@@ -160,7 +160,7 @@ impl<'a> Worker<'a> {
         Ok(self.lease.actor().into_iter().fold(scope, Scope::with_actor))
     }
 
-    /// Bounds the time of foreign code, and makes an error of its panics.
+    /// Runs foreign code with a deadline, and turns a panic into an error.
     async fn guard<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let deadline = self.equipment.settings.step_deadline;
         match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
         Ok(plan.steps)
     }
 
-    /// An answer that the memory can't hold is a failure of its step.
+    /// Adds the outcome of a step. If the memory can't hold the answer, the step has failed (R11).
     fn add_outcome(&mut self, step: &Step, outcome: Result<AnswerJson>) -> Result<()> {
         let now = self.equipment.manager.now();
         let item = |outcome| ContextItem::outcome(&step.plugin_id, &step.action, outcome, now);
@@ -200,7 +200,7 @@ impl<'a> Worker<'a> {
         Ok(Status::Failed)
     }
 
-    /// Adds an item, unless the chain with it would be too large.
+    /// Appends an item. Fails with `TooLarge` if the chain would get too large.
     fn add(&mut self, item: ContextItem) -> Result<()> {
         self.task.chain.push(item);
         let fits = self.chain().and_then(|text| match text.as_str().len() {
@@ -224,7 +224,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// What becomes of a panic in foreign code.
+/// The error for a panic in foreign code.
 pub(crate) fn panicked(what: &str) -> Error {
     Error::new(ErrorKind::Unexpected, format!("{what} panicked"))
 }

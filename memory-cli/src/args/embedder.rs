@@ -1,4 +1,4 @@
-//! The model that makes vectors.
+//! The options that name an embedding model.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::cli::GLOBAL;
 use crate::model_key;
 use crate::usage::Usage;
 
-/// Which model makes vectors, for the commands that ask by meaning.
+/// The options that name the embedding model, for commands that search by meaning.
 #[derive(Debug, Args)]
 pub(crate) struct EmbedderArgs {
-    /// The model that makes vectors, so that recall finds what is meant: the folder of a model that runs in this program, or the base of
-    /// the URLs of anything that speaks OpenAI's embeddings, such as http://localhost:8080/v1. A key, if that takes one, is the
-    /// AGENT_MEMORY_MODEL_KEY of the environment.
+    /// The embedding model, with which recall also searches by meaning: the folder of a model that runs in this program, or the base URL
+    /// of an endpoint that speaks OpenAI's embeddings, such as http://localhost:8080/v1. If the endpoint needs a key, set
+    /// AGENT_MEMORY_MODEL_KEY in the environment.
     #[arg(
         long,
         global = true,
@@ -28,7 +28,7 @@ pub(crate) struct EmbedderArgs {
     /// The name of the model behind the URL of --embedder.
     #[arg(long, global = true, value_name = "NAME", env = "AGENT_MEMORY_EMBEDDER_MODEL", help_heading = GLOBAL)]
     embedder_model: Option<String>,
-    /// How many numbers a vector of that model has.
+    /// The number of dimensions of that model's vectors.
     #[arg(
         long,
         global = true,
@@ -41,18 +41,18 @@ pub(crate) struct EmbedderArgs {
 }
 
 impl EmbedderArgs {
-    /// The model, ready to be asked, if one is named. The model of a folder is loaded, and an endpoint is not asked yet.
+    /// Opens the model, if one is named. The model of a folder is loaded; an endpoint is not contacted yet.
     pub(crate) async fn open(&self) -> anyhow::Result<Option<Arc<dyn Embedder>>> {
         let Some(named) = self.embedder.as_deref() else { return Ok(None) };
         match named.split_once("://") {
             Some(("http" | "https", _)) => Ok(Some(self.endpoint(named)?)),
-            // What it names may hold a password.
+            // The value is not quoted, since it may hold a password.
             Some(_) => Err(Usage("--embedder: a folder, or a URL with http:// or https://".to_owned()).into()),
             None => open_folder(named).await.map(Some),
         }
     }
 
-    /// The model, which a command can't do without.
+    /// Opens the model. Fails if none is named.
     pub(crate) async fn required(&self) -> anyhow::Result<Arc<dyn Embedder>> {
         let missing =
             || Usage("--embedder: this command needs the model that makes the vectors; see --help".to_owned());
@@ -84,7 +84,7 @@ async fn open_folder(_: &str) -> anyhow::Result<Arc<dyn Embedder>> {
     Err(Usage(message.to_owned()).into())
 }
 
-/// A model that can't be one is a mistake in the arguments.
+/// Reports a model that can't be opened as a mistake in the arguments.
 fn refused(error: memory_core::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::InvalidInput => Usage(format!("--embedder: {}", error.message())).into(),

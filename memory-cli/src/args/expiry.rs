@@ -1,4 +1,4 @@
-//! When a record expires.
+//! The options for the expiry of a record.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use memory_core::{Clock as _, SystemClock, Timestamp};
 use super::values;
 use crate::usage::Usage;
 
-/// When a record expires, if it does.
+/// The options for the expiry of a record.
 #[derive(Debug, Args)]
 pub(crate) struct ExpiryArgs {
-    /// Let it expire so long from now: a number with ms, s, m, h, d or w, as in 30d.
+    /// Let the record expire after this time: a number with ms, s, m, h, d or w, as in 30d.
     #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with = "expires_at")]
     expires_in: Option<Duration>,
-    /// Let it expire then, in milliseconds since 1970 UTC.
+    /// Let the record expire at this time, in milliseconds since 1970 UTC.
     #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     expires_at: Option<Timestamp>,
 }
 
 impl ExpiryArgs {
-    /// The time, if one is named.
+    /// The time of expiry, if one is given.
     pub(crate) fn time(&self) -> Result<Option<Timestamp>, Usage> {
         let Some(expires_in) = self.expires_in else { return Ok(self.expires_at) };
         let millis = i64::try_from(expires_in.as_millis()).unwrap_or(i64::MAX);

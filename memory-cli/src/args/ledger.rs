@@ -1,4 +1,4 @@
-//! Which memories of the ledger a command looks at.
+//! The conditions on memories.
 
 use clap::Args;
 use memory_core::{Filter, Ledger, MemoryId, MemoryQuery, QueryBuilder, Status, Timestamp};
@@ -8,7 +8,7 @@ use super::query::with_filter;
 use super::spaces::SpaceArgs;
 use super::values;
 
-/// Which memories of those spaces.
+/// The conditions on memories in the selected spaces.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Conditions")]
 pub(crate) struct LedgerArgs {
@@ -18,10 +18,10 @@ pub(crate) struct LedgerArgs {
     /// Only memories created before this many milliseconds since 1970 UTC.
     #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     before: Option<Timestamp>,
-    /// Only memories of this status (pending, running, completed, failed, observed); more than one is a choice.
+    /// Only memories with this status: pending, running, completed, failed or observed. Repeat it to accept several.
     #[arg(long, value_parser = values::status)]
     status: Vec<Status>,
-    /// Only what satisfies a condition, such as "metadata.topic = 'rust' AND text ILIKE '%borrow%'".
+    /// Only records that satisfy a condition, such as "metadata.topic = 'rust' AND text ILIKE '%borrow%'".
     #[arg(long = "where", value_name = "PREDICATE", value_parser = values::filter)]
     filter: Option<Filter>,
     /// Leave this memory out.
@@ -30,12 +30,12 @@ pub(crate) struct LedgerArgs {
 }
 
 impl LedgerArgs {
-    /// Whether no condition is named.
+    /// Whether no condition is given.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_only_filter() && self.filter.is_none()
     }
 
-    /// Whether a query of documents can ask the same.
+    /// Whether the conditions also apply to documents.
     pub(crate) fn is_only_filter(&self) -> bool {
         self.after.is_none() && self.before.is_none() && self.status.is_empty() && self.exclude.is_empty()
     }
@@ -45,7 +45,7 @@ impl LedgerArgs {
         self.filter.as_ref()
     }
 
-    /// What is named, as JSON.
+    /// The given conditions as JSON.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let Self { after, before, status, filter, exclude } = self;
         let mut given = Map::new();
@@ -57,7 +57,7 @@ impl LedgerArgs {
         given
     }
 
-    /// A query of these memories.
+    /// Builds a query of these memories.
     pub(crate) fn query(&self, spaces: &SpaceArgs) -> QueryBuilder<Ledger> {
         let mut query = with_filter(spaces.apply(MemoryQuery::builder()), self.filter.as_ref());
         if let Some(after) = self.after {

@@ -1,33 +1,33 @@
-//! Which page of the results a command shows.
+//! The options for a page of results.
 
 use clap::{Args, ValueEnum};
 use memory_core::{Kind, Order, QueryBuilder};
 
 use super::values;
 
-/// Which page of what was found.
+/// The options for a page of results.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Page")]
 pub(crate) struct PageArgs {
-    /// Only what holds at least one word of this text.
+    /// Only records that hold at least one word of this text.
     #[arg(long, allow_hyphen_values = true)]
     text: Option<String>,
-    /// Which come first, by the time they were created; newest unless said otherwise.
+    /// The order by time of creation; newest first by default.
     #[arg(long)]
     order: Option<OrderArg>,
-    /// How many at most, up to 1,000.
+    /// The most results, up to 1,000.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
     limit: usize,
-    /// Leave out this many at the start, up to 10,000.
+    /// Skip this many results at the start, up to 10,000.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::offset, conflicts_with = "cursor")]
     offset: usize,
-    /// Go on where a page of the same query ended.
+    /// Continue after a page of the same query.
     #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 }
 
 impl PageArgs {
-    /// Asks for this page.
+    /// Adds these options to a query.
     pub(crate) fn apply<K: Kind>(&self, query: QueryBuilder<K>) -> QueryBuilder<K> {
         let mut query = query.limit(self.limit).offset(self.offset);
         if let Some(text) = &self.text {

@@ -1,21 +1,22 @@
-//! How a question is read and ranked.
+//! The options for ranking the answers to a question.
 
 use clap::Args;
 use memory_core::{Container, Language, RecallOptions};
 
 use super::values;
 
-/// How the question is read.
+/// The options for ranking the answers to a question.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct RankingArgs {
-    /// english, german or another that the README lists, or none; unless given, that of the database (?language= in the URL).
+    /// The language of the question: english, german or another that the README lists, or none; by default that of the database (?language=
+    /// in the URL).
     #[arg(long, value_parser = values::language)]
     language: Option<Language>,
-    /// What holds records together: parent (the space above), depth:N (so many segments of the space) or metadata:KEY.
+    /// What groups records to a container: parent (the space above), depth:N (the first N segments of the space) or metadata:KEY.
     #[arg(long, default_value = "parent", value_parser = values::container)]
     container: Container,
-    /// The key of the metadata that names who speaks.
+    /// The metadata key that names the speaker.
     #[arg(long, value_name = "KEY", default_value = "speaker")]
     speaker: String,
 }

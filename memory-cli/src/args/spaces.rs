@@ -1,4 +1,4 @@
-//! Which spaces a command looks at.
+//! The options that select spaces.
 
 use clap::{ArgGroup, Args};
 use memory_core::{Kind, QueryBuilder, SpaceSelector, Spaces};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::values;
 
-/// Which spaces to look at: the union of all that are named.
+/// The spaces to look at: the union of all selectors.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Spaces")]
 pub(crate) struct SpaceArgs {
-    /// This space alone.
+    /// Only this space.
     #[arg(long = "space", value_name = "SPACE", value_parser = values::exact)]
     exact: Vec<SpaceSelector>,
     /// This space and all below it; the safe choice to keep tenants apart.
@@ -22,7 +22,7 @@ pub(crate) struct SpaceArgs {
     /// Spaces that match a pattern of *, ? and [a-z] as a whole.
     #[arg(long, value_name = "GLOB", value_parser = values::glob)]
     glob: Vec<SpaceSelector>,
-    /// Spaces in which a regular expression finds something.
+    /// Spaces that a regular expression matches anywhere.
     #[arg(long, value_name = "REGEX", value_parser = values::regex, allow_hyphen_values = true)]
     regex: Vec<SpaceSelector>,
     /// Every space.
@@ -31,12 +31,12 @@ pub(crate) struct SpaceArgs {
 }
 
 impl SpaceArgs {
-    /// Whether nothing is named, not even all.
+    /// Whether no option is given, not even `--all`.
     pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.named().next().is_none()
     }
 
-    /// Adds the spaces to a query; every space when none is named.
+    /// Adds the spaces to a query; every space if no selector is given.
     pub(crate) fn apply<K: Kind>(&self, query: QueryBuilder<K>) -> QueryBuilder<K> {
         if self.all || self.is_empty() {
             return query.all();
@@ -44,7 +44,7 @@ impl SpaceArgs {
         self.named().fold(query, |query, selector| query.selector(selector.clone()))
     }
 
-    /// The spaces that are named; all when none is.
+    /// The selected spaces; all if no selector is given.
     pub(crate) fn spaces(&self) -> Spaces {
         match self.all || self.is_empty() {
             true => Spaces::All,
@@ -52,13 +52,13 @@ impl SpaceArgs {
         }
     }
 
-    /// What is named, as JSON.
+    /// The selectors as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let named: Vec<_> = self.named().collect();
         if named.is_empty() { json!("all") } else { json!(named) }
     }
 
-    /// A group for commands that insist on one of these.
+    /// The argument group for commands that require one of these options.
     pub(crate) fn required() -> ArgGroup {
         ArgGroup::new("spaces").args(["exact", "under", "prefix", "glob", "regex", "all"]).required(true).multiple(true)
     }

@@ -9,7 +9,7 @@ use memory_core::{
     Revision, SpaceId, SpaceSelector, Status, Timestamp,
 };
 
-/// Reads a value of the core; its own sentence says what is wrong.
+/// Defines parsers for types of the core. The error is the message of the core.
 macro_rules! value_parsers {
     ($($name:ident: $type:ty = $parse:expr;)*) => {
         $(
@@ -41,13 +41,13 @@ value_parsers! {
     idempotency_key: IdempotencyKey = IdempotencyKey::parse;
 }
 
-/// A time.
+/// Parses a time in milliseconds since 1970 UTC.
 pub(crate) fn timestamp(text: &str) -> Result<Timestamp, String> {
     let millis = text.parse().map_err(|_| "a time is a whole number of milliseconds since 1970 UTC".to_owned())?;
     Timestamp::from_millis(millis).map_err(|error| error.message().to_owned())
 }
 
-/// A span of time: a whole number and its unit.
+/// Parses a duration: a whole number and its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|character: char| character.is_ascii_digit());
     let number = text.strip_suffix(unit).and_then(|number| number.parse::<u64>().ok());
@@ -56,27 +56,27 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| "a time is a number with ms, s, m, h, d or w, as in 30d".to_owned())
 }
 
-/// A span of time as [`duration`] reads it.
+/// Writes a duration as [`duration`] parses it.
 pub(crate) fn duration_text(millis: u64) -> String {
     let unit = UNITS.iter().rev().find(|(name, of_unit)| *name != "w" && millis.is_multiple_of(*of_unit));
     unit.map_or_else(|| format!("{millis}ms"), |(name, of_unit)| format!("{}{name}", millis / of_unit))
 }
 
-/// The units of a span of time, in milliseconds.
+/// The units of a duration, in milliseconds.
 const UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
 
-/// A space in and below which a rule holds.
+/// Parses the space of a retention rule, which holds in and below it.
 pub(crate) fn path(text: &str) -> Result<String, String> {
     under(text).map(|_| text.to_owned())
 }
 
-/// The size of a page.
+/// Parses the size of a page.
 pub(crate) fn limit(text: &str) -> Result<usize, String> {
     at_most(MAX_LIMIT, text)
 }
 
-/// How many records come before a page.
+/// Parses the number of records to skip.
 pub(crate) fn offset(text: &str) -> Result<usize, String> {
     at_most(MAX_OFFSET, text)
 }
@@ -85,7 +85,7 @@ fn at_most(most: usize, text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number <= most).ok_or_else(|| format!("must be a whole number from 0 to {most}"))
 }
 
-/// The revision of a record.
+/// Parses the revision of a record.
 pub(crate) fn revision(text: &str) -> Result<Revision, String> {
     let number = text.parse().map_err(|_| "a revision is a whole number from 1".to_owned())?;
     Revision::new(number).map_err(|error| error.message().to_owned())

@@ -1,4 +1,4 @@
-//! `compose`: what an agent knows when it answers a message.
+//! `compose`: shows what an agent knows when it answers a message.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::usage::Usage;
 
 #[derive(Debug, Args)]
 pub(crate) struct ComposeArgs {
-    /// The message, by the id of its memory.
+    /// The id of the message's memory.
     #[arg(long, value_name = "ID", value_parser = values::memory_id)]
     message: MemoryId,
-    /// Also this provider, dynamic and private ones included; more than one, or separated by commas.
+    /// Add this provider, which may be dynamic or private. Repeat it or separate names by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "only")]
     include: Vec<String>,
-    /// Only this provider; more than one, or separated by commas.
+    /// Run only this provider. Repeat it or separate names by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Who the agent is: the JSON of a character, @FILE, or - for standard input. By default one that is called like the agent.
+    /// The character of the agent, as JSON, @FILE, or - for standard input. By default it has only the name of the agent.
     #[arg(long, value_name = "JSON|@FILE|-")]
     character: Option<Input>,
     /// Cut the text to this many bytes.
     #[arg(long, value_name = "BYTES")]
     budget: Option<usize>,
-    /// Put what seldom changes first.
+    /// Put sections that rarely change first.
     #[arg(long)]
     stable_first: bool,
-    /// Show how each provider fared below the text.
+    /// Show the outcome of each provider below the text.
     #[arg(long)]
     explain: bool,
 }
@@ -92,12 +92,12 @@ fn explain(state: &State, output: &mut Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the budget left out of the text of a provider, in words; empty where that is nothing.
+/// Describes what the budget cut from the text of a provider; empty if nothing.
 pub(crate) fn left_out(outcome: &ProviderOutcome) -> String {
     outcome.cut.map(|cut| format!("{} lines, {} bytes", cut.lines, cut.bytes)).unwrap_or_default()
 }
 
-/// Names what is missing; tells whether anything is.
+/// Reports what is missing. Returns whether anything is.
 fn report(state: &State) -> bool {
     for name in &state.unknown {
         output::note(&format!("error: no provider is called {}", output::printable(name)));

@@ -1,4 +1,4 @@
-//! `doctor`: what an operator would try, one after the other.
+//! `doctor`: checks a database.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Write nothing: without the probe that stores, finds and removes in a place of its own.
+    /// Write nothing: skip the probe, which stores, finds and removes in a temporary database.
     #[arg(long)]
     read_only: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> an
     Ok(exit_code(has_failures))
 }
 
-/// Tells findings, and whether one of them is bad.
+/// Prints findings. Returns whether one of them is bad.
 fn tell(findings: &[Finding], output: &mut Output) -> anyhow::Result<bool> {
     for Finding { check, verdict, detail } in findings {
         let sign = match verdict {

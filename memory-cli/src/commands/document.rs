@@ -28,16 +28,16 @@ pub(crate) enum DocumentCommand {
     Put(PutArgs),
     /// Create or replace many documents, all or none, and print their ids.
     PutMany(PutManyArgs),
-    /// Show one document, as it is or as it was.
+    /// Show one document, as it is now or as it was at a time.
     Get(GetArgs),
-    /// Show the versions of a document, newest first: when each was committed, by whom, and what it was.
+    /// Show the versions of a document, newest first: when each was committed, by whom, and its content.
     History(HistoryArgs),
     /// Find documents in the spaces that you name.
     ///
-    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
+    /// If there are more, the option for the next page is printed on standard error: "next: --cursor ...". With --json,
     /// each document is one line on standard output.
     Query(QueryArgs),
-    /// Remove documents by id, space, condition or text: all that is named must hold.
+    /// Remove documents by id, space, condition or text; they must satisfy everything that you give.
     Remove(RemoveArgs),
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct PutArgs {
     /// The set it belongs to.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
-    /// Its id; a new one is made when absent.
+    /// The id of the document; a new one is made if absent.
     #[arg(long, value_parser = values::document_id)]
     id: Option<DocumentId>,
-    /// The space it is about.
+    /// The space of the document.
     #[arg(long, value_parser = values::space_id)]
     space: SpaceId,
     /// The text itself, @FILE, or - for standard input.
@@ -58,7 +58,7 @@ pub(crate) struct PutArgs {
     /// A JSON object that conditions can look into.
     #[arg(long, value_name = "JSON|@FILE|-")]
     metadata: Option<Input>,
-    /// When it is made, in milliseconds since 1970 UTC; now unless said otherwise. A replacement keeps the first time.
+    /// The time of creation, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
     #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     created_at: Option<Timestamp>,
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub(crate) struct QueryArgs {
     collection: Collection,
     #[command(flatten)]
     spaces: SpaceArgs,
-    /// Only what satisfies a condition, such as "metadata.topic = 'rust' AND content ILIKE '%borrow%'".
+    /// Only documents that satisfy a condition, such as "metadata.topic = 'rust' AND content ILIKE '%borrow%'".
     #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = values::filter)]
     filter: Option<Filter>,
     #[command(flatten)]
@@ -132,18 +132,18 @@ pub(crate) struct RemoveArgs {
     /// The set to remove from.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
-    /// The document with this id; more than one is a choice.
+    /// Remove the document with this id. Repeat it to remove several.
     #[arg(long, value_parser = values::document_id)]
     id: Vec<DocumentId>,
     #[command(flatten)]
     spaces: SpaceArgs,
-    /// Only what satisfies a condition.
+    /// Only documents that satisfy a condition.
     #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = values::filter)]
     filter: Option<Filter>,
-    /// Only what holds at least one word of this text.
+    /// Only documents that hold at least one word of this text.
     #[arg(long, help_heading = "Conditions", allow_hyphen_values = true)]
     text: Option<String>,
-    /// Remove nothing when more than this are found.
+    /// Remove nothing if more than this many are found.
     #[arg(long, help_heading = "Safety", value_name = "N", default_value_t = 10)]
     max: usize,
     /// Show the ids and remove nothing.
@@ -201,7 +201,7 @@ async fn put_many(documents: &dyn DocumentStore, args: &PutManyArgs, output: &mu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The documents of JSON lines, or as many as are too many. A refusal names the line and shows no value of it.
+/// Reads the documents of JSON lines; stops after one more than allowed. An error names the line and shows no value of it.
 fn read_writes(source: impl BufRead) -> anyhow::Result<Vec<DocumentWrite>> {
     let (mut lines, mut writes, mut bytes) = (LineReader::new(source), Vec::new(), 0);
     while writes.len() <= MAX_BATCH
@@ -209,7 +209,7 @@ fn read_writes(source: impl BufRead) -> anyhow::Result<Vec<DocumentWrite>> {
         && let Some((number, line)) = lines.next().context("the input can't be read")?
     {
         let text = match line {
-            // Serde would also take an array of the fields in their order.
+            // Serde would also accept an array of the fields in their order.
             Line::Text(text) if text.trim_ascii_start().starts_with(b"{") => text,
             Line::Text(_) => bail!("line {number}: not a JSON object"),
             Line::TooLong => bail!("line {number}: longer than {MAX_LINE} bytes"),

@@ -1,4 +1,4 @@
-//! `embed`: makes the vectors that are missing.
+//! `embed`: makes missing vectors.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use crate::signal;
 
 #[derive(Debug, Args)]
 pub(crate) struct EmbedArgs {
-    /// Make the model of --embedder that of the database in the place of another one. The vectors of that count no more, and new ones come one
-    /// after the other; until then recall tells how many are missing.
+    /// Replace the model of the database with that of --embedder. The old vectors are no longer used, and new ones are made one after the
+    /// other; until then recall says how many are missing.
     #[arg(long, conflicts_with = "status")]
     take_over: bool,
-    /// How vectors are kept where this sets the model: in a database without one, or when --take-over replaces another.
+    /// The format of stored vectors. It counts if this command sets the model: in a database without one, or with --take-over.
     #[arg(long, value_enum, default_value_t, conflicts_with = "status")]
     precision: PrecisionName,
     /// Print "done: N" on standard error whenever the model has made N vectors, instead of a bar.
     #[arg(long, conflicts_with = "status")]
     progress: bool,
-    /// Embed nothing: show the model of the database, and how many memories and documents have no vector of it. It reads all of them. Facts of
-    /// agents are not counted; records without a text are, and never get a vector.
+    /// Embed nothing; show the model of the database, and how many memories and documents have no vector of it. This reads all of them.
+    /// Facts of agents are not counted. Records without a text are counted, and never get a vector.
     #[arg(long)]
     status: bool,
 }
 
-/// What a database has of vectors.
+/// The model of a database and the number of its records without vectors.
 #[derive(Debug, Default, Serialize)]
 struct Status {
     model: Option<VectorModel>,
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     });
     let keeper = keeper(Arc::clone(provider), embedder).precision(args.precision.into());
     let keeper = if args.take_over { keeper.taking_over() } else { keeper };
-    // Each vector is kept by itself, so a signal leaves nothing half done.
+    // Each vector is stored separately, so a signal leaves nothing half done.
     let asked = signal::asked_to_end()?;
     let kept = tokio::select! {
         kept = keeper.catch_up() => Some(kept),

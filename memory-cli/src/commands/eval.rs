@@ -1,4 +1,4 @@
-//! `eval`: how much of what answers known questions recall finds.
+//! `eval`: measures recall on known questions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -23,17 +23,17 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::{engine, input};
 
-/// Of how many of the best hits is told how much they have.
+/// The numbers of best hits for which recall is reported.
 const AT: [usize; 4] = [5, 10, 25, 50];
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
     /// The folder of the question sets: NAME.jsonl with memories, as import reads them, and NAME.qa.jsonl with questions.
     folder: PathBuf,
-    /// The key of the metadata whose text the evidence of a question names.
+    /// The metadata key by whose text the evidence names memories.
     #[arg(long, value_name = "KEY", default_value = "diaId")]
     id: String,
-    /// A file of LongMemEval, whose questions are written into the folder first, each as a set.
+    /// A file of LongMemEval; its questions are first written into the folder, each as a set.
     #[arg(long, value_name = "FILE")]
     longmemeval: Option<PathBuf>,
     #[command(flatten)]
@@ -44,17 +44,17 @@ pub(crate) struct EvalArgs {
 #[derive(Debug, Deserialize)]
 struct Question {
     question: String,
-    /// The memories that answer it.
+    /// The memories that answer the question.
     evidence: Vec<String>,
     #[serde(default)]
     category: serde_json::Value,
 }
 
-/// What was found for questions of one kind.
+/// The results for questions of one category.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     questions: usize,
-    /// The sums of the parts of the evidence that were found.
+    /// The sums of the shares of the evidence that were found.
     found: [f64; AT.len()],
 }
 
@@ -63,7 +63,7 @@ struct Tally {
 struct Row {
     category: String,
     questions: usize,
-    /// By how many of the best hits were looked at.
+    /// The mean recall by the number of best hits.
     recall: BTreeMap<usize, f64>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn run(
         measured
     };
     let measured = result.await;
-    // What was measured tells more than that it could not be cleared away.
+    // A failed measurement says more than a failed removal.
     let removed = Sandbox::remove(&place, url).await;
     let (tallies, mut times) = measured?;
     removed?;
@@ -109,7 +109,7 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The files of memories, each with that of its questions.
+/// The files of memories, each with its file of questions.
 fn sets(folder: &Path) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let mut sets = Vec::new();
     for entry in folder.read_dir().with_context(|| format!("the folder {} can't be read", folder.display()))? {
@@ -147,7 +147,7 @@ async fn measure(
     for (scope, ids, questions) in asked {
         for question in questions {
             let evidence: Vec<_> = question.evidence.iter().filter(|id| ids.contains(*id)).collect();
-            // What is not among the memories can't be found.
+            // Evidence that is not among the memories can't be found.
             if evidence.is_empty() {
                 continue;
             }
@@ -176,7 +176,7 @@ async fn measure(
     Ok((tallies, times))
 }
 
-/// Imports memories, and tells the deepest space that holds all of them, and their names.
+/// Imports memories. Returns the deepest space that holds all of them, and their names.
 async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::Result<(String, BTreeSet<String>)> {
     let progress = Progress::new(None, false);
     let imported = import::load(provider, Source::lines(open(path)?), &progress).await;
@@ -203,7 +203,7 @@ async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::R
     }
 }
 
-/// The deepest space that holds both; empty where there is none.
+/// The deepest space that holds both; empty if there is none.
 fn shared<'s>(left: &'s str, right: &str) -> &'s str {
     let above = left.rmatch_indices(BOUNDARIES).map(|(at, _)| &left[..at]);
     let holds =

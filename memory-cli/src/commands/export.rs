@@ -1,4 +1,4 @@
-//! `export`: the ledger and the documents as JSON lines.
+//! `export`: writes the ledger and the documents as JSON lines.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -32,14 +32,13 @@ pub(crate) struct ExportArgs {
     /// Also the documents that the spaces and --where select.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["after", "before", "status", "exclude", "limit"])]
     documents: bool,
-    /// In the place of each record its versions, oldest first, with when and by whom they were made. An import of these lines restores
-    /// them.
+    /// Write the versions of each record instead of the record, oldest first, with the time and the actor of each. An import restores them.
     #[arg(long, help_heading = "Output")]
     history: bool,
-    /// Leave out the vectors that records have, which an embed makes anew, and their model.
+    /// Leave out the vectors and their model; embed can make them again.
     #[arg(long, help_heading = "Output")]
     without_vectors: bool,
-    /// Write this file, in one step when everything is there, instead of standard output (-).
+    /// Write to this file, atomically when the export is complete, instead of standard output (-).
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 }
@@ -66,11 +65,11 @@ pub(crate) async fn run(
     if path.exists() && !path.is_file() {
         bail!("{} is not a file; name one to write to", input::name(path));
     }
-    // The message of the system about a folder that is not there would quote its name.
+    // The system's message about a missing folder would quote its name.
     if !folder.is_dir() {
         bail!("can't write in {}: it is no folder", input::name(folder));
     }
-    // The file takes its name when it is complete: a reader never sees half an export.
+    // The file gets its name when it is complete, so that a reader never sees half an export.
     let file = NamedTempFile::new_in(folder).with_context(|| format!("can't write in {}", input::name(folder)))?;
     let mut out = BufWriter::new(file);
     let failed = |error| anyhow::Error::new(error).context(format!("can't write {}", input::name(path)));
@@ -94,9 +93,9 @@ pub(crate) async fn run(
 struct Written {
     memories: u64,
     documents: u64,
-    /// What stays of records that were erased.
+    /// The number of tombstones of erased records.
     tombstones: u64,
-    /// What records mean, as a model has told.
+    /// The number of vectors.
     vectors: u64,
     has_unreadable: bool,
 }
@@ -109,13 +108,13 @@ async fn write(
 ) -> anyhow::Result<Written> {
     let is_everything = args.spaces.is_empty() && args.conditions.is_empty() && args.limit.is_none();
     let mut written = Written::default();
-    // A bar on the terminal would run through lines that go there too.
+    // A bar would mix with the lines if both go to the terminal.
     let progress = if args.output_file().is_some() { Progress::new(None, false) } else { Progress::Quiet };
     let model = if args.without_vectors { None } else { provider.vector_model().await? };
     if let Some(model) = &model {
         line::write_vector_model(out, model).map_err(&failed)?;
     }
-    // Of what is gone, nothing else can be asked.
+    // Tombstones can be selected only by spaces.
     if args.conditions.is_empty() && args.limit.is_none() {
         let has_documents = is_everything || args.documents;
         tombstones::visit(provider, &args.spaces.spaces(), async |some, key| {
@@ -185,7 +184,7 @@ async fn write_documents(
     }
 }
 
-/// Writes the lines of a page, with the vectors that its records have.
+/// Writes the records of a page with their vectors.
 async fn write_records(
     provider: &dyn MemoryProvider,
     args: &ExportArgs,

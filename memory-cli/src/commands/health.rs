@@ -1,4 +1,4 @@
-//! `health`: how the engine is.
+//! `health`: shows the state of the engine.
 
 use std::process::ExitCode;
 

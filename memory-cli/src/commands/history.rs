@@ -1,4 +1,4 @@
-//! `history`: what a record was, and who made it so.
+//! `history`: shows the versions of a record, with times and actors.
 
 use std::process::ExitCode;
 
@@ -20,16 +20,16 @@ pub(crate) struct HistoryArgs {
     page: VersionArgs,
 }
 
-/// Which versions are shown, and how.
+/// The options for showing versions.
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {
-    /// Show what each version changed, and not what it was.
+    /// Show what each version changed, instead of its content.
     #[arg(long)]
     diff: bool,
-    /// How many at most, up to 1,000.
+    /// The most versions, up to 1,000.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
     limit: usize,
-    /// Go on where a page of the same history ended.
+    /// Continue after a page of the same history.
     #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 }
@@ -101,7 +101,7 @@ pub(super) async fn show(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A version as what it changed of the one before; everything, where there is none.
+/// Prints what a version changed; all fields if there is no version before.
 fn difference(version: &Version, before: Option<&Version>, output: &mut Output) -> anyhow::Result<()> {
     let mut head = match &version.record {
         Some(_) => format!("revision {}", version.revision),
@@ -128,7 +128,7 @@ fn difference(version: &Version, before: Option<&Version>, output: &mut Output) 
     Ok(())
 }
 
-/// What a version has, by name.
+/// The fields of a version by name.
 fn fields(version: &Version) -> Vec<(&'static str, String)> {
     match &version.record {
         Some(Record::Memory(memory)) => {

@@ -1,4 +1,4 @@
-//! `migrate`: the schema, apart from any other work, with what its backfills make of the ledger.
+//! `migrate`: brings the schema up to date and runs the backfills, without any other work.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::{backfill, engine};
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Show what would be done and do nothing.
+    /// Show the steps and change nothing.
     #[arg(long)]
     dry_run: bool,
 }

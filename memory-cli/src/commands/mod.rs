@@ -41,12 +41,12 @@ use memory_core::Error;
 
 use crate::input::Input;
 
-/// Success, or 1 when something was reported on the way.
+/// The exit code: 0, or 1 if a failure was reported.
 fn exit_code(has_failures: bool) -> ExitCode {
     if has_failures { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Who the agent is: what an option says, or one that is called like its memory.
+/// The character of the agent: that of the option, or one with the agent's name.
 fn character(option: Option<&Input>, agent: &AgentId) -> anyhow::Result<Character> {
     let parse = |json: &str| {
         serde_json::from_str(json).map_err(|error| Error::invalid("not the JSON of a character").with_source(error))

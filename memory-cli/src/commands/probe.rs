@@ -1,4 +1,4 @@
-//! `probe`: whether a server is ready.
+//! `probe`: checks whether a server is ready.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -14,12 +14,12 @@ use tokio::net::TcpStream;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// Where the server listens.
+    /// The address on which the server listens.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     address: SocketAddr,
 }
 
-/// Longer than the server waits for its engine.
+/// The deadline, which is longer than the server waits for its engine.
 const TIME: Duration = Duration::from_secs(10);
 
 /// Fails unless the server at the address is ready.
@@ -36,7 +36,7 @@ async fn ask(address: SocketAddr) -> anyhow::Result<StatusCode> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::get("/readyz").header(header::HOST, address.to_string()).body(Body::empty())?;
-    // The connection makes the exchange, and ends with it.
+    // The connection future drives the exchange, and must not end before it.
     tokio::select! {
         response = sender.send_request(request) => Ok(response?.status()),
         ended = connection => bail!("the server closed the connection: {ended:?}"),

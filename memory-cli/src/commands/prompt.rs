@@ -1,4 +1,4 @@
-//! `prompt`: what goes into the system prompt of an agent.
+//! `prompt`: shows and changes the prompt memory of an agent.
 
 use std::process::ExitCode;
 
@@ -16,34 +16,34 @@ use crate::usage::Usage;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PromptCommand {
-    /// Show what goes into the system prompt, or one of its texts as it is kept.
+    /// Show the text for the system prompt, or one of the stored texts.
     Show(ShowArgs),
-    /// Put a text behind what is kept.
+    /// Append a text.
     Add(ChangeArgs),
-    /// Put a text in the place of what is kept.
+    /// Replace the stored text.
     Replace(ChangeArgs),
-    /// Take out every line that holds a text.
+    /// Remove every line that holds a text.
     Remove(ChangeArgs),
     /// Show the last changes, newest first.
     History(StoreArgs),
-    /// Take the newest change back; again, the one before.
+    /// Undo the newest change; if repeated, the one before.
     Undo(StoreArgs),
 }
 
-/// Whose prompt it is.
+/// The options for the session, the user, the agent and the personality.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Context")]
 struct ContextArgs {
     /// The key of the session.
     #[arg(long, value_name = "KEY")]
     session: String,
-    /// The user, whose profile is the same in all sessions; without one, the profile is that of the session.
+    /// The user, whose profile all sessions share; without one, the profile belongs to the session.
     #[arg(long, value_name = "ID")]
     user: Option<String>,
-    /// The agent, which has a profile of its own of each user.
+    /// The agent, which has its own profile of each user.
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// The personality that speaks.
+    /// The personality with which the agent speaks.
     #[arg(long, value_name = "ID")]
     personality: Option<String>,
     /// Whether all personalities share the memory of the session, or each has its own.
@@ -55,7 +55,7 @@ struct ContextArgs {
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     context: ContextArgs,
-    /// Only this text, whole and as it is kept.
+    /// Show only this text, complete and as it is stored.
     #[arg(long)]
     store: Option<StoreArg>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct ChangeArgs {
     /// The project's memory, or the user's profile.
     #[arg(long, default_value = "memory")]
     store: StoreArg,
-    /// Makes a repetition find the first change instead of changing again.
+    /// An idempotency key: repeating the change under the same key does nothing.
     #[arg(long, value_name = "KEY", value_parser = values::idempotency_key)]
     batch_key: Option<IdempotencyKey>,
     /// The text itself, @FILE, or - for standard input.
@@ -156,7 +156,7 @@ async fn change(memory: &PromptMemory, action: Action, args: &ChangeArgs, output
     let update = match action {
         Action::Add => MemoryUpdate::add(store, text),
         Action::Replace => MemoryUpdate::replace(store, text),
-        // A file ends with a line break, and no line holds one.
+        // A file ends with a line break, which no line holds.
         Action::Remove => MemoryUpdate::remove(store, text.trim_end_matches(['\r', '\n'])),
     };
     let report = match &args.batch_key {
@@ -194,7 +194,7 @@ async fn history(memory: &PromptMemory, args: &StoreArgs, output: &mut Output) -
     Ok(())
 }
 
-/// What was changed, when and where, and the lines.
+/// Describes a change: what, when and where, with its lines.
 fn for_people(change: &HistoryEntry) -> String {
     let mut text = format!(
         "revision {}, {}, session {} on {}",
@@ -223,7 +223,7 @@ async fn undo(memory: &PromptMemory, args: &StoreArgs, output: &mut Output) -> a
     Ok(())
 }
 
-/// What prompt memory refuses was wrong in the arguments.
+/// Reports a refusal of the prompt memory as a mistake in the arguments.
 fn refused(error: Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::InvalidInput | ErrorKind::TooLarge => Usage::from(error).into(),

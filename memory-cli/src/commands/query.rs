@@ -1,4 +1,4 @@
-//! `query`: recall.
+//! `query`: recalls memories by spaces and conditions.
 
 use std::process::ExitCode;
 

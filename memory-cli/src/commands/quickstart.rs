@@ -1,4 +1,4 @@
-//! `quickstart`: a small sample, and what recall makes of it.
+//! `quickstart`: loads a small sample and shows recall on it.
 
 use std::process::ExitCode;
 
@@ -10,10 +10,10 @@ use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// A conversation of two guilds, as `import` reads it. Their names tell why `under` is safer than `prefix`.
+/// A conversation of two guilds, as `import` reads it. Their names show why `under` is safer than `prefix`.
 const SAMPLE: &str = include_str!("../quickstart.jsonl");
 
-/// Commands that are shown and run, each with what it is for.
+/// The commands to show and run, each with its purpose.
 const TOUR: [(&str, &[&str]); 8] = [
     ("One space", &["query", "--space", "plugin-discord-guild1-general-ana-m1"]),
     ("A channel and all below it", &["query", "--under", "plugin-discord-guild1-music", "--order", "oldest"]),
@@ -55,7 +55,7 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut O
     let program = match url {
         DEFAULT_URL => "agent-memory".to_owned(),
         _ if address.is_file() => format!("agent-memory --url {}", quoted(url)),
-        // The URL of a server can hold a password.
+        // The URL of a server is not shown, since it can hold a password.
         _ => "agent-memory --url URL".to_owned(),
     };
     output.line(format!("A sample of {} lines ({} new) is in {location}\n", summary.lines, summary.written))?;
@@ -80,7 +80,7 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut O
     Ok(code)
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:".contains(character);
     match word {

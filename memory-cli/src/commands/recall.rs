@@ -1,4 +1,4 @@
-//! `recall`: a question in words.
+//! `recall`: answers a question in words.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::usage::Usage;
 #[derive(Debug, Args)]
 #[command(group(SpaceArgs::required()))]
 pub(crate) struct RecallArgs {
-    /// What you want to know, in your own words; in quotes.
+    /// The question in your own words, in quotes.
     #[arg(allow_hyphen_values = true)]
     question: String,
     /// Ask the documents of this collection instead of the ledger.
@@ -29,24 +29,24 @@ pub(crate) struct RecallArgs {
     conditions: LedgerArgs,
     #[command(flatten)]
     ranking: RankingArgs,
-    /// Ask by words alone, although --embedder names a model.
+    /// Search by words alone, even if --embedder names a model.
     #[arg(long)]
     no_meaning: bool,
     #[command(flatten)]
     answer: AnswerArgs,
 }
 
-/// What is shown.
+/// The options for the answer.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Answer")]
 struct AnswerArgs {
-    /// How many hits at most, up to 1,000.
+    /// The most hits, up to 1,000.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::limit)]
     limit: usize,
-    /// Also show so many records on each side of a hit in its container, up to 10.
+    /// Also show this many records on each side of a hit in its container, up to 10.
     #[arg(long, value_name = "N", default_value_t = 0)]
     neighbours: usize,
-    /// Also show which terms matched, how rare they are, and by what the scores were divided.
+    /// Also show the terms that matched, how rare they are, and the divisor of the scores.
     #[arg(long)]
     explain: bool,
 }
@@ -103,7 +103,7 @@ fn show<T: Into<RecordBody>>(
         hits.into_iter().try_for_each(|hit| output.json(&HitBody::from(hit)))?;
     } else {
         let has_terms = hits.iter().any(|hit| hit.terms.is_some());
-        // Beside the terms, what the score has of the meaning.
+        // Beside the terms, the part of the meaning in the score.
         let has_meaning = has_terms && unembedded.is_some();
         let mut header = vec!["score", "id", "created", "space", "text"];
         header.extend(has_terms.then_some("terms"));

@@ -1,4 +1,4 @@
-//! Reports in files.
+//! Writes reports to files.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `retention`: how long records are kept, by the rules of an operator.
+//! `retention`: shows and changes the retention rules.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,10 +18,10 @@ pub(crate) struct RetentionArgs {
     /// The space in and below which the rule holds.
     #[arg(long, value_name = "SPACE", value_parser = values::path, requires = "change")]
     under: Option<String>,
-    /// Keep records for so long from when they were stored: a number with ms, s, m, h, d or w, as in 30d.
+    /// Keep records for this time after they were stored: a number with ms, s, m, h, d or w, as in 30d.
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "under")]
     keep: Option<Duration>,
-    /// Take the rule of this space away.
+    /// Remove the rule of this space.
     #[arg(long, requires = "under")]
     remove: bool,
 }
@@ -84,8 +84,8 @@ async fn remove(
     Ok(())
 }
 
-/// For how long a rule keeps records, for people.
+/// The time of a rule, for people.
 fn kept(rule: &Retention) -> String {
-    // A rule keeps for at least a millisecond.
+    // The time of a rule is at least 1 ms, so it is never negative.
     values::duration_text(u64::try_from(rule.keep_millis()).unwrap_or_default())
 }

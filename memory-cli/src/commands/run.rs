@@ -1,4 +1,4 @@
-//! `run`: the steps of a pipeline, for one task.
+//! `run`: runs the steps of a pipeline for one task.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ pub(crate) struct RunArgs {
     /// The steps: {"steps":[{"pluginId":"memory","action":"memory:query","arguments":{…}}]}.
     #[arg(long, value_name = "FILE")]
     pipeline: std::path::PathBuf,
-    /// What happened and where: {"space":{"id":"…","container":"…"},"trigger":…}.
+    /// The task, with its space and trigger: {"space":{"id":"…","container":"…"},"trigger":…}.
     #[arg(long, value_name = "JSON|@FILE|-")]
     task: Input,
-    /// A collection of documents that the steps may use; the first is the one that is meant when a step names none.
+    /// A collection of documents that the steps may use; a step that names none uses the first.
     #[arg(long, value_name = "NAME", default_value = "notes", value_parser = values::collection)]
     collection: Vec<Collection>,
 }
 
-/// A task as JSON has it.
+/// The JSON of a task.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
@@ -40,7 +40,7 @@ struct Written {
     created_at: Option<Timestamp>,
 }
 
-/// What became of it, with the chain as it is stored.
+/// The outcome of the task, with the chain as it is stored.
 #[derive(Serialize)]
 struct Shown<'a> {
     id: MemoryId,
@@ -89,7 +89,7 @@ fn show(finished: &Finished, output: &mut Output) -> anyhow::Result<()> {
     Ok(output.details(rows)?)
 }
 
-/// Reads JSON of a known shape; the sentence quotes no value.
+/// Parses JSON. The error quotes no value.
 fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => Error::invalid(format!(

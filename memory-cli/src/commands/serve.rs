@@ -1,4 +1,4 @@
-//! `serve`: the memory for other programs.
+//! `serve`: serves the memory to other programs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,44 +22,44 @@ pub(crate) struct ServeArgs {
     /// Speak MCP over standard input and output, for a client that starts this program itself.
     #[arg(long, conflicts_with_all = ["listen", "tokens", "agent"])]
     stdio: bool,
-    /// Where to listen. Any address that other machines reach needs --tokens.
+    /// The address to listen on. An address that other machines can reach requires --tokens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
-    /// A TOML file that maps tokens to what their callers may do.
+    /// A TOML file that maps tokens to the rights of their callers.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// A TOML file that describes an agent, which is then offered at /v1/chat/completions in OpenAI's format.
+    /// A TOML file that describes an agent, which is then served at /v1/chat/completions in OpenAI's format.
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
-    /// Serve no pages for people, which are at / otherwise.
+    /// Do not serve the console, the pages for people at /.
     #[arg(long)]
     no_console: bool,
-    /// Let these pages change, remove and erase what their visitor may write, after a confirmation. They only read otherwise.
+    /// Let the console change, remove and erase what its visitor may write, after a confirmation. By default it only reads.
     #[arg(long, conflicts_with_all = ["no_console", "stdio"])]
     console_write: bool,
-    /// A name under which the server is reached, besides addresses and localhost.
+    /// A host name under which clients reach the server, besides IP addresses and localhost.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// A web page that may call, such as `https://app.example`, besides the server's own.
+    /// The origin of web pages that may call, such as `https://app.example`, besides the server's own.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Without tokens: what an MCP client may read is this space and all below it; everything by default.
+    /// Without tokens: the space that an MCP client may read, with all below it; everything by default.
     #[arg(long, value_name = "SPACE", value_parser = values::under, help_heading = MCP)]
     read: Vec<SpaceSelector>,
-    /// Without tokens: where the documents of an MCP client go. With --agent, the agent alone writes in and below its own space, unless
+    /// Without tokens: the space for the documents of an MCP client. With --agent, only the agent writes in and below its own space, unless
     /// this is that space or lies below it.
     #[arg(long, value_name = "SPACE", value_parser = values::space_id, default_value = "agent", help_heading = MCP)]
     write: SpaceId,
-    /// Without tokens: the collections that an MCP client may use; the first is meant when it names none.
+    /// Without tokens: the collections that an MCP client may use; a call that names none uses the first.
     #[arg(long, value_name = "NAME", value_parser = values::collection, default_value = "notes", help_heading = MCP)]
     collection: Vec<Collection>,
     /// Without tokens: whether an MCP client may only recall from the ledger, or also store and update.
     #[arg(long, value_enum, default_value_t, help_heading = MCP)]
     ledger: LedgerAccess,
-    /// How long a request may take, in seconds.
+    /// The deadline of a request, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// How many requests, and how many tool calls, are answered at once; more are turned away.
+    /// The most concurrent requests, and the most concurrent tool calls; more are refused.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: u32,
     /// The largest body of a request, in bytes.

@@ -1,4 +1,4 @@
-//! `spaces`: which spaces there are, and how much they hold.
+//! `spaces`: lists spaces and the number of records in them.
 
 use std::process::ExitCode;
 
@@ -12,19 +12,19 @@ use crate::usage::Usage;
 
 #[derive(Debug, Args)]
 pub(crate) struct SpacesArgs {
-    /// The spaces right below this one; the top-level ones without it.
+    /// List the spaces directly below this one; the top-level ones by default.
     #[arg(long, value_name = "SPACE")]
     under: Option<String>,
-    /// The spaces of the documents of this collection instead of those of the ledger.
+    /// List the spaces of the documents in this collection instead of those of the ledger.
     #[arg(long, value_parser = values::collection)]
     collection: Option<Collection>,
-    /// How many levels, up to 8.
+    /// The number of levels, up to 8.
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: usize,
-    /// How many spaces of each level at most, up to 1,000.
+    /// The most spaces of each level, up to 1,000.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
     limit: usize,
-    /// Go on where a level ended.
+    /// Continue after a page of the same level.
     #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 }

@@ -15,25 +15,25 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
-    /// Where it happened, from broad to narrow: plugin-discord-guild1-general-ana-m1.
+    /// The space of the memory, from broad to narrow: plugin-discord-guild1-general-ana-m1.
     #[arg(long, value_parser = values::space_id)]
     space: SpaceId,
-    /// What happened, as JSON: the text itself, @FILE, or - for standard input.
+    /// The trigger, what happened, as JSON: the text itself, @FILE, or - for standard input.
     #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true)]
     trigger: Input,
-    /// What came of it, as JSON.
+    /// The context, the outcome of the trigger, as JSON.
     #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true)]
     context: Option<Input>,
     /// A JSON object that conditions can look into.
     #[arg(long, value_name = "JSON|@FILE|-")]
     metadata: Option<Input>,
-    /// When it happened, in milliseconds since 1970 UTC; now unless said otherwise.
+    /// The time of the event, in milliseconds since 1970 UTC; now by default.
     #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     created_at: Option<Timestamp>,
-    /// pending, running, completed, failed or observed.
+    /// The status: pending, running, completed, failed or observed.
     #[arg(long, default_value_t, value_parser = values::status)]
     status: Status,
-    /// Makes a repetition find the first store instead of storing again.
+    /// An idempotency key: repeating the store under the same key returns the first memory.
     #[arg(long, value_name = "KEY", value_parser = values::idempotency_key)]
     idempotency_key: Option<IdempotencyKey>,
     #[command(flatten)]
@@ -54,24 +54,24 @@ pub(crate) struct UpdateArgs {
     /// The id that store printed.
     #[arg(value_parser = values::memory_id)]
     id: MemoryId,
-    /// Put this JSON in the place of the context.
+    /// Replace the context with this JSON.
     #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true, conflicts_with = "clear_context")]
     context: Option<Input>,
-    /// Take the context away.
+    /// Remove the context.
     #[arg(long)]
     clear_context: bool,
     /// Merge this object into the metadata; null removes a member (RFC 7396).
     #[arg(long, value_name = "JSON|@FILE|-", conflicts_with = "replace_metadata")]
     merge_metadata: Option<Input>,
-    /// Put this object in the place of the metadata.
+    /// Replace the metadata with this object.
     #[arg(long, value_name = "JSON|@FILE|-")]
     replace_metadata: Option<Input>,
-    /// pending, running, completed, failed or observed.
+    /// The status: pending, running, completed, failed or observed.
     #[arg(long, value_parser = values::status)]
     status: Option<Status>,
     #[command(flatten)]
     expiry: ExpiryArgs,
-    /// Let it expire no more.
+    /// Clear the expiry.
     #[arg(long, conflicts_with_all = ["expires_in", "expires_at"])]
     never_expires: bool,
     /// Only if the memory is at this revision.

@@ -1,4 +1,4 @@
-//! `sweep`: erases what has expired.
+//! `sweep`: erases expired records.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::exit_code;
 use crate::output::{self, Output};
 use crate::signal;
 
-/// What a round has done so far.
+/// The progress of a round.
 #[derive(Debug, Default)]
 struct Done {
     records: u64,
@@ -21,12 +21,12 @@ struct Done {
 
 /// Sweeps slice by slice, until nothing is left or a signal comes.
 pub(crate) async fn run(provider: &dyn MemoryProvider, output: &mut Output) -> anyhow::Result<ExitCode> {
-    // From here on a signal leaves nothing half done.
+    // From here on, a signal ends the sweep only between two slices.
     let asked = signal::asked_to_end()?;
     let mut done = Done::default();
     let ended = sweep(provider, asked, &mut done).await;
     let Done { records, tombstones, is_complete } = done;
-    // What went before a failure is told as well.
+    // The result before a failure is reported as well.
     if ended.is_ok() || records > 0 || tombstones > 0 {
         output.value(
             &json!({ "records": records, "tombstones": tombstones, "isComplete": is_complete }),
@@ -41,7 +41,7 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, output: &mut Output) -> a
     Ok(exit_code(!is_complete))
 }
 
-/// A signal is looked for between two slices, each of which is one step.
+/// Sweeps slice by slice. A signal is checked between two slices; each slice is atomic.
 async fn sweep(
     provider: &dyn MemoryProvider,
     asked: impl Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! `watch`: what changes, as it changes.
+//! `watch`: prints changes as they happen.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -26,23 +26,24 @@ pub(crate) struct WatchArgs {
     spaces: SpaceArgs,
     #[command(flatten)]
     conditions: LedgerArgs,
-    /// Only what holds at least one word of this text.
+    /// Only records that hold at least one word of this text.
     #[arg(long, allow_hyphen_values = true, help_heading = "Conditions")]
     text: Option<String>,
-    /// Which records are watched.
+    /// The kinds of records to watch.
     #[arg(long, value_enum, default_value_t, help_heading = WATCH)]
     of: WatchedName,
-    /// Only documents of this collection; more than one is a choice, and without it all are watched.
+    /// Only documents of this collection. Repeat it to accept several; by default all collections are watched.
     #[arg(long, value_name = "NAME", value_parser = values::collection, help_heading = WATCH)]
     collection: Vec<Collection>,
-    /// now; start, with all that is there before what changes; or the token of a change of the same watch, to go on behind it.
+    /// Where to begin: now; start, to print all existing records before the changes; or the token of a change of the same watch, to
+    /// continue after it.
     #[arg(long, value_name = "FROM", default_value = "now", allow_hyphen_values = true, help_heading = WATCH)]
     from: String,
 }
 
 const WATCH: &str = "Watch";
 
-/// A change for programs.
+/// The JSON of a change.
 #[derive(Serialize)]
 struct Line<'a> {
     token: &'a str,
@@ -67,7 +68,7 @@ impl WatchArgs {
     }
 }
 
-/// Tells changes until a signal ends it, or its reader leaves.
+/// Prints changes until a signal comes or the reader of standard output leaves.
 pub(crate) async fn run(
     provider: &dyn MemoryProvider,
     args: &WatchArgs,
@@ -88,7 +89,7 @@ pub(crate) async fn run(
     tokio::select! {
         told = telling => told.map(|()| ExitCode::SUCCESS),
         () = signal => {
-            // Programs have the token in each line.
+            // With --json, each line has the token already.
             let last = written.borrow().clone().filter(|_| !is_json);
             if let Some(token) = last {
                 output::note(&format!("next: --from {token}"));
@@ -115,7 +116,7 @@ async fn tell(provider: &dyn MemoryProvider, watch: &Watch, lines: &LineWriter, 
     Ok(())
 }
 
-/// What people read of a change; `None` where it only tells how far the watch is.
+/// The text of a change for people; `None` if it only reports the progress of the watch.
 fn shown(kind: ChangeKind) -> Option<String> {
     Some(match kind {
         ChangeKind::Stored(record) => format!("stored     {}", of_record(&record)),
@@ -148,7 +149,7 @@ fn of_id(id: &RecordId) -> String {
     }
 }
 
-/// An error of a watch, with what to do where the feed has lost what came behind the token.
+/// The error of a watch, with what to do if the feed has lost the changes after the token.
 fn refused(error: Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::FeedReset => {

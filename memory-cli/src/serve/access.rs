@@ -1,4 +1,4 @@
-//! Who may do what: tokens and the scopes that they stand for.
+//! Access control: tokens and the rights of their callers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,35 +18,35 @@ use subtle::ConstantTimeEq;
 use super::configuration;
 use crate::input;
 
-/// What a caller may do.
+/// The rights of a caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    /// For logs.
+    /// The name of the caller, for logs.
     pub(crate) name: String,
-    /// Which spaces it may read.
+    /// The spaces that it may read.
     pub(crate) readable: Spaces,
-    /// Where it may write.
+    /// The spaces that it may write.
     pub(crate) writable: Writable,
-    /// The space of the agent that the server offers, which alone writes there, whatever else the caller may write.
+    /// The space of the served agent. Only the agent writes there, even if it lies in the caller's writable spaces.
     pub(crate) reserved: Option<SpaceId>,
-    /// Which collections it may use; any when `None`.
+    /// The collections that it may use; all if `None`.
     pub(crate) collections: Option<Vec<Collection>>,
-    /// What it may do to the ledger.
+    /// Its rights on the ledger.
     pub(crate) ledger: LedgerAccess,
-    /// Whether it may erase where it may write, and know that something was erased.
+    /// Whether it may erase in its writable spaces, and learn of erasures.
     pub(crate) erases: bool,
 }
 
-/// What a call wants with a memory that was erased.
+/// How a call refers to a memory that was erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// To read or change it.
+    /// By its id, to read or change it.
     Itself,
-    /// To store one under its idempotency key.
+    /// By its idempotency key, to store a memory.
     Key,
 }
 
-/// Where a caller may write.
+/// The spaces that a caller may write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Writable {
     Nowhere,
@@ -55,7 +55,7 @@ pub(crate) enum Writable {
     Everywhere,
 }
 
-/// What a caller may do to the ledger, where it may read or write at all.
+/// The rights of a caller on the ledger, within its spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LedgerAccess {
@@ -67,7 +67,7 @@ pub(crate) enum LedgerAccess {
 }
 
 impl Access {
-    /// Everything: for who has the machine.
+    /// All rights, for callers on the same machine.
     pub(crate) fn unlimited() -> Self {
         Self {
             name: "local".to_owned(),
@@ -80,7 +80,7 @@ impl Access {
         }
     }
 
-    /// Nothing: for who asks for what holds no data.
+    /// No rights, for requests of paths that hold no data.
     pub(crate) fn nothing() -> Self {
         Self {
             name: "anybody".to_owned(),
@@ -93,7 +93,7 @@ impl Access {
         }
     }
 
-    /// The scope of the memory plugin.
+    /// Returns the scope for the memory plugin.
     pub(crate) fn scope(&self) -> Scope {
         let scope = Scope::new(self.readable.clone()).with_collections(self.collections.iter().flatten().cloned());
         let scope = self.reserved.iter().cloned().fold(scope, Scope::with_unwritable);
@@ -104,7 +104,7 @@ impl Access {
         }
     }
 
-    /// Confines a query to what may be read.
+    /// Confines a query to the readable spaces.
     pub(crate) fn confine<K: memory_core::Kind>(&self, query: QueryBuilder<K>) -> QueryBuilder<K> {
         match &self.readable {
             Spaces::All => query,
@@ -112,7 +112,7 @@ impl Access {
         }
     }
 
-    /// Confines a listing of spaces to what may be read.
+    /// Confines a listing of spaces to the readable ones.
     pub(crate) fn confine_listing(&self, query: SpaceQueryBuilder) -> SpaceQueryBuilder {
         match &self.readable {
             Spaces::All => query,
@@ -120,17 +120,17 @@ impl Access {
         }
     }
 
-    /// Whether a memory shows.
+    /// Whether the caller may read a memory.
     pub(crate) fn may_read(&self, memory: &Memory) -> bool {
         self.readable.matches(memory.space_id.as_str())
     }
 
-    /// Whether a document shows.
+    /// Whether the caller may read a document.
     pub(crate) fn may_read_document(&self, document: &Document) -> bool {
         self.readable.matches(document.space_id.as_str())
     }
 
-    /// `Unauthorized` unless this space may be written by the caller itself.
+    /// Fails with `Unauthorized` unless the caller itself may write this space.
     pub(crate) fn check_write(&self, space: &SpaceId) -> Result<()> {
         self.check_reach(space)?;
         match &self.reserved {
@@ -141,7 +141,7 @@ impl Access {
         }
     }
 
-    /// `Unauthorized` unless this space may be written by the caller, or by the agent on its behalf.
+    /// Fails with `Unauthorized` unless the caller, or the agent on its behalf, may write this space.
     pub(crate) fn check_reach(&self, space: &SpaceId) -> Result<()> {
         let allowed = match &self.writable {
             Writable::Nowhere => false,
@@ -151,7 +151,7 @@ impl Access {
         if allowed { Ok(()) } else { Err(unauthorized("this space may not be written")) }
     }
 
-    /// `Unauthorized` unless the ledger may be written at all.
+    /// Fails with `Unauthorized` unless the caller may write the ledger.
     pub(crate) fn check_ledger_write(&self) -> Result<()> {
         match self.ledger {
             LedgerAccess::Write => Ok(()),
@@ -159,18 +159,18 @@ impl Access {
         }
     }
 
-    /// `Unauthorized` unless it may erase.
+    /// Fails with `Unauthorized` unless the caller may erase.
     pub(crate) fn check_erasure(&self) -> Result<()> {
         if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
     }
 
-    /// `Unauthorized` unless it may know the rules by which records are kept, which name spaces.
+    /// Fails with `Unauthorized` unless the caller may read the retention rules, which name spaces.
     pub(crate) fn check_retention(&self) -> Result<()> {
         self.check_erasure()?;
         if self.readable == Spaces::All { Ok(()) } else { Err(unauthorized("the rules of all spaces may not be read")) }
     }
 
-    /// `Unauthorized` unless it may erase everything, as rules by which records are kept may do.
+    /// Fails with `Unauthorized` unless the caller may erase everything, since retention rules can do that.
     pub(crate) fn check_retention_write(&self) -> Result<()> {
         self.check_retention()?;
         self.check_ledger_write()?;
@@ -180,7 +180,7 @@ impl Access {
         Err(unauthorized("the rules of all spaces may not be changed"))
     }
 
-    /// `Unauthorized` unless it may choose the model of all vectors, as who may write everything does.
+    /// Fails with `Unauthorized` unless the caller may set the model of all vectors, that is, may write everything.
     pub(crate) fn check_vector_model_write(&self) -> Result<()> {
         self.check_ledger_write()?;
         if self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none() {
@@ -189,12 +189,12 @@ impl Access {
         Err(unauthorized("the embedding model may not be changed"))
     }
 
-    /// What is told of a failed call; to callers who may not erase, that of [`without_erasure`].
+    /// The error to return to the caller; for callers who may not erase, that of [`without_erasure`].
     pub(crate) fn told(&self, error: Error, wanted: Wanted) -> Error {
         if self.erases { error } else { without_erasure(error, wanted) }
     }
 
-    /// `Unauthorized` unless these metadata may be stored: see [`check_task`].
+    /// Fails with `Unauthorized` unless the caller may store these metadata; see [`check_task`].
     pub(crate) fn check_metadata(&self, metadata: &Metadata) -> Result<()> {
         match self.writable {
             Writable::Everywhere => Ok(()),
@@ -202,7 +202,7 @@ impl Access {
         }
     }
 
-    /// `Unauthorized` unless this collection may be used.
+    /// Fails with `Unauthorized` unless the caller may use this collection.
     pub(crate) fn check_collection(&self, collection: &Collection) -> Result<()> {
         match &self.collections {
             Some(collections) if !collections.contains(collection) => {
@@ -212,12 +212,12 @@ impl Access {
         }
     }
 
-    /// Who it is in the history of what it writes; nobody, where its name is no name of an actor.
+    /// The actor that the history names for its writes; `None` if its name is not valid for an actor.
     pub(crate) fn actor(&self) -> Option<Actor> {
         Actor::parse(&self.name).ok()
     }
 
-    /// Puts its name to a removal.
+    /// Sets the actor of a removal.
     pub(crate) fn sign(&self, selection: DocumentSelection) -> DocumentSelection {
         match self.actor() {
             Some(actor) => selection.by(actor),
@@ -225,7 +225,7 @@ impl Access {
         }
     }
 
-    /// Confines a put to where it may write, and puts its name to it.
+    /// Confines a put to the writable spaces, and sets its actor.
     pub(crate) fn confine_write(&self, mut write: DocumentWrite) -> Result<DocumentWrite> {
         self.check_write(&write.space_id)?;
         write.actor = self.actor();
@@ -239,7 +239,7 @@ impl Access {
         }
     }
 
-    /// The condition that records may be written; `None` when all may.
+    /// The filter for the writable spaces; `None` if all are writable.
     pub(crate) fn write_filter(&self) -> Result<Option<Filter>> {
         let writable = match &self.writable {
             Writable::Nowhere => return Err(unauthorized("nothing may be written")),
@@ -250,7 +250,7 @@ impl Access {
         Ok(writable.into_iter().chain(reserved).reduce(Filter::and))
     }
 
-    /// Confines a query with this condition to where the caller may write.
+    /// Confines a query with this condition to the writable spaces.
     pub(crate) fn confine_to_writable<K: memory_core::Kind>(
         &self,
         query: QueryBuilder<K>,
@@ -266,21 +266,21 @@ impl Access {
     }
 }
 
-/// What is told of a failed call to who may not know that something was erased: it is not there, and its key belongs to another memory.
+/// Replaces the error `Erased` for callers who may not learn of erasures: the memory does not exist, and its key belongs to another one.
 pub(crate) fn without_erasure(error: Error, wanted: Wanted) -> Error {
     if error.kind() != ErrorKind::Erased {
         return error;
     }
     let told = match wanted {
         Wanted::Itself => Error::not_found(),
-        // The words of a conflict with a memory that is there.
+        // The same words as those of a conflict with an existing memory.
         Wanted::Key => Error::conflict("the idempotency key belongs to a memory with another trigger or space"),
     };
     told.with_outcome(error.outcome())
 }
 
-/// `Unauthorized` when metadata have the member that tells a runtime what to work on: with it, a caller who is confined to some
-/// spaces could have a recovery read and write others.
+/// Fails with `Unauthorized` if metadata have the member that holds a runtime's claim. With it, a caller that is confined to some spaces
+/// could make a recovery read and write others.
 pub(crate) fn check_task(metadata: &Metadata) -> Result<()> {
     if metadata.to_object().contains_key(TASK) {
         return Err(unauthorized("the member task of the metadata belongs to the runtime of tasks"));
@@ -288,7 +288,7 @@ pub(crate) fn check_task(metadata: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// [`check_task`] of what a patch changes, and of what it would write.
+/// Applies [`check_task`] to the memory that a patch changes, and to the metadata that it would write.
 pub(crate) fn check_change(memory: &Memory, patch: &MemoryPatch) -> Result<()> {
     check_task(&memory.metadata)?;
     match &patch.metadata {
@@ -316,14 +316,14 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The shortest token, in bytes: what can't be guessed over a network.
+/// The shortest token, in bytes, so that it can't be guessed over a network.
 const MIN_TOKEN: usize = 16;
 
-/// What whoever has the machine has to show, where the server is for one program of several.
+/// The hash of the token that callers on the same machine must show if the server is for a single program.
 pub(crate) struct Secret([u8; 32]);
 
 impl Secret {
-    /// Refuses one that could be guessed.
+    /// Hashes a token. Fails if it is so short that it could be guessed.
     pub(crate) fn new(token: &str) -> anyhow::Result<Self> {
         if token.len() < MIN_TOKEN {
             bail!("a token has at least {MIN_TOKEN} bytes");
@@ -331,13 +331,13 @@ impl Secret {
         Ok(Self(Sha256::digest(token).into()))
     }
 
-    /// Takes the same time for every token that is another.
+    /// Compares a token, in the same time for every wrong one.
     pub(crate) fn is(&self, token: &str) -> bool {
         let digest: [u8; 32] = Sha256::digest(token).into();
         digest.ct_eq(&self.0).into()
     }
 
-    /// Whether its digest is the one that is looked for.
+    /// Whether the digest is the wanted one.
     pub(crate) fn has_digest(&self, is_wanted: impl Fn(&[u8; 32]) -> bool) -> bool {
         is_wanted(&self.0)
     }
@@ -355,7 +355,7 @@ impl Tokens {
         Self::parse(&configuration::read(path)?).with_context(|| input::name(path))
     }
 
-    /// The names of all of them, of which no two are equal.
+    /// The names of all tokens, which are unique.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|token| token.access.name.as_str())
     }
@@ -386,16 +386,16 @@ impl Tokens {
         self.0.iter_mut().for_each(|token| token.access.reserve(space));
     }
 
-    /// What a token stands for. Takes the same time for every token that is none.
+    /// Returns the rights of a token, in the same time for every wrong one.
     pub(crate) fn find(&self, token: &str) -> Option<&Access> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         self.find_by_digest(|known| known.ct_eq(&digest).into())
     }
 
-    /// What the token stands for whose digest is the one that is looked for.
+    /// Returns the rights of the token with the wanted digest.
     pub(crate) fn find_by_digest(&self, is_wanted: impl Fn(&[u8; 32]) -> bool) -> Option<&Access> {
         let found = self.0.iter().filter(|known| is_wanted(&known.digest));
-        // All are compared before one is taken.
+        // All tokens are compared before one is taken, so that the time does not depend on the position.
         found.collect::<Vec<_>>().first().map(|token| &token.access)
     }
 }

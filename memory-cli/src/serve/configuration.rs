@@ -1,4 +1,4 @@
-//! Files of TOML that set the server up, any value in which may be a secret.
+//! TOML configuration files, in which any value may be a secret.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 use super::unquoted::unquoted;
 use crate::input;
 
-/// The text of a file.
+/// Reads a file.
 pub(super) fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("can't read {}", input::name(path)))
 }
 
-/// What a text says. Errors name the line and never show it.
+/// Parses a text. Errors name the line and never show it.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
     toml::from_str(text).map_err(|error| {
         let end = error.span().map_or(0, |span| span.start).min(text.len());

@@ -1,4 +1,4 @@
-//! What `agent-memory doctor` finds, for who looks at a server.
+//! The checks of `agent-memory doctor` for the console of a server.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use tokio::sync::Semaphore;
 use super::problem::Problem;
 use crate::diagnosis::{self, Finding};
 
-/// Looks at the engine of the server, for one caller at a time.
+/// Runs the checks on the engine of the server, for one caller at a time.
 pub(crate) struct Doctor {
     url: String,
     turn: Semaphore,
 }
 
 impl Doctor {
-    /// A doctor for what a URL names.
+    /// Makes a doctor for the engine of a URL.
     pub(crate) fn of(url: &str) -> Self {
         Self { url: url.to_owned(), turn: Semaphore::new(1) }
     }
 
-    /// Everything that is found without writing anything. It opens some connections beside those of the server, and asks for single records.
+    /// Runs all checks that write nothing. It opens a few extra connections, and reads single records.
     pub(crate) async fn examine(&self, provider: &dyn MemoryProvider) -> Result<Vec<Finding>, Problem> {
         let Ok(_turn) = self.turn.try_acquire() else {
             let detail = "the doctor looks at the engine for somebody else: try again";
@@ -37,7 +37,7 @@ impl Doctor {
     }
 }
 
-/// Without the URL, which may hold a password.
+/// Leaves out the URL, which may hold a password.
 impl fmt::Debug for Doctor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Doctor")

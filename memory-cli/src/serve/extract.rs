@@ -1,4 +1,4 @@
-//! What a request holds, read with problem details as the answer to mistakes.
+//! Extractors of request parts, which answer mistakes with problem details.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -28,7 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }
         let bytes = whole(request, state).await?;
-        // Serde would take an array for an object, field by field.
+        // Serde would accept an array for an object, field by field.
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "the body must be a JSON object"));
         }
@@ -62,7 +62,7 @@ async fn whole<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Pro
     Ok(bytes)
 }
 
-/// Why a body is refused: with the kind of a value's own error, which serde knows only as a text that begins with it.
+/// The problem of a refused body, with the kind of the value's own error. Serde passes that on only as a text that begins with the kind.
 fn wrong_body(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     let kinds = [ErrorKind::InvalidInput, ErrorKind::TooLarge];
@@ -74,7 +74,7 @@ fn wrong_body(error: &serde_json::Error) -> Problem {
     }
 }
 
-/// The parameters of a query, each as often as it is named, in parts that each take the names that they know.
+/// The query parameters, which may be repeated. Each part takes the names that it knows.
 #[derive(Debug)]
 pub(crate) struct Parameters<T>(pub(crate) T);
 
@@ -113,7 +113,7 @@ fn part<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, reason("a parameter", &error.to_string())))
 }
 
-/// The values in the path, checked by the core.
+/// The values in the path, validated by the core.
 #[derive(Debug)]
 pub(crate) struct InPath<T>(pub(crate) T);
 
@@ -128,17 +128,17 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
     }
 }
 
-/// The revision in `If-Match`; `None` when it is absent.
+/// Returns the revision in `If-Match`; `None` if the header is absent.
 pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let Some(tag) = single(headers, &header::IF_MATCH)? else { return Ok(None) };
     let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
     let revision = number.and_then(|number| Revision::new(number).ok());
-    // A tag that this server never gives belongs to no state of the record.
+    // A tag that this server never returns belongs to no state of the record.
     let failed = || Problem::new(StatusCode::PRECONDITION_FAILED, "If-Match: the revision in quotes, as in \"3\"");
     revision.map(Some).ok_or_else(failed)
 }
 
-/// Whether the record must not exist yet.
+/// Whether `If-None-Match: *` requires that the record does not exist yet.
 pub(crate) fn if_none_match(headers: &HeaderMap) -> Result<bool, Problem> {
     match single(headers, &header::IF_NONE_MATCH)? {
         None => Ok(false),
@@ -147,15 +147,15 @@ pub(crate) fn if_none_match(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// The key in `Idempotency-Key`.
+/// Returns the key in `Idempotency-Key`.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(key) = single(headers, &HeaderName::from_static("idempotency-key"))? else { return Ok(None) };
-    // As a structured field the key is a string in quotes; most clients send it bare.
+    // As a structured field the key is a string in quotes; most clients send it without.
     let bare = key.strip_prefix('"').and_then(|key| key.strip_suffix('"')).unwrap_or(key);
     Ok(Some(IdempotencyKey::parse(bare)?))
 }
 
-/// The id of the last event that a client has got, which goes on with a stream; `None` when it has got none.
+/// Returns the id of the last event that a client has received, to continue a stream; `None` for a new one.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let id = single(headers, &HeaderName::from_static("last-event-id"))?;
     Ok(id.filter(|id| !id.is_empty()))
@@ -176,12 +176,12 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// What serde says of a part of the request.
+/// The message for serde's error in a part of the request.
 fn reason(part: &str, message: &str) -> String {
     format!("{part} is wrong: {}", unquoted(message))
 }
 
-/// A mistake in the parts of a request that belong together.
+/// The problem of parameters that do not go together.
 pub(crate) fn mistake(message: &str) -> Problem {
     Problem::from(Error::invalid(message))
 }

@@ -1,4 +1,4 @@
-//! The door that every request goes through: who may come in, how many, and for how long.
+//! The middleware of every request: authentication, concurrency limits and deadlines.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,17 +16,17 @@ use super::console::{Entrance, Pass, check_form, is_for_people, is_of_own_site};
 use super::problem::Problem;
 use super::state::{Callers, Door, Place, STRANGER_TIME, Server};
 
-/// The span of a request, in its extensions: for what goes on in other tasks.
+/// The span of a request, in its extensions, for work in other tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestSpan(pub(crate) Span);
 
-/// The place of a request among those that are answered at once, in its extensions. It has it until it is answered, or its client is gone, however
-/// long its extensions are kept.
+/// The concurrency permit of a request, in its extensions. It is released when the request is answered or its client disconnects, even if
+/// the extensions are kept longer.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestPlace(Weak<Mutex<Option<Place>>>);
 
 impl RequestPlace {
-    /// Leaves the place to others: for who waits, and works no more.
+    /// Releases the permit early, for a request that only waits from then on.
     pub(crate) fn give_back(&self) {
         if let Some(place) = self.0.upgrade() {
             place.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -34,7 +34,7 @@ impl RequestPlace {
     }
 }
 
-/// Lets a request in, bounds it, counts it, and makes it a span.
+/// Authenticates a request, applies the limits, counts it, and gives it a span.
 pub(crate) async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
@@ -65,7 +65,7 @@ pub(crate) async fn guard(State(server): State<Server>, mut request: Request, ne
     response
 }
 
-/// A span with the names that OpenTelemetry has for what a request is about. Its path may hold an id, so the route stands for it.
+/// Makes a span with the attribute names of OpenTelemetry. It has the route instead of the path, which may hold an id.
 fn span(route: &str, method: &str) -> Span {
     tracing::info_span!(
         "request",
@@ -82,7 +82,7 @@ fn span(route: &str, method: &str) -> Span {
 async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request: Request, next: Next) -> Response {
     let limits = &server.limits;
     let (places, time) = match entrance {
-        // It is there already, and costs nothing.
+        // Such a response is static, and costs nothing.
         Entrance::Everybody if request.method().is_safe() => return next.run(request).await,
         Entrance::Everybody => (&limits.strangers, limits.time.min(STRANGER_TIME)),
         Entrance::Pass | Entrance::Form | Entrance::Token => (&limits.requests, limits.time),
@@ -102,19 +102,19 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
     }
 }
 
-/// Who calls, or why nobody may from there.
+/// Returns the rights of the caller, or why the request is refused.
 fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Access, Problem> {
     let headers = request.headers();
     let host = check_host(callers, headers)?;
     check_origin(callers, headers, host)?;
-    // What only reads is asked for by a link, from wherever.
+    // A request that only reads may come from a link on any page.
     let is_sent = entrance == Entrance::Form && !request.method().is_safe();
     if is_sent {
         check_form(headers)?;
     }
     match entrance {
         Entrance::Everybody => return Ok(Access::nothing()),
-        // A cookie opens what only reads, and what a form of the console itself has sent. A token that is shown counts instead.
+        // The cookie authorises reads, and forms that the console itself has sent. A token in the header takes precedence.
         Entrance::Pass | Entrance::Form
             if (request.method().is_safe() || is_sent) && !headers.contains_key(header::AUTHORIZATION) =>
         {
@@ -134,13 +134,13 @@ fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Acc
     Ok(access.clone())
 }
 
-/// The token that a request shows.
+/// Returns the bearer token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// A name that the server does not go by is one that somebody else made to lead here (DNS rebinding).
+/// Refuses unknown host names, which somebody else may have pointed to this server (DNS rebinding).
 fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let refused =
@@ -155,7 +155,7 @@ fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, 
     if is_known { Ok(host) } else { Err(refused()) }
 }
 
-/// Browsers tell which page calls: only the server's own, and those that are allowed by name.
+/// Refuses requests of web pages, except the server's own pages and allowed origins. Browsers send the origin of a page.
 fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
@@ -163,20 +163,21 @@ fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<()
             return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
         }
     }
-    // Without an origin a page can load what it can't read: it could tell from the time that an answer takes what is there. It may lead here.
+    // Without an `Origin`, a page can load what it can't read, and could learn from the response time what exists. Following a link is
+    // allowed.
     if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_for_people(headers) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "no page of another server may load this"));
     }
     Ok(())
 }
 
-/// Whether a page is of the server itself.
+/// Whether a page is the server's own.
 pub(super) fn is_own(origin: &str, host: &str) -> bool {
     let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
-/// A host without its port.
+/// Returns a host without its port.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -184,7 +185,7 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// The method as a label, of which there are few.
+/// Returns the method as a metric label with few values.
 fn known(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,4 +1,4 @@
-//! What Prometheus gets to see.
+//! The metrics for Prometheus.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub(crate) struct Metrics {
     watches: IntGauge,
 }
 
-/// How many requests were answered so far.
+/// The numbers of answered requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Totals {
     pub(crate) requests: f64,
-    /// Those that have stored something: over REST, where a batch is one, or by tools.
+    /// The requests that have stored something: over REST, where a batch counts as one, or by tools.
     pub(crate) stores: f64,
 }
 
@@ -33,7 +33,7 @@ const STORING_ROUTES: [&str; 2] = ["/v1/memories", "/v1/documents"];
 /// The tools that store.
 const STORING_TOOLS: [&str; 2] = ["memory_store", "memory_add_document"];
 
-/// Something that goes on until this is dropped: when it has ended, or because the client is gone.
+/// Counts an activity in a gauge until dropped, when it has ended or its client is gone.
 #[derive(Debug)]
 pub(crate) struct Counted(IntGauge);
 
@@ -75,12 +75,12 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// One more request is being answered.
+    /// Counts a request in progress.
     pub(crate) fn in_flight(&self) -> Counted {
         Counted::one(&self.in_flight)
     }
 
-    /// One more watch is open.
+    /// Counts an open watch.
     pub(crate) fn watch(&self) -> Counted {
         Counted::one(&self.watches)
     }
@@ -94,7 +94,7 @@ impl Metrics {
         self.tool_calls.with_label_values(&[tool, outcome]).inc();
     }
 
-    /// How many requests were answered so far.
+    /// Returns the numbers of answered requests.
     pub(crate) fn totals(&self) -> Totals {
         let stores = |metric: &Metric| {
             matches!(label(metric, "method"), "POST" | "PUT")
@@ -109,7 +109,7 @@ impl Metrics {
         }
     }
 
-    /// The text format of Prometheus.
+    /// Returns the metrics in the text format of Prometheus.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
         let (mut text, mut families) = (Vec::new(), self.registry.gather());
         families.extend(of_load(&load())?);
@@ -118,7 +118,7 @@ impl Metrics {
     }
 }
 
-/// The sum of the counters that are wanted.
+/// Sums up the wanted counters.
 fn sum(counters: &IntCounterVec, is_wanted: impl Fn(&Metric) -> bool) -> f64 {
     let families = counters.collect();
     let metrics = families.iter().flat_map(MetricFamily::get_metric);
@@ -129,7 +129,7 @@ fn label<'m>(metric: &'m Metric, name: &str) -> &'m str {
     metric.get_label().iter().find(|label| label.name() == name).map_or("", LabelPair::value)
 }
 
-/// What the engine does and has done.
+/// The metrics of the engine's load.
 fn of_load(load: &Load) -> prometheus::Result<Vec<MetricFamily>> {
     let mut families = Vec::new();
     for (name, help, value) in [

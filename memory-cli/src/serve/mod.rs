@@ -1,4 +1,4 @@
-//! The server: REST, MCP, a console and an agent over HTTP, or MCP over the standard streams.
+//! The server: REST, MCP, a console and an agent over HTTP, or MCP over standard input and output.
 
 mod access;
 mod configuration;
@@ -53,38 +53,38 @@ pub(crate) use doctor::Doctor;
 pub(crate) use openai::AgentFile;
 pub(crate) use state::{Callers, Door};
 
-/// How a server is set up.
+/// The settings of a server.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) callers: Callers,
-    /// How long a request may take.
+    /// The deadline of a request.
     pub(crate) time: Duration,
-    /// After how long without an event a stream of changes sends a comment.
+    /// The time without an event after which a stream of changes sends a comment.
     pub(crate) heartbeat: Duration,
-    /// How long a client takes nothing of what waits for it, or does not answer, until it is taken to be gone.
+    /// How long a client may read nothing, or not answer, before its connection is closed.
     pub(crate) stall: Duration,
-    /// How many requests, and how many tool calls, are answered at once.
+    /// The most concurrent requests, and the most concurrent tool calls.
     pub(crate) concurrency: u32,
-    /// The largest body, in bytes.
+    /// The largest body of a request, in bytes.
     pub(crate) max_body: usize,
-    /// Whether it has pages for people.
+    /// Whether the console is served.
     pub(crate) console: bool,
-    /// Whether these pages change records, too.
+    /// Whether the console may change records.
     pub(crate) console_write: bool,
-    /// How often is measured what these pages draw.
+    /// The interval of the measurements that the console draws.
     pub(crate) sampling: Duration,
-    /// Looks at what the URL of the engine names, for these pages.
+    /// Runs the doctor's checks for the console.
     pub(crate) doctor: Doctor,
-    /// The agent that it offers over HTTP.
+    /// The agent to serve over HTTP.
     pub(crate) agent: Option<AgentBuilder>,
-    /// The model that makes vectors, and how many it has made.
+    /// The embedding model, with its metrics.
     pub(crate) embedding: Option<(Arc<dyn Embedder>, MadeVectors)>,
 }
 
-/// How long a shutdown waits for what is being answered.
+/// How long a shutdown waits for requests in progress.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves over HTTP until a signal ends it. Tells `listening` where.
+/// Serves over HTTP until a signal ends it. Passes the address to `listening`.
 pub(crate) async fn over_http(
     provider: &Arc<dyn MemoryProvider>,
     mut settings: Settings,
@@ -124,7 +124,7 @@ pub(crate) async fn over_http(
         }
     };
     let ((), ended) = tokio::join!(server.limits.drain(PATIENCE), end_of_agent);
-    // Streams that only wait for events would keep their connections for ever.
+    // Streams that only wait for events would keep their connections open forever.
     sessions.cancel();
     if tokio::time::timeout(PATIENCE, accepting).await.is_err() {
         tracing::warn!("connections were still open when the server ended");
@@ -136,7 +136,7 @@ async fn not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method")
 }
 
-/// A description of an agent that is none is a mistake in the arguments.
+/// Reports an invalid description of an agent as a mistake in the arguments.
 fn refused(error: memory_core::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::InvalidInput => Usage(format!("--agent: {}", error.message())).into(),
@@ -144,13 +144,13 @@ fn refused(error: memory_core::Error) -> anyhow::Error {
     }
 }
 
-/// Serves MCP over the standard streams until the client closes them.
+/// Serves MCP over standard input and output until the client closes them.
 pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<()> {
     let server = server(provider, settings, None)?;
     let signal = signal::asked_to_end()?;
     let serving = async {
         let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await;
-        // What the library says holds what the client sent.
+        // The library's message may quote what the client sent.
         let client = client
             .map_err(|_| anyhow::anyhow!("the client has left, or sent something else, before it introduced itself"))?;
         client.waiting().await?;
@@ -193,7 +193,7 @@ fn app(
     let (rest, mut api) = rest::routes(!matches!(server.callers.door, Door::Open));
     let (probes, api_of_probes) = probes::routes(&server.provider);
     api.merge(api_of_probes);
-    // As bytes, since each connection has a copy of what the routes hold.
+    // As shared bytes, since each connection clones the state of the routes.
     let api = Bytes::from(serde_json::to_vec(&api)?);
     let api = move || async { ([(header::CONTENT_TYPE, "application/json")], api) };
     // The guard has checked host and origin already.

@@ -1,6 +1,6 @@
-//! What an orchestrator asks: whether the process answers, and whether its engine does.
+//! The probes of an orchestrator: whether the process answers, and whether its engine does.
 //!
-//! These paths need no token and hold no data. They stand beside the guard, so that a server whose callers take all places still answers them.
+//! These paths need no token and hold no data. They bypass the guard, so that a server at its concurrency limit still answers them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 
-/// Knows whether the engine answers. Requests that come at the same time share one check.
+/// Checks whether the engine answers. Concurrent requests share one check.
 #[derive(Debug)]
 struct Readiness {
     provider: Arc<dyn MemoryProvider>,
@@ -28,12 +28,12 @@ struct Check {
     is_ready: bool,
 }
 
-/// How long an engine may take to tell its health.
+/// The deadline of a health check.
 const TIME: Duration = Duration::from_secs(5);
-/// How long a check stands: anybody may ask, and nobody makes the engine answer more often than this.
+/// How long the result of a check is reused. Anybody may call the probes, but the engine is not asked more often than this.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The two routes and their description.
+/// The two routes and their OpenAPI description.
 pub(crate) fn routes(provider: &Arc<dyn MemoryProvider>) -> (Router, utoipa::openapi::OpenApi) {
     let readiness = Arc::new(Readiness { provider: Arc::clone(provider), last: Mutex::default() });
     let (router, api) = OpenApiRouter::new().routes(routes!(live)).routes(routes!(ready)).split_for_parts();

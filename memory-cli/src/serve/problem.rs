@@ -47,7 +47,7 @@ impl Problem {
         }
     }
 
-    /// Why a change failed. What the headers of its request expect makes a conflict a failed precondition.
+    /// The problem of a failed change. If its request had a precondition header, a conflict is a failed precondition (412).
     pub(crate) fn of_change(error: Error, has_precondition: bool) -> Self {
         let is_precondition = has_precondition && error.kind() == ErrorKind::Conflict;
         let problem = Self::from(error);
@@ -58,7 +58,7 @@ impl Problem {
         Self { status, title, ..problem }
     }
 
-    /// Why a call about vectors failed. That they are of another model than those of the database is a conflict, and no failure of the server.
+    /// The problem of a failed call about vectors. Another model than that of the database is a conflict, not a failure of the server.
     pub(crate) fn of_vectors(error: Error) -> Self {
         if error.kind() != ErrorKind::SchemaMismatch {
             return Self::from(error);
@@ -70,7 +70,7 @@ impl Problem {
         }
     }
 
-    /// More at once than the server takes of this caller, or of all.
+    /// The problem of a request over a concurrency limit, of this caller or of the server.
     pub(crate) fn too_many(detail: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, detail);
         Self { error: Some(format!("{:?}", ErrorKind::LimitExceeded)), retryable: true, ..problem }
@@ -94,7 +94,7 @@ impl From<Error> for Problem {
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict | ErrorKind::LimitExceeded => StatusCode::CONFLICT,
             ErrorKind::Erased | ErrorKind::FeedReset => StatusCode::GONE,
-            // The engine refuses its own credentials under its name; without one it is this server that refuses.
+            // An error with a backend is the engine refusing the server's credentials; without one, this server refuses the caller.
             ErrorKind::Unauthorized if error.backend().is_none() => StatusCode::FORBIDDEN,
             ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
             ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
@@ -141,7 +141,7 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
-        // For those who tell it in a form of their own.
+        // Kept for middleware that writes the problem in another format.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,4 +1,4 @@
-//! What the server and its engine did in the last minutes, measured at even times.
+//! Samples of the load in the last minutes, taken at regular intervals.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::metrics::Totals;
 use super::state::Server;
 
-/// How many samples are kept: 15 minutes of them at the usual interval.
+/// How many samples are kept: 15 minutes at the default interval.
 pub(crate) const MAX_SAMPLES: usize = 90;
 
-/// What was measured at one time, of the time since the sample before.
+/// The measurements of the interval since the previous sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    /// Requests answered a second.
+    /// Answered requests per second.
     pub(crate) requests: f64,
-    /// Those a second that have stored something.
+    /// Requests per second that have stored something.
     pub(crate) stores: f64,
-    /// How long the engine took to tell its health; `None` when it did not.
+    /// The latency of a health check; `None` if it failed.
     pub(crate) latency: Option<Duration>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Sample {
 pub(crate) struct Samples(Mutex<VecDeque<Sample>>);
 
 impl Samples {
-    /// Those that are kept.
+    /// Returns all samples that are kept.
     pub(crate) fn all(&self) -> Vec<Sample> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
@@ -44,12 +44,12 @@ impl Samples {
 
 /// Takes a sample after each pause, until the server ends.
 ///
-/// The latency is that of a health check: the engine answers one beside all other calls and gives up on it in time, so one after each pause
-/// is no load, and it tells how the engine is also when nobody calls.
+/// The latency is that of a health check. The engine answers it beside all other calls and with a deadline, so one per interval is no load,
+/// and it shows the state of the engine even if there are no requests.
 pub(crate) async fn keep(server: Server, pause: Duration) {
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick comes at once.
+    // The first tick completes at once.
     ticks.tick().await;
     let (mut before, mut since) = (server.metrics.totals(), Instant::now());
     let sampling = async {

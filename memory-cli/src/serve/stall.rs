@@ -1,4 +1,4 @@
-//! Connections whose client takes nothing any more.
+//! Closes connections whose client has stalled.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Sleep, sleep};
 
-/// Listens for connections that end when their client has taken nothing of what waits for it for so long.
+/// A listener whose connections are closed when their client has read nothing for a given time while data was waiting.
 #[derive(Debug)]
 pub(crate) struct StallListener {
     pub(crate) listener: TcpListener,
@@ -23,7 +23,7 @@ pub(crate) struct StallListener {
 pub(crate) struct StallStream {
     stream: TcpStream,
     patience: Duration,
-    /// There while a write waits for the client.
+    /// The deadline of the pending write; `None` if no write waits for the client.
     given_up: Option<Pin<Box<Sleep>>>,
 }
 

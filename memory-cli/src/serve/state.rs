@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The shared state of all requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,59 +20,59 @@ use super::problem::Problem;
 use super::samples::Samples;
 use super::tools::Tool;
 
-/// The server, shared by all its requests.
+/// The shared state of the server.
 pub(crate) type Server = Arc<ServerState>;
 
-/// What all requests share.
+/// The shared state of all requests.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) tools: Vec<Tool>,
-    /// The agent that it offers.
+    /// The served agent.
     pub(crate) agent: Option<Agent>,
-    /// The model by which questions are asked for what they mean.
+    /// The embedding model for questions.
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) metrics: Metrics,
-    /// What the pages for people draw.
+    /// The samples that the console draws.
     pub(crate) samples: Samples,
     pub(crate) doctor: Doctor,
     pub(crate) callers: Callers,
-    /// Whether the pages of the console change records.
+    /// Whether the console may change records.
     pub(crate) console_write: bool,
     pub(crate) limits: Limits,
-    /// Cancelled when the server is asked to end: streams that have no end of their own end then.
+    /// Cancelled when the server is asked to end, which ends endless streams.
     pub(crate) stopping: CancellationToken,
 }
 
-/// Who calls, and what they may do.
+/// The authentication settings: callers and their rights.
 #[derive(Debug)]
 pub(crate) struct Callers {
     pub(crate) door: Door,
-    /// What a caller may do over REST who has no token of a file.
+    /// The rights over REST of callers without a token of a file.
     pub(crate) rest: Access,
-    /// What such a caller may do over MCP.
+    /// The rights over MCP of such callers.
     pub(crate) mcp: Access,
-    /// The names under which the server is reached, besides those of the machine itself.
+    /// The host names under which the server is reached, besides those of the machine itself.
     pub(crate) hosts: Vec<String>,
-    /// The web pages that may call it, besides its own.
+    /// The origins of web pages that may call it, besides its own.
     pub(crate) origins: Vec<String>,
 }
 
-/// What a caller has to show.
+/// The credentials that a caller must show.
 #[derive(Debug)]
 pub(crate) enum Door {
-    /// Nothing: whoever reaches the server is let in.
+    /// None: everybody who can reach the server is let in.
     Open,
     /// The one secret of the server.
     Secret(Secret),
-    /// One of the tokens, which says what its caller may do.
+    /// One of the tokens, which defines the rights of its caller.
     Tokens(Tokens),
 }
 
 impl Callers {
-    /// Leaves what lies in and below the space of the agent to that agent, but where the operator has opened it: to callers without a
-    /// token, over REST, and over MCP where that writes there and nowhere else.
+    /// Reserves the space of the agent and everything below it for writes of the agent. Exceptions are callers without a token: over
+    /// REST, and over MCP if their writable space lies there.
     pub(crate) fn reserve(&mut self, space: &SpaceId) -> Result<()> {
         if let Door::Tokens(tokens) = &mut self.door {
             tokens.reserve(space);
@@ -84,7 +84,7 @@ impl Callers {
         Ok(())
     }
 
-    /// What who shows this token may do over REST; `None` where it is not valid, or where none is needed.
+    /// Returns the rights of a token over REST; `None` if it is not valid, or if no token is needed.
     pub(crate) fn by_token(&self, token: &str) -> Option<&Access> {
         match &self.door {
             Door::Open => None,
@@ -93,7 +93,7 @@ impl Callers {
         }
     }
 
-    /// The same of who shows the pass that a browser has for a token.
+    /// Like [`by_token`](Self::by_token), for the pass that a browser has instead of a token.
     pub(crate) fn by_pass(&self, pass: &Pass) -> Option<&Access> {
         let stands_for = |digest: &[u8; 32]| pass.stands_for(digest);
         match &self.door {
@@ -113,35 +113,34 @@ impl Door {
     }
 }
 
-/// What requests may use up.
+/// The limits of requests.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// How long one may take.
+    /// The deadline of a request.
     pub(crate) time: Duration,
-    /// After how long without an event a stream of changes sends a comment, so that whoever is between knows that it goes on.
+    /// The time without an event after which a stream of changes sends a comment, so that proxies keep the connection.
     pub(crate) heartbeat: Duration,
-    /// How long a client that takes nothing, or does not answer, is taken to be there.
+    /// How long a client may read nothing, or not answer, before it counts as gone.
     pub(crate) stall: Duration,
-    /// How many are answered at once.
+    /// The concurrent requests.
     pub(crate) requests: Places,
-    /// How many are answered at once of those that show no token, since they need none: so they take no place of the others.
+    /// The concurrent requests that need no token, counted separately, so that they take no permits of the others.
     pub(crate) strangers: Places,
-    /// How many tools run at once; those of MCP go on when their request has been answered.
+    /// The concurrent tool calls; those of MCP continue after their request was answered.
     pub(crate) tool_calls: Places,
-    /// How many questions an agent answers at once; it goes on when the client is gone.
+    /// The concurrent questions to the agent, which continue if the client disconnects.
     pub(crate) answers: Places,
-    /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
+    /// The open MCP sessions over HTTP. Each lasts until its client ends it or has been silent for five minutes.
     pub(crate) sessions: Places,
-    /// How many watches are open; each goes on until its client leaves.
+    /// The open watches. Each lasts until its client disconnects.
     pub(crate) watches: Places,
-    /// How many watches of each token read what is there, or what they have missed, at once, where there are several tokens.
+    /// The concurrent watches of each token that read existing records or catch up, if there are several tokens.
     catching_up: HashMap<String, Arc<Semaphore>>,
-    /// How many requests with globs or regexes are worked on at once.
+    /// The concurrent requests with globs or regexes.
     patterns: HeavyWork,
 }
 
-/// How many go on at once: so many in all, and where there are several tokens, half as many of each, so that no token alone takes the places of
-/// the others.
+/// A concurrency limit: a total and, if there are several tokens, half of it per token, so that no token alone can take all permits.
 #[derive(Debug)]
 pub(crate) struct Places {
     count: u32,
@@ -149,25 +148,25 @@ pub(crate) struct Places {
     of_tokens: HashMap<String, Arc<Semaphore>>,
 }
 
-/// One of the places, until it is dropped.
+/// A permit, until dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
     _of_token: Option<OwnedSemaphorePermit>,
 }
 
-/// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
+/// How many times more sessions than requests are allowed, since most sessions are idle most of the time.
 const SESSIONS: u32 = 16;
 
-/// How many requests without a token are answered at once, and how long one may take: it sends a token, or gets a style sheet.
+/// The most concurrent requests without a token. Such a request sends a token, or gets a style sheet.
 const STRANGERS: u32 = 16;
 pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(5);
 
-/// How many watches of a token catch up at once.
+/// The most watches of a token that catch up concurrently.
 const CATCHING_UP: usize = 16;
-/// How much a watch asks for with one place: more than nearly all do.
+/// The bytes of a watch's conditions that one permit covers; nearly all watches have fewer.
 const BYTES_OF_PLACE: usize = 256;
-/// How many places a pattern takes, which may need a MiB, where other selectors need some bytes.
+/// The permits that a pattern takes, which may need a MiB of memory, while other selectors need a few bytes.
 const PLACES_OF_PATTERN: usize = 32;
 
 impl Limits {
@@ -196,7 +195,7 @@ impl Limits {
         }
     }
 
-    /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
+    /// Waits in turn for a permit to compile patterns, as a heavy call does (L8).
     pub(crate) async fn place_for_patterns(&self) -> Result<Permit, Problem> {
         self.patterns.permit(self.time / 2).await.ok_or_else(|| {
             let detail = "too many requests with globs or regexes at once: try again later";
@@ -204,21 +203,21 @@ impl Limits {
         })
     }
 
-    /// How many places a watch takes that is asked for with so many bytes, and with so many globs and regexes among them: it keeps them,
-    /// and compares each change of any caller with them.
+    /// Returns how many permits a watch takes, by the bytes of its conditions and the number of globs and regexes in them. It keeps them in
+    /// memory and checks each change against them.
     pub(crate) fn places_of_watch(&self, bytes: usize, patterns: usize) -> u32 {
         let places = 1 + bytes / BYTES_OF_PLACE + patterns * PLACES_OF_PATTERN;
         places.try_into().unwrap_or(u32::MAX)
     }
 
-    /// Waits for the turn of a watch to catch up, after the others of its caller. All watches of an engine share few sessions, one page after the
-    /// other, so those of one caller must not be most of those that wait for one.
+    /// Waits until a watch may catch up, after the other watches of its caller. All watches of an engine share a few sessions, page by
+    /// page, so those of one caller must not be the majority of those that wait.
     pub(crate) async fn turn_to_catch_up(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         Arc::clone(self.catching_up.get(caller)?).acquire_owned().await.ok()
     }
 
-    /// Waits until nothing runs, but not for ever.
+    /// Waits until nothing runs, at most for `patience`.
     pub(crate) async fn drain(&self, patience: Duration) {
         let all = async {
             let _requests = self.requests.take_all().await;
@@ -233,18 +232,18 @@ impl Places {
     fn new(count: u32, tokens: Option<&Tokens>) -> Self {
         let places = |count: u32| Arc::new(Semaphore::new(count as usize));
         let half = |name: &str| (name.to_owned(), places(count.div_ceil(2)));
-        // A single one has nobody to leave a place to.
+        // A single token shares the permits with nobody.
         let several = tokens.filter(|tokens| tokens.names().count() > 1);
         let of_tokens = several.into_iter().flat_map(Tokens::names).map(half).collect();
         Self { count, all: places(count), of_tokens }
     }
 
-    /// A place for this caller; `None` when there is none.
+    /// Takes a permit for this caller; `None` if there is none.
     pub(crate) fn take(&self, caller: &str) -> Option<Place> {
         self.take_many(caller, 1)
     }
 
-    /// So many places for this caller, as one; `None` when there are fewer.
+    /// Takes `count` permits for this caller; `None` if there are fewer.
     pub(crate) fn take_many(&self, caller: &str, count: u32) -> Option<Place> {
         let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_many_owned(count).ok();
         let of_token = match self.of_tokens.get(caller) {
@@ -254,7 +253,7 @@ impl Places {
         Some(Place { _of_all: take(&self.all)?, _of_token: of_token })
     }
 
-    /// All places, when they are free. A closed semaphore can't be waited for, and nothing closes this one.
+    /// Waits for all permits. `None` only if the semaphore were closed, which it never is.
     async fn take_all(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.all).acquire_many_owned(self.count).await.ok()
     }

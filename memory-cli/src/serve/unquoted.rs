@@ -1,8 +1,8 @@
-//! What serde says of a mistake, without what it quotes.
+//! Removes quoted input from the error messages of serde.
 
-/// The message without the names and values of the input, any of which may be a secret.
+/// Returns the message without names and values of the input, any of which may be a secret.
 pub(crate) fn unquoted(message: &str) -> String {
-    // What is expected comes last and holds names of this program alone; what stands before it may quote anything.
+    // The expectation comes last and holds only names of this program. The text before it may quote anything.
     let expected = message.rsplit_once(", expected ").map(|(_, expected)| expected);
     match (message.split(' ').next(), expected) {
         (Some("invalid"), Some(expected)) => format!("expected {expected}"),

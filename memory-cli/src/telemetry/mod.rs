@@ -1,4 +1,4 @@
-//! What the server tells of its work: events on standard error and, with the feature `otel`, spans to a collector.
+//! Telemetry of the server: log events on standard error and, with the feature `otel`, spans to a collector.
 
 #[cfg(feature = "otel")]
 mod otlp;
@@ -11,10 +11,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-/// The target of events that hold payloads, which are logged only on request.
+/// The log target of events with payloads, which are logged only on request.
 pub(crate) const PAYLOADS: &str = "payloads";
 
-/// Where events and spans go while the server runs.
+/// The subscribers of log events and spans.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
@@ -22,7 +22,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Logs on standard error from here on, and exports spans if the environment names a collector.
+    /// Starts to log on standard error, and to export spans if the environment names a collector.
     pub(crate) fn start(level: LevelFilter, with_payloads: bool) -> anyhow::Result<Self> {
         let log = fmt::layer().with_writer(io::stderr).with_filter(logged(level, with_payloads));
         #[cfg_attr(not(feature = "otel"), expect(unused_mut, reason = "the log is the only layer then"))]
@@ -38,7 +38,7 @@ impl Telemetry {
         })
     }
 
-    /// Exports what has not been exported yet.
+    /// Exports the remaining spans.
     pub(crate) async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(exporter) = self.exporter {
@@ -47,16 +47,16 @@ impl Telemetry {
     }
 }
 
-/// What is logged. Libraries show whole messages from `info` on, so they are heard only when payloads may be.
+/// The log filter. Libraries log whole messages from `info` on, so they are logged only if payloads may be.
 fn logged(level: LevelFilter, with_payloads: bool) -> Targets {
     let libraries = if with_payloads { level } else { level.min(LevelFilter::WARN) };
     let payloads = if with_payloads { LevelFilter::INFO } else { LevelFilter::OFF };
     of_workspace(level).with_default(libraries).with_target(PAYLOADS, payloads)
 }
 
-/// The crates of this workspace, up to a level. None of their events and spans holds a payload.
+/// The filter for the crates of this workspace, up to a level. None of their events and spans holds a payload.
 fn of_workspace(level: LevelFilter) -> Targets {
-    // Matched as prefixes: the latter stands for memory_core and all engines.
+    // Targets match by prefix: the second one covers memory_core and all engines.
     Targets::new().with_target("agent_memory", level).with_target("memory_", level)
 }
 

@@ -1,4 +1,4 @@
-//! Spans for a collector of OpenTelemetry, by OTLP over HTTP.
+//! Exports spans to an OpenTelemetry collector, by OTLP over HTTP.
 
 use std::env;
 
@@ -10,20 +10,20 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, Registry};
 
-/// Sends spans in batches, from a thread of its own.
+/// Sends spans in batches, from its own thread.
 #[derive(Debug)]
 pub(super) struct Exporter(SdkTracerProvider);
 
 const NAME: &str = "agent-memory";
 
 impl Exporter {
-    /// The exporter that the usual variables describe; none when they name no collector.
+    /// Makes the exporter from the standard environment variables; `None` if they name no collector.
     pub(super) fn from_environment() -> anyhow::Result<Option<Self>> {
         let endpoints = [OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT];
         if endpoints.iter().all(|name| env::var_os(name).is_none_or(|value| value.is_empty())) {
             return Ok(None);
         }
-        // The exporter's client takes the TLS of the process, which fails only when there is one already.
+        // The exporter's client uses the default TLS provider of the process. This fails only if there is one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let exporter =
             SpanExporter::builder().with_http().build().context("the collector of OTEL_EXPORTER_OTLP_ENDPOINT")?;
@@ -35,15 +35,15 @@ impl Exporter {
         Ok(Some(Self(provider.build())))
     }
 
-    /// What hands spans to the exporter.
+    /// The layer that passes spans to the exporter.
     pub(super) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer(NAME));
         layer.with_filter(super::of_workspace(LevelFilter::INFO)).boxed()
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(super) async fn end(self) {
-        // It waits for the collector.
+        // The shutdown blocks until the collector has answered.
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
         if !matches!(ended, Ok(Ok(()))) {
             tracing::warn!("the last spans did not reach the collector");

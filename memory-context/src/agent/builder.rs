@@ -1,4 +1,4 @@
-//! What an agent is made of.
+//! The builder of an agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::state::{
 use crate::template::Templates;
 use crate::tool::{self, PluginTools};
 
-/// Describes an [`Agent`]; see [`Agent::builder`]. It needs a memory and a model; everything else has a default.
+/// Configures an [`Agent`]; see [`Agent::builder`]. A memory and a model are required; everything else has a default.
 #[must_use]
 pub struct AgentBuilder {
     name: String,
@@ -46,7 +46,7 @@ pub struct AgentBuilder {
     prompt_memory: Option<Arc<dyn PromptSource>>,
     context: ContextParts,
     built_in_tools: ContextParts,
-    /// Apart, since they may be of tools that plugins bring.
+    /// Kept apart and registered last, since they may name tools of plugins.
     aliases: ContextParts,
     plugins: Vec<Installation>,
     has_memory_tools: bool,
@@ -64,13 +64,13 @@ pub struct AgentBuilder {
     clock: Arc<dyn Clock>,
 }
 
-/// A plugin that is to be installed, and what it is told.
+/// A plugin to be installed, and its configuration.
 struct Installation {
     plugin: Arc<dyn ContextPlugin>,
     config: Values,
 }
 
-/// A room that is there from the beginning, and who is in it.
+/// A room to be kept at the build, and its members.
 struct Founding {
     room: Room,
     members: Vec<Entity>,
@@ -91,7 +91,7 @@ enum EmbedderSource {
     },
 }
 
-/// What is said about one endpoint of chat. The key goes to no other.
+/// The settings of one chat endpoint. The key is sent to no other endpoint.
 #[cfg(feature = "openai")]
 #[derive(Default)]
 struct EndpointSettings {
@@ -100,7 +100,7 @@ struct EndpointSettings {
     calls_no_tools: bool,
 }
 
-/// How many events are kept for subscribers that are slower than they come.
+/// How many events are buffered for slow subscribers.
 const EVENTS: usize = 1_000;
 
 impl AgentBuilder {
@@ -130,7 +130,7 @@ impl AgentBuilder {
             platforms: BTreeMap::new(),
             rooms: Vec::new(),
             templates: None,
-            // What is known of people is what a memory is for.
+            // An agent with a memory uses facts about people by default.
             options: ComposeOptions::with(["FACTS"]),
             budget: None,
             rules: RespondRules::default(),
@@ -141,263 +141,265 @@ impl AgentBuilder {
         }
     }
 
-    /// Remembers there: a URL such as `sqlite://agent.db`, or any `Arc` of a provider.
+    /// Sets the memory: a URL such as `sqlite://agent.db`, or any `Arc` of a provider.
     pub fn memory(mut self, memory: impl Into<MemorySource>) -> Self {
         self.memory = Some(memory.into());
         self
     }
 
-    /// Speaks by a model behind an endpoint of OpenAI's chat completions: the base of its URLs, as in `http://localhost:11434/v1`, and
-    /// the name of the model.
+    /// Sets the large model, which writes the answers, behind an endpoint that speaks OpenAI's chat completions: the base URL, as in
+    /// `http://localhost:11434/v1`, and the name of the model.
     #[cfg(feature = "openai")]
     pub fn model(mut self, url: impl Into<String>, model: impl Into<String>) -> Self {
         self.model = Some(ModelSource::Endpoint(OpenAiConfig::new(url, model)));
         self
     }
 
-    /// Speaks by this model, which is offered tools where it says that it calls them ([`Model::calls_tools`]). A call that fails ends the
-    /// run: a [`Retrying`](crate::model::Retrying) model is asked again, as an endpoint is.
+    /// Sets the large model, which writes the answers. It is offered tools if [`Model::calls_tools`] says so. A failed call ends the run;
+    /// wrap the model in [`Retrying`](crate::model::Retrying) to retry calls, as is done for endpoints.
     pub fn model_client(mut self, model: impl Model) -> Self {
         self.model = Some(ModelSource::Client(Arc::new(model)));
         self
     }
 
-    /// Decides by another model behind an endpoint whether to answer, and reflects by it.
+    /// Sets the small model, which decides whether to answer and which reflects, behind an endpoint. By default the large model does both.
     #[cfg(feature = "openai")]
     pub fn small_model(mut self, url: impl Into<String>, model: impl Into<String>) -> Self {
         self.small_model = Some(ModelSource::Endpoint(OpenAiConfig::new(url, model)));
         self
     }
 
-    /// Decides by this model whether to answer, and reflects by it. It is asked once, as that of [`model_client`](Self::model_client) is.
+    /// Sets the small model, which decides whether to answer and which reflects. Its calls are not retried, as those of
+    /// [`model_client`](Self::model_client) are not.
     pub fn small_model_client(mut self, model: impl Model) -> Self {
         self.small_model = Some(ModelSource::Client(Arc::new(model)));
         self
     }
 
-    /// Sends this key to the endpoint of [`model`](Self::model) as a bearer token, and to no other endpoint.
+    /// Sets the bearer token for the endpoint of [`model`](Self::model). It is sent to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn model_key(mut self, key: impl Into<String>) -> Self {
         self.endpoint.key = Some(key.into());
         self
     }
 
-    /// Shows the model of [`model`](Self::model) the images and documents that came with a message; by default it is shown none.
+    /// Sets which attachments of messages are sent to the model of [`model`](Self::model); none by default.
     #[cfg(feature = "openai")]
     pub fn model_modalities(mut self, modalities: Modalities) -> Self {
         self.endpoint.modalities = modalities;
         self
     }
 
-    /// Offers the model of [`model`](Self::model) no tools to call, which its endpoint would refuse, and asks it for answers in a form that
-    /// names actions. What it writes is then heard when it is whole. By default the model calls tools, and what it writes is said as it is.
+    /// Offers no tools to the model of [`model`](Self::model), for endpoints that would refuse them, and asks it for answers in a form that
+    /// names actions. Such an answer is said when it is complete. By default the model calls tools, and its text is said unchanged.
     #[cfg(feature = "openai")]
     pub fn without_tool_calls(mut self) -> Self {
         self.endpoint.calls_no_tools = true;
         self
     }
 
-    /// Sends this key to the endpoint of [`small_model`](Self::small_model) as a bearer token, and to no other endpoint.
+    /// Sets the bearer token for the endpoint of [`small_model`](Self::small_model). It is sent to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn small_model_key(mut self, key: impl Into<String>) -> Self {
         self.small_endpoint.key = Some(key.into());
         self
     }
 
-    /// Has the model of [`small_model`](Self::small_model) describe the images that come with messages, where it takes them; by default
-    /// it is shown none.
+    /// Sets which attachments are sent to the model of [`small_model`](Self::small_model), so that it describes the images of messages;
+    /// none by default.
     #[cfg(feature = "openai")]
     pub fn small_model_modalities(mut self, modalities: Modalities) -> Self {
         self.small_endpoint.modalities = modalities;
         self
     }
 
-    /// Finds facts and messages by their meaning too, by a model behind an endpoint of OpenAI's embeddings whose vectors have `width` numbers. The
-    /// vectors of all that the memory holds are made after each run: see [`keeper`](crate::embedding::keeper). Where the namespace has its vectors
-    /// from another model, that fails with `SchemaMismatch`, and words alone find.
+    /// Finds facts and messages also by meaning, with a model behind an endpoint that speaks OpenAI's embeddings. `width` is the number of
+    /// dimensions of its vectors. Missing vectors of all records are made after each run; see [`keeper`](crate::embedding::keeper). If the
+    /// namespace has its vectors from another model, that fails with `SchemaMismatch`, and the search goes by words alone.
     #[cfg(feature = "openai")]
     pub fn embedding_model(mut self, url: impl Into<String>, model: impl Into<String>, width: usize) -> Self {
         self.embedder = Some(EmbedderSource::Endpoint { config: OpenAiConfig::new(url, model), width });
         self
     }
 
-    /// Sends this key to the endpoint of [`embedding_model`](Self::embedding_model) as a bearer token, and to no other endpoint.
+    /// Sets the bearer token for the endpoint of [`embedding_model`](Self::embedding_model). It is sent to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn embedding_key(mut self, key: impl Into<String>) -> Self {
         self.embedding_key = Some(key.into());
         self
     }
 
-    /// Finds facts and messages by their meaning too, by this model. The vectors of all that the memory holds are made after each run: see
-    /// [`keeper`](crate::embedding::keeper). Where it makes none of a question, they are found by their words.
+    /// Finds facts and messages also by meaning, with this embedding model. Missing vectors of all records are made after each run; see
+    /// [`keeper`](crate::embedding::keeper). If the model fails on a question, the search goes by words alone.
     pub fn embedder(mut self, embedder: impl Embedder) -> Self {
         self.embedder = Some(EmbedderSource::Client(Arc::new(embedder)));
         self
     }
 
-    /// Is this character; by default one that has the name of the agent and nothing else.
+    /// Sets the character; by default it has only the name of the agent.
     pub fn character(mut self, character: Character) -> Self {
         self.character = Some(character);
         self
     }
 
-    /// Gives the model these instructions, as a message of the system, in the place of those of the character.
+    /// Sets the system message of the model, instead of the one of the character.
     pub fn system(mut self, instructions: impl Into<String>) -> Self {
         self.system = Some(instructions.into());
         self
     }
 
-    /// Keeps its prompt memory there, instead of in its memory; see [`Services::with_prompt_memory`].
+    /// Sets where the prompt memory is kept, instead of in the memory; see [`Services::with_prompt_memory`].
     pub fn prompt_memory(mut self, memory: impl PromptSource) -> Self {
         self.prompt_memory = Some(Arc::new(memory));
         self
     }
 
-    /// Can do this, beside what [`tool::built_in_tools`] has.
+    /// Adds a tool to those of [`tool::built_in_tools`].
     pub fn tool(mut self, tool: Tool) -> Self {
         self.context.tools.push(tool);
         self
     }
 
-    /// Lets its models call a tool by another name as well: one of the host, a built-in one, one of a plugin, `REPLY` or `IGNORE`; see
+    /// Adds another name by which models can call a tool: one of the host, a built-in one, one of a plugin, `REPLY` or `IGNORE`; see
     /// [`ToolAlias`](crate::tool::ToolAlias).
     pub fn alias(mut self, name: impl Into<String>, tool: impl Into<String>) -> Self {
         self.aliases = self.aliases.with_alias(name, tool);
         self
     }
 
-    /// Can do only what the host gives it: by a tool it follows and mutes no room, keeps and forgets nothing, and reads no dynamic provider.
+    /// Leaves out the built-in tools: models cannot follow or mute rooms, remember or forget, or read dynamic providers by a tool.
     pub fn without_built_in_tools(mut self) -> Self {
         self.built_in_tools = ContextParts::default();
         self
     }
 
-    /// Can do what the executors of a plugin do, each within the room of the message; see [`Tool::from_plugin`]. The agent initialises the
-    /// plugin and shuts it down.
+    /// Adds the executors of a plugin as tools, each limited to the room of the message; see [`Tool::from_plugin`]. The agent initialises
+    /// the plugin and shuts it down.
     pub fn plugin(self, plugin: Arc<dyn Plugin>) -> Self {
         self.context_plugin(PluginTools::new(plugin), Values::new())
     }
 
-    /// Has what a plugin brings along, which is told this; see [`Composer::install`]. The agent shuts it down.
+    /// Installs a context plugin with this configuration; see [`Composer::install`]. The agent shuts it down.
     pub fn context_plugin(mut self, plugin: impl ContextPlugin, config: Values) -> Self {
         self.plugins.push(Installation { plugin: Arc::new(plugin), config });
         self
     }
 
-    /// Can query its memory of the room, and save and remove texts there, by the plugin of the provider; with an embedder
-    /// by the standard one, whose questions ask by meaning too.
+    /// Adds tools that query the memory of the room, and save and remove texts there: those of the provider's plugin or, with an embedder,
+    /// of the standard plugin, which also searches by meaning.
     pub fn memory_tools(mut self) -> Self {
         self.has_memory_tools = true;
         self
     }
 
-    /// Knows what this provider gives, beside what the built-in ones do.
+    /// Adds a context provider to the built-in ones.
     pub fn provider(mut self, provider: impl ContextProvider) -> Self {
         self.context.providers.push(Arc::new(provider));
         self
     }
 
-    /// Answers what this brings; see [`MessageTrigger`].
+    /// Adds a trigger, whose messages the agent answers; see [`MessageTrigger`].
     pub fn trigger(mut self, trigger: impl MessageTrigger) -> Self {
         self.context.triggers.push(Arc::new(trigger));
         self
     }
 
-    /// Has this look at what it did.
+    /// Adds an evaluator, which looks at each answered message afterwards; see [`Evaluator`].
     pub fn evaluator(mut self, evaluator: impl Evaluator) -> Self {
         self.context.evaluators.push(Arc::new(evaluator));
         self
     }
 
-    /// Gives this to its providers and tools.
+    /// Adds a service for providers and tools; see [`Service`].
     pub fn service(mut self, service: impl Service) -> Self {
         self.context.services.push(Arc::new(service));
         self
     }
 
-    /// Learns no facts and relationships from its conversations by itself.
+    /// Leaves out the reflection, by which the agent learns facts and relationships from its conversations.
     pub fn without_reflection(mut self) -> Self {
         self.reflects = false;
         self
     }
 
-    /// Has what comes with messages put into words by this reader, instead of a [`ModelReader`] over the small model, or over the large
-    /// one where only that takes images.
+    /// Sets the reader that describes attachments as text. By default it is a [`ModelReader`] over the small model, or over the large one
+    /// if only that takes images.
     pub fn attachment_reader(mut self, reader: impl AttachmentReader) -> Self {
         self.reader = Some(Arc::new(reader));
         self
     }
 
-    /// Says by this platform what it answers to messages of this source; see [`MessageContent::source`](crate::records::MessageContent).
-    /// What has no platform is told in the answer alone.
+    /// Sets the platform that says the answers to messages of this source; see
+    /// [`MessageContent::source`](crate::records::MessageContent). Without a platform, the answer is only returned.
     pub fn platform(mut self, source: impl Into<String>, platform: impl Platform) -> Self {
         self.platforms.insert(source.into(), Arc::new(platform));
         self
     }
 
-    /// Knows this room from the beginning, with these members and itself in it; see [`Agent::room`]. A room that is known stays as it is, with
-    /// those who are in it. `InvalidInput` at the build for the room that a user and the agent have for themselves.
+    /// Keeps this room at the build, with these members and the agent in it; see [`Agent::room`]. A room that exists already stays as it
+    /// is, with its members. The build fails with `InvalidInput` for the direct room of a user and the agent.
     pub fn room(mut self, room: Room, members: impl IntoIterator<Item = Entity>) -> Self {
         self.rooms.push(Founding { room, members: members.into_iter().collect() });
         self
     }
 
-    /// Asks its models by these templates, instead of the default ones with those of the character in their places.
+    /// Sets the prompt templates, instead of the default ones and those of the character.
     pub fn templates(mut self, templates: Templates) -> Self {
         self.templates = Some(templates);
         self
     }
 
-    /// Composes its answers with these options; by default over the default providers and `FACTS`, without a budget. That of
-    /// [`budget`](Self::budget) wins over one of theirs.
+    /// Sets the options for composing answers; by default the default providers and `FACTS`, without a budget. A budget set by
+    /// [`budget`](Self::budget) wins over the one in the options.
     pub fn options(mut self, options: ComposeOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Keeps what it knows in each answer to this size.
+    /// Limits the size of the composed text in each prompt.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Answers without asking a model where these rules say so.
+    /// Sets the rules that decide without a model whether to answer.
     pub fn rules(mut self, rules: RespondRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Gives up what takes longer.
+    /// Sets the time limits and the other limits of runs.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Lets runs that go on at the shutdown end for this long; 30 s by default.
+    /// Sets how long a shutdown waits for the runs in progress; 30 s by default.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Takes up the messages that an agent of this instance left open without waiting for their leases; see
-    /// [`MessageService::with_instance`].
+    /// Sets the instance name. The messages that an earlier agent with the same instance name left open are recovered without waiting for
+    /// their leases; see [`MessageService::with_instance`].
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
         self
     }
 
-    /// Reads the time here, instead of the clock of the machine.
+    /// Sets the clock, instead of the system clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Opens and initialises the memory and the plugins, and makes the agent. To be awaited on a Tokio runtime, which the agent works on.
-    /// From then on the agent answers, in the background, what agents of its name on this memory left open.
+    /// Opens and initialises the memory and the plugins, and starts the agent on the current tokio runtime. The agent recovers, in the
+    /// background, the messages that agents of its name on this memory left open.
     ///
-    /// `InvalidInput` without a memory or a model, for a name, a URL or a template that is none, where two tools, providers, evaluators,
-    /// services or plugins share a name, and where an alias is taken or of no tool; else what the engine or a plugin answers. What was
-    /// opened is closed again.
+    /// # Errors
+    /// `InvalidInput` if the memory or the model is missing; if a name, a URL or a template is invalid; if two tools, providers,
+    /// evaluators, services or plugins share a name; or if an alias is taken or names no tool. Otherwise the error of the engine or of a
+    /// plugin. After an error everything that was opened is closed again.
     pub async fn build(mut self) -> Result<Agent> {
         let memory = self.memory.take().ok_or_else(|| Error::invalid("an agent needs a memory"))?;
         let id = AgentId::parse(&self.name)?;
@@ -417,8 +419,8 @@ impl AgentBuilder {
         built
     }
 
-    /// Endpoints get what is said about them; those of chat a deadline a little behind that of the flow, whose error tells more, and attempts that
-    /// end before it.
+    /// Passes their settings to the endpoints. Chat endpoints get a deadline slightly later than that of the flow, whose error says more,
+    /// and retries that end before it.
     #[cfg(feature = "openai")]
     fn set_endpoints(&mut self) {
         let limit_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX);
@@ -479,7 +481,7 @@ impl AgentBuilder {
         let builder = Composer::builder(services.with_templates(templates)).built_in();
         let composer = builder.parts(self.context).parts(self.built_in_tools).build()?;
         let events = Events::new(EVENTS, Arc::clone(&self.clock));
-        // Before the plugins, which find its models in the services.
+        // Made before the plugins are initialised, which find its models in the services.
         let service = MessageService::new(composer.clone(), large, Arc::new(Platforms(self.platforms)), events)
             .with_small_model(small)
             .with_rules(self.rules)
@@ -512,7 +514,7 @@ impl AgentBuilder {
 }
 
 impl Founding {
-    /// Keeps a room that is not known yet, with its members and the agent in it. Who has left a room that is known does not come back.
+    /// Keeps a new room with its members and the agent in it. In a room that exists already nothing changes, so members who left stay away.
     async fn ensure(self, records: &Records) -> Result<()> {
         let agent = records.agent().entity();
         if records.rooms().get(&Audience::new(self.room.id.clone(), agent.clone())).await?.is_some() {
@@ -523,7 +525,7 @@ impl Founding {
             records.entities().ensure(member).await?;
             records.participants().join(&self.room.id, &member.id).await?;
         }
-        // The last step: a room that is known has all of its members, also where this was cut before.
+        // The room is written last, so that a room that exists has all its members even if an earlier build was cut off.
         records.rooms().ensure(&self.room).await.map(drop)
     }
 }
@@ -549,7 +551,7 @@ impl EmbedderSource {
 }
 
 impl fmt::Debug for AgentBuilder {
-    /// Without keys and URLs.
+    /// Leaves out keys and URLs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentBuilder").field("name", &self.name).field("context", &self.context).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! A room in which people talk to an agent.
+//! A conversation with an agent in one room.
 
 use memory_core::{Error, MemoryId, Result};
 
@@ -8,14 +8,14 @@ use crate::flow::platform::Origin;
 use crate::records::{Entity, EntityId, Message, NewMessage, Room};
 use crate::state::State;
 
-/// A room in which people talk to an agent; see [`Agent::room`].
+/// A conversation with an agent in one room; see [`Agent::room`].
 #[derive(Debug, Clone)]
 pub struct Conversation {
     agent: Agent,
     room: Room,
 }
 
-/// Whether the agent is spoken to.
+/// Whether a message addresses the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spoken {
     ToTheAgent,
@@ -33,27 +33,27 @@ impl Conversation {
         self.agent.receive(origin, incoming).await
     }
 
-    /// The same with the text as it comes; see [`Agent::ask_stream`].
+    /// Like [`ask`](Self::ask), but streams the text; see [`Agent::ask_stream`].
     pub fn ask_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
         AnswerStream::of(&self.agent, self.received(user.as_ref(), text.into(), Spoken::ToTheAgent))
     }
 
-    /// Lets the agent hear what a user says to the room. It answers where it is called by its name, follows the room, or thinks that it is
-    /// meant; else the answer has no text and ends as ignored.
+    /// Passes on what a user says to the room. The agent answers if it is called by its name, follows the room, or decides that it is
+    /// meant. Otherwise the answer has no text and its end is [`End::Ignored`](super::End::Ignored).
     pub async fn tell(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         let (origin, incoming) = self.received(user.as_ref(), text.into(), Spoken::InTheRoom)?;
         self.agent.receive(origin, incoming).await
     }
 
-    /// The same with the text as it comes; see [`Agent::ask_stream`].
+    /// Like [`tell`](Self::tell), but streams the text; see [`Agent::ask_stream`].
     pub fn tell_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
         AnswerStream::of(&self.agent, self.received(user.as_ref(), text.into(), Spoken::InTheRoom))
     }
 
-    /// What the agent would know if a user asked this now: the state over which its model would be asked first.
+    /// Composes the state for the first model call, as if a user asked this question now.
     ///
-    /// The question is not stored, and neither are its room and its author where they are not known yet. Providers run as they do for an
-    /// answer, and the built-in ones ask no model but that of the vectors. `InvalidInput` and `TooLarge` as in [`Agent::ask`].
+    /// Neither the question nor a new room or author is stored. Providers run as they do for an answer; the built-in ones call no model but
+    /// the embedding model. Fails with `InvalidInput` and `TooLarge` as [`Agent::ask`] does.
     pub async fn compose(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<State> {
         let (_, incoming) = self.received(user.as_ref(), text.into(), Spoken::ToTheAgent)?;
         incoming.check()?;
@@ -62,13 +62,13 @@ impl Conversation {
         self.agent.service().preview(message).await
     }
 
-    /// Gives up the answers in this room that are still thought about: they end as superseded. What the agent has decided on is said and
-    /// done all the same.
+    /// Cancels the answers in this room that the model is still working on; they end as superseded. What was already decided is still said
+    /// and done.
     pub fn interrupt(&self) {
         self.agent.service().interrupt(&self.room.id);
     }
 
-    /// Where it takes place.
+    /// The room of the conversation.
     pub fn room(&self) -> &Room {
         &self.room
     }

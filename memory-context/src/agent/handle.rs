@@ -1,4 +1,4 @@
-//! The agent, as a host holds it.
+//! The handle to a running agent.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,7 +20,7 @@ use crate::records::{ChannelType, EntityId, NewMessage, Records, Room, RoomId};
 use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, StateCache, Values};
 use crate::template::Templates;
 
-/// An agent that remembers. Cheap to clone; the clones are one agent.
+/// An agent that remembers. Cloning is cheap; all clones are handles to the same agent.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::template::Templates;
 /// use memory_context::core::InMemory;
 /// use memory_context::model::{Completion, Model, Prompt};
 ///
-/// /// In place of a model behind an endpoint.
+/// /// Stands in for a model behind an endpoint.
 /// #[derive(Debug)]
 /// struct Polite;
 ///
@@ -51,7 +51,7 @@ pub struct Agent {
     shared: Arc<Shared>,
 }
 
-/// An agent that may be gone.
+/// A weak handle, which does not keep the agent alive.
 #[derive(Debug, Clone)]
 pub(super) struct WeakAgent(Weak<Shared>);
 
@@ -64,23 +64,23 @@ impl WeakAgent {
 #[derive(Debug)]
 struct Shared {
     service: Arc<MessageService>,
-    /// The one of the service: they share their registration.
+    /// A clone of the service's composer; clones share their registrations.
     composer: Composer,
     records: Records,
     clock: Arc<dyn Clock>,
-    /// The provider that the agent opened for itself.
+    /// The provider that the agent opened itself and must close.
     opened: Option<Arc<dyn MemoryProvider>>,
     grace: Duration,
-    /// Who was seen where, of those that were seen last: what is known of them was kept.
+    /// The authors and rooms seen most recently, whose records are already kept.
     seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
     runs: TaskTracker,
     triggers: Triggers,
-    /// Ends the recovery.
+    /// Cancels the recovery.
     closing: CancellationToken,
     stop: CancellationToken,
 }
 
-/// What an agent is made of.
+/// The parts of an agent that the builder has made.
 pub(super) struct Parts {
     pub(super) service: MessageService,
     pub(super) composer: Composer,
@@ -93,14 +93,14 @@ pub(super) struct Parts {
 
 const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
 
-/// How long a shutdown waits for the messages that it gives back.
+/// How long a shutdown waits for giving back the messages of stopped runs.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
-/// What the id of the room begins with that a user and the agent have for themselves; the user's name follows.
+/// The prefix of the id of the direct room of a user and the agent. The user's name follows it.
 pub const DIRECT: &str = "dm:";
 
 impl Agent {
-    /// Starts the description of an agent of this name, which has 1 to 80 bytes. Agents of different names on one memory don't see each
+    /// Returns a builder for an agent with this name, which has 1 to 80 bytes. Agents with different names on one memory don't see each
     /// other's records.
     pub fn builder(name: impl Into<String>) -> AgentBuilder {
         AgentBuilder::new(name.into())
@@ -122,33 +122,35 @@ impl Agent {
         agent
     }
 
-    /// The conversation that a user and the agent have with each other, in which [`ask`](Self::ask) asks. `InvalidInput` for a name
-    /// that is none, `TooLarge` over 77 bytes.
+    /// Returns the direct conversation of a user and the agent, the one that [`ask`](Self::ask) uses. Fails with `InvalidInput` if the name
+    /// is invalid, and with `TooLarge` if it has more than 77 bytes.
     pub fn direct(&self, user: impl AsRef<str>) -> Result<Conversation> {
         Ok(self.room(Room::new(RoomId::parse(format!("{DIRECT}{}", user.as_ref()))?, ChannelType::Dm)))
     }
 
-    /// Asks on behalf of a user, in the conversation that the user and the agent have with each other.
+    /// Asks a question on behalf of a user, in the direct conversation of the user and the agent.
     ///
     /// # Behavior
-    /// - The user's name is an id of 1 to 77 bytes: who comes back under it is the same, and hears nothing of others.
-    /// - Conversations go on side by side. Of one conversation, one question after the other is answered: a question that comes while
-    ///   the one before it is thought about supersedes it, and the answer to that says so.
-    /// - The answer ends as completed, superseded, or ignored where the agent is muted or does not want to answer. A run that failed or
-    ///   was late is an error of unknown outcome, `Timeout` for a late one; what was said before that is stored all the same.
-    /// - The question is answered also when the future is dropped, and after a kill of the process: by the next agent of this name on this
-    ///   memory, once the lease of the question has run out.
-    /// - Where the agent stops, another process has taken the question, the memory can't keep the answer for now, or an operator has erased
-    ///   the question meanwhile, the answer has what was said until then and ends as left.
-    /// - `InvalidInput` for a name that is none, `TooLarge` for a text of more than 64 KiB, `Closed` after [`shutdown`](Self::shutdown).
+    /// - The user's name is an id of 1 to 77 bytes. The same name is the same user, who never sees the direct conversations of others.
+    /// - Conversations run concurrently. Within one conversation, questions are answered one after the other. A question that arrives while
+    ///   the model works on the previous one supersedes it; the answer to the previous one says so.
+    /// - The end of the answer is completed, superseded, or, if the agent is muted or decides not to answer, ignored. A run that fails is
+    ///   an error with unknown outcome, and so is one that is late (`Timeout`). What was said before the error stays stored.
+    /// - The question is answered even if the future is dropped. If the process is killed, the next agent with this name on this memory
+    ///   answers it after the lease of the question has expired.
+    /// - If the agent stops, another process takes the question, the memory can't keep the answer for now, or an operator erases the
+    ///   question, then the answer holds what was said until then and its end is left.
+    /// - Fails with `InvalidInput` if the name is invalid, with `TooLarge` if the text has more than 64 KiB, and with `Closed` after
+    ///   [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(&user)?.ask(user, text).await
     }
 
-    /// The same with the text as it comes, and the answer at the end. An answer in XML or JSON comes when it is read.
+    /// Like [`ask`](Self::ask), but streams the text, and then the answer. The text of an answer in XML or JSON is streamed after it was
+    /// parsed.
     ///
-    /// It is asked when the stream is polled. What was streamed may be no part of the answer where the question is superseded before the
-    /// answer is said; and where the process is killed before that, the text may come again, and be another.
+    /// The question is asked when the stream is first polled. If it is superseded before the answer is said, the streamed text is not
+    /// part of the answer. If the process is killed before that, the text may be streamed again and may differ.
     pub fn ask_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
         match self.direct(&user) {
             Ok(direct) => direct.ask_stream(user, text),
@@ -156,22 +158,22 @@ impl Agent {
         }
     }
 
-    /// A room in which users talk to the agent: a group, a channel of a platform, or a conversation of a program's own. The room is kept
-    /// with the first message.
+    /// Returns a conversation in a room: a group, a channel of a platform, or one that a program defines. The room is stored with its first
+    /// message.
     pub fn room(&self, room: Room) -> Conversation {
         Conversation::new(self.clone(), room)
     }
 
-    /// Takes in what a platform received, with what the platform knows of it: who said it and where, its own id of the message, what came
-    /// with it. The same message twice is answered once. What the agent says is said by the platform that is registered for the source of
-    /// the message, and told in the answer; see [`ask`](Self::ask).
+    /// Processes a message that a platform received: its author and room, the platform's own id of it, and its attachments. A message that
+    /// is delivered twice is answered once. The platform that is registered for the source of the message says the answer, which is also
+    /// returned; see [`ask`](Self::ask).
     pub async fn receive(&self, origin: Origin, incoming: Incoming) -> Result<Answer> {
         let (tap, answered) = Tap::new();
         self.answer(origin, incoming, tap, answered).await
     }
 
-    /// The same, but gives the id of the message as soon as that is stored, and the answer behind it. A run that failed or was late is an
-    /// answer, too.
+    /// Like [`receive`](Self::receive), but returns the id of the message as soon as it is stored, and a future of the answer. A failed or
+    /// late run is an answer, too, not an error.
     pub(super) async fn submit(
         &self,
         origin: Origin,
@@ -186,8 +188,8 @@ impl Agent {
         }
     }
 
-    /// Keeps what a platform received, with who said it and where, as [`receive`](Self::receive) does, and answers nothing; gives the id of
-    /// the message. `InvalidInput` for what the agent said itself, which it keeps when it says it.
+    /// Stores a message that a platform received, with its author and room, without answering it, and returns its id. Fails with
+    /// `InvalidInput` for the agent's own messages, which are stored when the agent says them.
     pub async fn observe(&self, origin: Origin, mut message: NewMessage) -> Result<MemoryId> {
         let Shared { service, runs, records, .. } = &*self.shared;
         let _counted = runs.token();
@@ -208,72 +210,71 @@ impl Agent {
         Ok(added.message.id)
     }
 
-    /// Registers parts behind those that are there, and starts the triggers among them; see [`Composer::add`].
+    /// Registers parts after the existing ones, and starts the triggers among them; see [`Composer::add`].
     pub fn add(&self, parts: ContextParts) -> Result<()> {
         self.shared.composer.add(parts)?;
         drop(self.follow_triggers());
         Ok(())
     }
 
-    /// Registers parts in the places of those with their names, built-in ones too, and stops the triggers that they replace; see
-    /// [`Composer::replace`].
+    /// Replaces the parts with the same names, even built-in ones, and stops the triggers that are replaced; see [`Composer::replace`].
     pub fn replace(&self, parts: ContextParts) -> Result<()> {
         self.shared.composer.replace(parts)?;
         drop(self.follow_triggers());
         Ok(())
     }
 
-    /// Takes away what has a name, built-in ones too, and has it stop where it is a trigger; tells whether it was there.
+    /// Removes the part with a name, even a built-in one, and stops it if it is a trigger. Returns whether it existed.
     pub fn remove(&self, part: &ContextPart) -> bool {
         let was_there = self.shared.composer.remove(part);
         drop(self.follow_triggers());
         was_there
     }
 
-    /// Has its models asked by other templates from the next step on.
+    /// Replaces the prompt templates; runs in progress use them from their next step on.
     pub fn set_templates(&self, templates: Templates) {
         self.shared.composer.set_templates(templates);
     }
 
-    /// Makes a plugin ready, registers what it brings along, and starts its triggers; see [`Composer::install`].
+    /// Initialises a plugin, registers its parts, and starts its triggers; see [`Composer::install`].
     pub async fn install(&self, plugin: impl ContextPlugin, config: &Values) -> Result<()> {
         self.shared.composer.install(Arc::new(plugin), config).await?;
         drop(self.follow_triggers());
         Ok(())
     }
 
-    /// Ends the triggers of a plugin, takes away what else it brought along, and shuts it down; see [`Composer::uninstall`].
+    /// Stops the triggers of a plugin, removes its other parts, and shuts it down; see [`Composer::uninstall`].
     pub async fn uninstall(&self, name: &str) -> Result<bool> {
         self.shared.composer.remove_triggers_of(name);
         drop(self.follow_triggers().await);
         self.shared.composer.uninstall(name).await
     }
 
-    /// What earlier compositions got, to be read and cleared; see [`Composer::cache`].
+    /// The cached results of providers, which can be read and cleared; see [`Composer::cache`].
     pub fn cache(&self) -> &StateCache {
         self.shared.composer.cache()
     }
 
-    /// Where to hear what happens in the runs.
+    /// The events of the runs, to subscribe to.
     pub fn events(&self) -> &Events {
         self.shared.service.events()
     }
 
-    /// What the agent remembers.
+    /// The records of the agent.
     pub fn records(&self) -> &Records {
         &self.shared.records
     }
 
-    /// The way of its messages, for what is not here, such as [posts](MessageService::post).
+    /// The service that processes messages, for functions that this type lacks, such as [posts](MessageService::post).
     pub fn service(&self) -> &Arc<MessageService> {
         &self.shared.service
     }
 
-    /// Stops the triggers, takes no more questions, lets the runs that go on end, and closes what the builder opened. A second call does
-    /// nothing more.
+    /// Stops the triggers, accepts no more questions, waits for the runs in progress, and closes what the builder opened. A second call
+    /// does nothing.
     ///
-    /// Runs that are not over within the grace of the builder are stopped, and give their messages back: another process, or the next
-    /// agent of this name on this memory, goes on with them at once.
+    /// Runs that do not end within the grace period ([`AgentBuilder::grace`]) are stopped and release their messages, so that another
+    /// process, or the next agent with this name on this memory, can continue them at once.
     pub async fn shutdown(&self) -> Result<()> {
         let Shared { service, runs, triggers, closing, stop, grace, composer, opened, .. } = &*self.shared;
         triggers.close().await;
@@ -281,7 +282,7 @@ impl Agent {
         closing.cancel();
         let over = async {
             runs.wait().await;
-            // Posts are no runs of the agent's own.
+            // Posts are not counted among the agent's runs.
             service.shutdown().await;
         };
         if timeout(*grace, over).await.is_err() {
@@ -299,7 +300,7 @@ impl Agent {
         end
     }
 
-    /// Has the triggers run that are registered, and no others; the handle waits for the end of those that are not.
+    /// Starts and stops triggers so that exactly the registered ones run. The handle waits for the end of those that were stopped.
     fn follow_triggers(&self) -> JoinHandle<()> {
         let registered = || self.shared.composer.services().triggers().to_vec();
         self.shared.triggers.follow(&WeakAgent(Arc::downgrade(&self.shared)), registered)
@@ -324,10 +325,10 @@ impl Agent {
         }
     }
 
-    /// Takes a message in, and works on it in the background; `None` for one of the agent's own.
+    /// Starts processing a message in the background. Returns `None` for the agent's own messages.
     fn begin(&self, origin: Origin, incoming: Incoming, tap: Tap) -> Result<Option<JoinHandle<Result<()>>>> {
         let (agent, runs) = (Arc::clone(&self.shared), &self.shared.runs);
-        // Counted before the look, so that a shutdown waits for the run or refuses it.
+        // Counted before the check, so that a shutdown either waits for the run or refuses it.
         let _counted = runs.token();
         if runs.is_closed() {
             return Err(closed());
@@ -336,14 +337,14 @@ impl Agent {
             return Ok(None);
         }
         incoming.check()?;
-        // Now, and not in the task, so that the messages of a room come in the order of the calls. Boxed, since each future around it
-        // would hold it twice, which overflows the stack of a worker that asks.
+        // Called here, not in the spawned task, so that the messages of a room keep the order of the calls. Boxed, since each future
+        // around it would hold it twice, which overflows the stack of a worker that asks.
         let work = Box::pin(agent.service.receive_for(incoming, tap.clone()));
         Ok(Some(runs.spawn(async move { agent.run(&origin, work, tap).await })))
     }
 }
 
-/// The answer of a run, or why there is none.
+/// Waits for the answer of a run, or the error that ended it.
 async fn over(run: JoinHandle<Result<()>>, answered: oneshot::Receiver<Answer>) -> Result<Answer> {
     if let Ok(answer) = answered.await {
         return Ok(answer);
@@ -352,7 +353,7 @@ async fn over(run: JoinHandle<Result<()>>, answered: oneshot::Receiver<Answer>) 
     Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped))
 }
 
-/// What the end of a run is for one who asked; `None` where that is an answer.
+/// The error that the end of a run means for the caller of `ask`; `None` if it is an answer.
 fn failure(end: &End) -> Option<Error> {
     match end {
         End::Failed { reason } => Some(unclear(ErrorKind::Unexpected, reason)),
@@ -364,14 +365,14 @@ fn failure(end: &End) -> Option<Error> {
 }
 
 impl Drop for Shared {
-    /// Nobody can ask any more, so the recovery ends.
+    /// Ends the recovery, since no handle is left.
     fn drop(&mut self) {
         self.closing.cancel();
     }
 }
 
 impl Shared {
-    /// Works on a message until that is over, or until it is stopped: then the run is dropped.
+    /// Processes a message until the run ends, or until it is stopped, which drops the run.
     async fn run(&self, origin: &Origin, work: impl Future<Output = End>, tap: Tap) -> Result<()> {
         let work = async {
             self.keep(origin).await?;
@@ -381,7 +382,7 @@ impl Shared {
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
-    /// Keeps what is not known yet of who said something and where. Of who was seen, it looks only whether they were erased since.
+    /// Stores the author and the room of a message if they are new. For those seen recently it checks only whether they were erased.
     async fn keep(&self, origin: &Origin) -> Result<()> {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -394,7 +395,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether who was seen is known still. A look that fails keeps no message from being stored.
+    /// Whether the records of a recently seen author still exist. If the check fails, they count as existing, so that the message is
+    /// stored.
     async fn is_known(&self, origin: &Origin) -> bool {
         self.service.in_time(origin.is_known(&self.records)).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "nobody can tell whether somebody is known still");
@@ -403,7 +405,7 @@ impl Shared {
     }
 }
 
-/// Goes on with the messages that were left open, at once and from time to time until the agent closes.
+/// Recovers open messages, at once and then from time to time, until the agent closes.
 async fn recover(service: &Arc<MessageService>, closing: &CancellationToken, every: Duration) {
     while !closing.is_cancelled() {
         if let Err(error) = service.recover().await {
@@ -413,7 +415,7 @@ async fn recover(service: &Arc<MessageService>, closing: &CancellationToken, eve
     }
 }
 
-/// An error of work that was begun: something may have been stored, said or done.
+/// An error with unknown outcome, since something may have been stored, said or done.
 fn unclear(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_outcome(Outcome::Unknown)
 }

@@ -1,6 +1,6 @@
-//! An agent in one piece: what it remembers, the model that speaks for it, and the tools that it has.
+//! A complete agent: memory, models and tools.
 //!
-//! [`Agent::builder`] is the way in. What it is made of can be had by itself: [`records`](crate::records), [`state`](crate::state),
+//! Begin with [`Agent::builder`]. The parts can also be used separately: [`records`](crate::records), [`state`](crate::state),
 //! [`flow`](crate::flow), [`tool`](crate::tool).
 
 mod builder;

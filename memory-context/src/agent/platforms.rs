@@ -1,4 +1,4 @@
-//! Where an agent says what it says.
+//! The platforms on which an agent speaks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use memory_core::Result;
 use crate::flow::Platform;
 use crate::records::Message;
 
-/// The platforms of an agent by the source of their messages. What comes from no platform is told in the answer alone.
+/// The platforms of an agent by the source of their messages. Answers to messages without a platform are only returned.
 #[derive(Debug, Default)]
 pub(super) struct Platforms(pub(super) BTreeMap<String, Arc<dyn Platform>>);
 

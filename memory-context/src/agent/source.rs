@@ -1,12 +1,13 @@
-//! Where an agent's memory is.
+//! The source of an agent's memory: a URL or a provider.
 
 use std::sync::Arc;
 
 use memory_core::MemoryProvider;
 
-/// Where an agent's memory is: a URL that `memory_runtime::open` takes, such as `sqlite://agent.db`, or a provider.
+/// The memory of an agent: a URL that `memory_runtime::open` takes, such as `sqlite://agent.db`, or a provider.
 ///
-/// An agent opens a URL for itself and closes it when it is shut down. A provider is initialised, and stays open: others may hold it.
+/// An agent opens a provider for a URL, and closes it at the shutdown. It initialises a provider that it is given, but does not close it,
+/// since others may hold it.
 #[derive(Clone)]
 pub struct MemorySource(pub(super) Source);
 
@@ -41,7 +42,7 @@ impl<P: MemoryProvider> From<Arc<P>> for MemorySource {
 }
 
 impl std::fmt::Debug for MemorySource {
-    /// Without the URL, which may hold a password.
+    /// Leaves out the URL, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.0 {
             Source::Url(_) => "MemorySource(a URL)",

@@ -1,4 +1,4 @@
-//! What starts tasks of a runtime, as what brings messages to an agent.
+//! An adapter that lets a runtime's trigger bring messages to an agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tokio::sync::Semaphore;
 use super::{Answer, Arrival, MessageTrigger, TriggerContext};
 use crate::flow::{End, Why};
 
-/// A [`TriggerSource`] as a [`MessageTrigger`]: what starts tasks of a runtime brings messages to an agent.
+/// An adapter from [`TriggerSource`], which starts tasks of a runtime, to [`MessageTrigger`], which brings messages to an agent.
 ///
 /// # Behavior
-/// - A function of the host makes an [`Arrival`] of each task; its error is what the source hears, and nothing is kept.
-/// - What is submitted is a message that no crash loses when the source goes on. It is answered in the background, after the end of the
-///   source too.
-/// - The handle has the id of the message, and waits for the answer: its chain is what the agent said, each a `{"text":"…"}`. Its status is
-///   `Completed` where the message was answered, `Failed` where its run failed or was late, and `Observed` where it was ignored or
-///   superseded, as by a newer message of its room. One that came before has the status that it has by now. One that is there no more
-///   is `NotFound`.
-/// - Beyond [`Limits::arrivals`](super::Limits::arrivals) messages that are not answered, the next one waits before it is kept.
-/// - What is observed is kept as a message and not answered.
+/// - A function of the host turns each task into an [`Arrival`]. If it fails, `submit` returns its error and nothing is stored.
+/// - When `submit` has returned, the message is stored and no crash loses it. It is answered in the background, even after the source
+///   has ended.
+/// - The task handle has the id of the message and waits for the answer. Its chain holds what the agent said, each item as `{"text":"…"}`.
+///   Its status is `Completed` if the message was answered, `Failed` if its run failed or was late, and `Observed` if it was ignored or
+///   superseded. For a message that was delivered before, it is the present status. If the message was erased, `wait` fails with
+///   `NotFound`.
+/// - While [`Limits::arrivals`](super::Limits::arrivals) messages are unanswered, the next `submit` waits before it stores its message.
+/// - An observed task is stored as a message and not answered.
 ///
 /// ```
 /// use memory_context::agent::{Arrival, SourceTrigger};
@@ -52,7 +52,7 @@ pub struct SourceTrigger {
 type Read = dyn Fn(NewTask) -> Result<Arrival> + Send + Sync;
 
 impl SourceTrigger {
-    /// The source, and what makes a message of a task.
+    /// Wraps a source; `read` turns its tasks into messages.
     pub fn new(source: impl TriggerSource, read: impl Fn(NewTask) -> Result<Arrival> + Send + Sync + 'static) -> Self {
         Self { source: Box::new(source), read: Arc::new(read) }
     }
@@ -72,7 +72,7 @@ impl MessageTrigger for SourceTrigger {
     }
 }
 
-/// Has the agent receive what a source submits.
+/// The host of the source, which passes its tasks to the agent.
 struct Receiving {
     context: TriggerContext,
     read: Arc<Read>,
@@ -83,7 +83,7 @@ struct Receiving {
 impl TaskIntake for Receiving {
     async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
         let Arrival { origin, incoming } = (self.read)(task)?;
-        // It is never closed.
+        // The semaphore is never closed, so this does not fail.
         let place = Arc::clone(&self.places).acquire_owned().await;
         let agent = self.context.agent()?;
         let (id, answer) = agent.submit(origin, incoming).await?;
@@ -105,7 +105,7 @@ impl TaskIntake for Receiving {
     }
 }
 
-/// What became of a message that was submitted.
+/// The end of a submitted message, as the end of a task.
 async fn finished(provider: &dyn MemoryProvider, id: MemoryId, answer: &Answer) -> Result<Finished> {
     let status = match &answer.end {
         End::Completed => Status::Completed,
@@ -136,7 +136,7 @@ async fn finished(provider: &dyn MemoryProvider, id: MemoryId, answer: &Answer) 
     Ok(Finished::new(id, status, said.collect::<Result<_>>()?))
 }
 
-/// What a source is told of a message that was erased, which only operators learn: nobody answers it any more.
+/// The error for an erased message. It does not say that the message was erased, since only operators may know that.
 fn gone() -> Error {
     Error::new(ErrorKind::NotFound, "the message is there no more")
 }

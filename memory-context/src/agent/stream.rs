@@ -1,4 +1,4 @@
-//! An answer as it comes.
+//! A streamed answer.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use super::Agent;
 use crate::flow::platform::Origin;
 use crate::flow::{Answer, Incoming, Piece, Tap};
 
-/// The pieces of an answer; see [`Agent::ask_stream`](super::Agent::ask_stream). Dropping it takes nothing back: a question that was
-/// asked is answered.
+/// The pieces of an answer; see [`Agent::ask_stream`](super::Agent::ask_stream). Dropping the stream does not cancel the question: once
+/// asked, it is answered.
 pub struct AnswerStream(BoxStream<'static, Result<Piece>>);
 
 struct Streaming {
@@ -25,7 +25,7 @@ struct Streaming {
 }
 
 impl AnswerStream {
-    /// The answer of an agent to what it receives, where that is valid.
+    /// Streams the answer to a received message, or the error if the message is invalid.
     pub(super) fn of(agent: &Agent, received: Result<(Origin, Incoming)>) -> Self {
         let (agent, (tap, answered, pieces)) = (agent.clone(), Tap::streaming());
         let answering = async move {
@@ -35,13 +35,13 @@ impl AnswerStream {
         Self::new(pieces, answering.boxed())
     }
 
-    /// The texts, then the answer.
+    /// Makes the stream: the pieces of text, then the answer.
     fn new(pieces: UnboundedReceiver<Piece>, answering: BoxFuture<'static, Result<Answer>>) -> Self {
         let streaming = Streaming { pieces, answering: Some(answering), answer: None };
         Self(unfold(streaming, Streaming::piece).boxed())
     }
 
-    /// The next piece; `None` when the answer or an error was the last.
+    /// Returns the next piece; `None` after the answer or an error.
     pub async fn next(&mut self) -> Option<Result<Piece>> {
         self.0.next().await
     }
@@ -59,7 +59,7 @@ impl Streaming {
                 }
             }
         }
-        // All of them were there before the answer.
+        // All pieces were sent before the answer.
         if let Ok(piece) = self.pieces.try_recv() {
             return Some((Ok(piece), self));
         }

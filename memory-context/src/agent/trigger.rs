@@ -1,4 +1,4 @@
-//! What brings messages to an agent.
+//! Triggers, the external sources of messages.
 
 use std::fmt;
 #[cfg(feature = "http")]
@@ -19,11 +19,10 @@ use super::handle::WeakAgent;
 use crate::flow::Incoming;
 use crate::flow::platform::Origin;
 
-/// Something outside that brings messages to an agent: a chat, a timer, a queue, an HTTP route. Held as `Arc<dyn MessageTrigger>`.
+/// An external source of messages for an agent: a chat, a timer, a queue, an HTTP route. Held as `Arc<dyn MessageTrigger>`.
 ///
-/// An [`Agent`] starts it when it is registered, by the builder, by [`Agent::add`] or with its plugin, and ends it when it is taken
-/// away and at the shutdown. What it hands over is answered as if somebody had asked the agent: it is a task of the agent, which a
-/// kill does not lose.
+/// An [`Agent`] starts a trigger when it is registered, by the builder, by [`Agent::add`] or with its plugin, and stops it when it is
+/// removed and at the shutdown. A message that the trigger passes on is answered like any question: once it is stored, no crash loses it.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -55,14 +54,14 @@ use crate::flow::platform::Origin;
 /// ```
 #[async_trait]
 pub trait MessageTrigger: Send + Sync + 'static {
-    /// What it is called. Unique among the triggers of an agent; never empty. The same at every call.
+    /// The name. It is not empty, unique among the triggers of an agent, and the same in every call.
     fn name(&self) -> &str;
 
-    /// Listens, and hands what comes to the agent, until [`TriggerContext::stopped`] ends; then it takes nothing more in, and returns
-    /// when all that it has taken in is handed over.
+    /// Listens and passes messages to the agent until [`TriggerContext::stopped`] completes. Then it accepts no more messages, passes on
+    /// those that it has accepted, and returns.
     ///
-    /// One that does not return within ten seconds from then on is dropped. One that returns before, fails or panics has ended, and is
-    /// not started again; the log tells it.
+    /// If it does not return within ten seconds after that, it is dropped. If it returns earlier, fails or panics, it is logged and not
+    /// started again.
     async fn run(&self, context: TriggerContext) -> Result<()>;
 }
 
@@ -72,7 +71,7 @@ impl fmt::Debug for dyn MessageTrigger {
     }
 }
 
-/// What a [`MessageTrigger`] is given. Owned and cheap to clone. It does not keep the agent alive.
+/// The context of a [`MessageTrigger`]. Cheap to clone; it does not keep the agent alive.
 #[derive(Debug, Clone)]
 pub struct TriggerContext {
     agent: WeakAgent,
@@ -84,35 +83,35 @@ impl TriggerContext {
         Self { agent, stop }
     }
 
-    /// The agent, to hand over what came: [`Agent::ask`], [`Agent::room`], or [`Agent::receive`] with all that a platform knows of a message.
-    /// `Closed` where there is no agent any more.
+    /// The agent, to pass messages to it: by [`Agent::ask`], [`Agent::room`], or [`Agent::receive`] with everything that a platform knows
+    /// of a message. Fails with `Closed` if the agent no longer exists.
     pub fn agent(&self) -> Result<Agent> {
         self.agent.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "there is no agent any more"))
     }
 
-    /// Whether it is to stop.
+    /// Whether the trigger must stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_cancelled()
     }
 
-    /// Waits until it is to stop.
+    /// Completes when the trigger must stop.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
     }
 }
 
-/// A message with where it was said and by whom, as the `HttpTrigger` of the feature `http` makes one of what was posted.
+/// A message with its author and room; the `HttpTrigger` of the feature `http` makes one of each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
-    /// Who said it, and where.
+    /// The author and the room.
     pub origin: Origin,
-    /// What was said.
+    /// The message.
     pub incoming: Incoming,
 }
 
-/// An HTTP route that brings messages. It answers `200` when the message is answered, with the `text`, how the run ended (`end`), and
-/// the `run`; a client that goes away gets no answer, and its message is answered all the same. Beyond
-/// [`Limits::arrivals`](super::Limits::arrivals) messages that are worked on, it answers `503`.
+/// An HTTP route that brings messages. When the message is answered, it responds with `200`, the `text`, the `end` of the run, and the id
+/// of the `run`. If the client disconnects, its message is still answered. While [`Limits::arrivals`](super::Limits::arrivals) messages
+/// are being processed, it responds with `503`.
 #[cfg(feature = "http")]
 #[async_trait]
 impl MessageTrigger for HttpTrigger<Arrival> {

@@ -1,4 +1,4 @@
-//! The triggers of an agent that run.
+//! The running triggers of an agent.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::handle::WeakAgent;
 use super::{MessageTrigger, TriggerContext};
 
-/// How long a trigger that is to stop may go on.
+/// How long a trigger may take to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The triggers of an agent that run. When this is dropped, they are told to stop.
+/// The running triggers of an agent. Dropping it tells them to stop.
 #[derive(Debug)]
 pub(super) struct Triggers {
     runtime: Handle,
@@ -30,30 +30,30 @@ struct Present {
     is_closed: bool,
 }
 
-/// A trigger that runs.
+/// A running trigger.
 #[derive(Debug)]
 struct Running {
     trigger: Arc<dyn MessageTrigger>,
     work: JoinHandle<()>,
-    /// Tells it to stop when it is dropped.
+    /// Tells the trigger to stop when dropped.
     stop: DropGuard,
 }
 
 impl Triggers {
-    /// None yet. They will run on the runtime that this is called on.
+    /// Makes an empty set, whose triggers will run on the current tokio runtime.
     pub(super) fn new() -> Self {
         Self { runtime: Handle::current(), present: Mutex::default() }
     }
 
-    /// Starts those of the registered ones that don't run, and stops those that run and are not registered; the handle waits for the
-    /// end of these.
+    /// Starts the registered triggers that don't run, and stops the running ones that are not registered. The handle waits for the end of
+    /// the stopped ones.
     pub(super) fn follow(
         &self,
         agent: &WeakAgent,
         registered: impl FnOnce() -> Vec<Arc<dyn MessageTrigger>>,
     ) -> JoinHandle<()> {
         let mut present = self.present();
-        // Under the lock, so that of two changes at once the later one counts.
+        // Read under the lock, so that of two concurrent changes the later one wins.
         let registered = registered();
         let is_registered = |running: &mut Running| registered.iter().any(|one| Arc::ptr_eq(one, &running.trigger));
         let ended: Vec<_> = present.running.extract_if(.., |running| !is_registered(running)).collect();
@@ -68,7 +68,7 @@ impl Triggers {
         self.runtime.spawn(async { drop(join_all(ended.into_iter().map(Running::end)).await) })
     }
 
-    /// Stops all and starts no more. Blocks until they have ended, for the grace at most.
+    /// Stops all triggers and starts no more. Waits until they have ended, at most for the grace period.
     pub(super) async fn close(&self) {
         let running = {
             let mut present = self.present();
@@ -93,13 +93,13 @@ impl Triggers {
     }
 
     fn present(&self) -> MutexGuard<'_, Present> {
-        // No code that holds the lock can panic half way through a change.
+        // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Running {
-    /// Tells it to stop, and ends it by force where it goes on.
+    /// Tells the trigger to stop, and aborts it after the grace period.
     async fn end(self) {
         let Self { trigger, mut work, stop } = self;
         drop(stop);

@@ -1,4 +1,4 @@
-//! The vectors of questions.
+//! A cache of the vectors of questions.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,16 @@ use tokio::time::timeout;
 
 use crate::hash;
 
-/// A model that remembers the vectors of the questions that it was asked last. Whoever asks the same at once, or soon after, waits for the same
-/// call, so that a question to several rooms is one.
+/// An embedding model with a cache of the last questions' vectors. Concurrent calls with the same question share one call of the model,
+/// so a question to several rooms is embedded once.
 #[derive(Debug)]
 pub(crate) struct Cached {
     inner: Arc<dyn Embedder>,
-    /// By the hash of the text.
+    /// Keyed by the hash of the text.
     vectors: Mutex<LruCache<String, Arc<OnceCell<Vec<f32>>>>>,
 }
 
-/// The same for who can't wait long: `Timeout` then.
+/// A [`Cached`] model with a short deadline, `patience`, after which a call fails with `Timeout`.
 #[derive(Debug)]
 pub(crate) struct Hurried {
     pub(crate) cached: Arc<Cached>,
@@ -35,7 +35,7 @@ impl Cached {
         Self { inner, vectors: Mutex::new(LruCache::new(KEPT)) }
     }
 
-    /// The model itself, for texts that are no questions.
+    /// The model without the cache, for texts other than questions.
     pub(crate) fn inner(&self) -> &Arc<dyn Embedder> {
         &self.inner
     }
@@ -47,7 +47,7 @@ impl Cached {
         };
         let vector = cell.get_or_try_init(async || {
             let made = self.inner.embed(std::slice::from_ref(text)).await?.pop();
-            // What is no vector of the model is not remembered.
+            // Only valid vectors of the model's width are cached.
             let is_vector = |made: &Vec<f32>| made.len() == self.inner.width() && Vector::new(made).is_ok();
             let none = || Error::new(ErrorKind::Unexpected, "the model made no vector of a question");
             made.filter(is_vector).ok_or_else(none)
@@ -74,7 +74,7 @@ impl Embedder for Cached {
         self.inner.max_text()
     }
 
-    /// What fails is asked for again the next time.
+    /// Failures are not cached: the next call asks the model again.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         match texts {
             [text] => Ok(vec![self.one(text).await?]),

@@ -1,12 +1,11 @@
-//! One ranking of several.
+//! Fusion of several rankings into one.
 
 use std::collections::BTreeMap;
 
-/// How much the first places of a list count above the others: the constant of reciprocal rank fusion, as it was published.
+/// The constant k of reciprocal rank fusion, with its published value. The larger it is, the less the first ranks weigh.
 const DAMPING: f64 = 60.0;
 
-/// Fuses lists, each best first, by their reciprocal ranks: who stands high in several comes first. Best first, with the
-/// scores.
+/// Fuses rankings, each best first, by reciprocal rank fusion. Returns the keys with their scores, best first.
 pub(crate) fn fuse<K: Ord + Clone>(lists: &[Vec<K>]) -> Vec<(K, f64)> {
     let mut scores = BTreeMap::<K, f64>::new();
     for list in lists {
@@ -15,7 +14,7 @@ pub(crate) fn fuse<K: Ord + Clone>(lists: &[Vec<K>]) -> Vec<(K, f64)> {
         }
     }
     let mut fused: Vec<_> = scores.into_iter().collect();
-    // Stable: equal scores stay in the order of their keys.
+    // A stable sort: equal scores stay in the order of their keys.
     fused.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     fused
 }

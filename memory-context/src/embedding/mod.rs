@@ -1,7 +1,8 @@
-//! Search by meaning: a model makes vectors of texts and of questions, and the engine keeps those of texts beside its records.
+//! Search by meaning: an embedding model makes vectors of texts and questions, and the engine keeps the vectors of texts beside its
+//! records.
 //!
-//! [`Records::with_embedder`](crate::records::Records::with_embedder) puts an [`Embedder`] to use. The vectors are made by a
-//! [`VectorKeeper`]: that of [`keeper`], which makes those of facts too.
+//! [`Records::with_embedder`](crate::records::Records::with_embedder) sets the [`Embedder`]. The [`VectorKeeper`] of [`keeper`] makes the
+//! vectors, including those of facts.
 
 mod cached;
 mod fuse;
@@ -19,9 +20,9 @@ use crate::records::is_fact_collection;
 pub(crate) use cached::{Cached, Hurried};
 pub(crate) use fuse::fuse;
 
-/// What makes the vectors of a namespace, those of facts among them, whose collections are reserved.
+/// Returns the keeper that makes the vectors of a namespace, including those of facts, whose collections are reserved.
 ///
-/// One in a namespace is enough, for all of its agents: in a program that runs it all the time, or where [`Records::upkeep`] is called.
+/// One keeper per namespace is enough for all its agents: run it all the time in one program, or call [`Records::upkeep`].
 ///
 /// [`Records::upkeep`]: crate::records::Records::upkeep
 pub fn keeper(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>) -> VectorKeeper {

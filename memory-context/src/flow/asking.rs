@@ -1,4 +1,4 @@
-//! Asking the models of a service.
+//! Calls of a service's models.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::state::{ComposeOptions, Turn};
 use crate::template::Template;
 
 impl MessageService {
-    /// Asks the model that writes, about this turn.
+    /// Asks the large model about a turn.
     pub(super) async fn ask_writer<T>(
         &self,
         run: &Run,
@@ -25,7 +25,7 @@ impl MessageService {
         self.ask(run, &self.large, template, turn, options, parse).await
     }
 
-    /// Asks a model over a state, until its answer can be read.
+    /// Asks a model with a state and a template, until its answer can be parsed.
     pub(super) async fn ask<T>(
         &self,
         run: &Run,
@@ -43,7 +43,7 @@ impl MessageService {
         Ok(asked.value)
     }
 
-    /// What a model is asked: the instructions of the character, then what a template has become.
+    /// Returns the messages of a prompt: the system message of the character, then the rendered template.
     pub(super) fn messages(&self, asked: String) -> Vec<model::ChatMessage> {
         let services = self.composer.services();
         let system = &services.character().system;
@@ -51,8 +51,7 @@ impl MessageService {
         system.into_iter().chain([model::ChatMessage::user(asked)]).collect()
     }
 
-    /// One answer of the model that writes, which is asked for plain text or for a form. Where somebody listens, its pieces are passed on
-    /// as they come.
+    /// Calls the large model once, for plain text or for a form. If the answer is streamed, its pieces are passed on as they are generated.
     pub(super) async fn complete(&self, run: &Run, prompt: &Prompt, is_plain: bool) -> Result<Completion> {
         let (limit, tap) = (self.limits.model, run.tap());
         let late = |_| {

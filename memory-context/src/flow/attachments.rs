@@ -1,4 +1,4 @@
-//! What came with a message, in words.
+//! Attachments: their description as text, and their selection for models.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -13,11 +13,11 @@ use url::{Host, Url};
 
 use crate::records::{Attachment, Message};
 
-/// Puts what came with messages into words, held as `Arc<dyn AttachmentReader>`: what an image shows, what a document says.
+/// Describes attachments as text: what an image shows, what a document says. Held as `Arc<dyn AttachmentReader>`.
 #[async_trait]
 pub trait AttachmentReader: Send + Sync + 'static {
-    /// What it shows or says; `None` where there is nothing to find, as for a kind that the reader does not know. Dropping the
-    /// future ends it.
+    /// Reads an attachment; `None` if nothing was found, for example because the reader does not support its kind. Dropping the future ends
+    /// the read.
     async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>>;
 }
 
@@ -27,38 +27,38 @@ impl fmt::Debug for dyn AttachmentReader {
     }
 }
 
-/// What an attachment shows or says.
+/// The content of an attachment as text.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct AttachmentContent {
-    /// What it is called, where that is not known.
+    /// A title, used if the attachment has none.
     pub title: Option<String>,
-    /// What it shows.
+    /// A description of what it shows.
     pub description: Option<String>,
-    /// The text in it.
+    /// The text that it contains.
     pub text: Option<String>,
 }
 
-/// What kind of thing came with a message.
+/// The kind of an attachment, by its media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AttachmentKind {
-    /// Something to look at.
+    /// An image.
     Image,
-    /// Something to read.
+    /// A document or text.
     Document,
     /// Anything else.
     Other,
 }
 
-/// How many of the attachments of a message are read, and how many images and documents a model is shown, at most.
+/// The most attachments of a message that are read, and the most images and documents that a model is shown.
 pub const MAX_SHOWN: usize = 8;
-/// How many bytes the URLs of those have together at most, contents of `data:` URLs included.
+/// The most bytes of their URLs together, including the contents of `data:` URLs.
 pub const MAX_SHOWN_BYTES: usize = 8 << 20;
 
-/// How many are read at once.
+/// How many attachments are read concurrently.
 const AT_ONCE: usize = 4;
 
 impl AttachmentKind {
-    /// By the media type.
+    /// Returns the kind by the media type.
     pub fn of(attachment: &Attachment) -> Self {
         match media_type(attachment).split_once('/') {
             Some(("image", _)) => Self::Image,
@@ -70,14 +70,14 @@ impl AttachmentKind {
     }
 }
 
-/// The media type without its parameters, in lower case; empty where none is known.
+/// The media type without its parameters, in lower case; empty if unknown.
 pub(super) fn media_type(attachment: &Attachment) -> String {
     let media_type = attachment.content_type.as_deref().unwrap_or_default();
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What came with a message, as far as a model takes it: the first ones that keep the limits. What is left out stays in the text of the
-/// conversation, with its title and its description.
+/// Selects the attachments of a message for a model: the first ones that it takes and that are within the limits. The others are still in
+/// the text of the conversation, with title and description.
 pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::PromptAttachment> {
     let mut left = MAX_SHOWN_BYTES;
     let taken = message.content.attachments.iter().filter_map(|attachment| {
@@ -90,7 +90,7 @@ pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::Prom
     taken.take(MAX_SHOWN).collect()
 }
 
-/// An image of a kind that models know, which came whole or which the endpoint may fetch from a public host.
+/// Returns an image of a supported type, as a `data:` URL or as a URL that the endpoint may fetch from a public host.
 pub(super) fn image_of(attachment: &Attachment) -> Option<model::PromptAttachment> {
     let is_known = matches!(media_type(attachment).as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
     if !is_known {
@@ -99,34 +99,34 @@ pub(super) fn image_of(attachment: &Attachment) -> Option<model::PromptAttachmen
     if attachment.url.starts_with("data:image/") {
         return Some(model::PromptAttachment::image(&attachment.url));
     }
-    // As it was read here, so that the endpoint reads the same host.
+    // The URL as parsed here, so that the endpoint sees the same host.
     public(&attachment.url).map(|url| model::PromptAttachment::image(url.as_str()))
 }
 
-/// A URL that an endpoint may be asked to fetch, since whoever writes a message chooses it: `https`, without a user and a password, of a
-/// host that is a public name. To which address the name leads, the endpoint alone sees.
+/// Parses a URL that an endpoint may be asked to fetch. The author of a message chooses it, so it must be `https`, without user and
+/// password, with a public host name. Only the endpoint sees to which address the name resolves.
 fn public(url: &str) -> Option<Url> {
     const PRIVATE: [&str; 3] = ["localhost", "local", "internal"];
     let url = Url::parse(url).ok().filter(|url| url.scheme() == "https")?;
     let is_anonymous = url.username().is_empty() && url.password().is_none();
-    // Addresses are no domains, in whatever form they are written.
+    // An IP address in any notation is not a domain.
     let Some(Host::Domain(host)) = url.host() else { return None };
     let (_, top) = host.trim_end_matches('.').rsplit_once('.')?;
     (is_anonymous && !PRIVATE.contains(&top)).then_some(url)
 }
 
-/// A document that came whole.
+/// Returns a document that is a `data:` URL.
 fn document_of(attachment: &Attachment) -> Option<model::PromptAttachment> {
     let is_whole = AttachmentKind::of(attachment) == AttachmentKind::Document && attachment.url.starts_with("data:");
     let name = attachment.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&attachment.id);
     is_whole.then(|| model::PromptAttachment::document(name, &attachment.url))
 }
 
-/// Reads what came with a message; gives it with what was found, and nothing where nothing was.
+/// Reads the attachments of a message. Returns them with what was found, or `None` if nothing was found.
 ///
 /// # Behavior
-/// - The first [`MAX_SHOWN`] are read, and the others stay as they are. What has a description or a text is not read again.
-/// - One whose reader fails, panics, or is not over within the limit stays as it is, and the others go on.
+/// - Only the first [`MAX_SHOWN`] are read. An attachment that has a description or a text is not read again.
+/// - If the reader fails, panics or misses its deadline, the attachment stays as it is, and the others go on.
 pub(super) async fn read_attachments(
     reader: &dyn AttachmentReader,
     message: &Message,
@@ -157,7 +157,7 @@ pub(super) async fn read_attachments(
 }
 
 impl fmt::Debug for AttachmentContent {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -1,4 +1,4 @@
-//! Whether a service takes messages in, and what a shutdown gives up.
+//! The gate that lets runs start and a shutdown wait for them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::End;
 
-/// The door of a service: each run goes through it, and a shutdown closes it behind the last.
+/// Lets runs start while the service is open, and lets a shutdown wait until all runs have ended.
 #[derive(Debug)]
 pub(super) struct Door {
     stopping: watch::Sender<Stopping>,
-    /// Held for reading by each run, so that a shutdown waits for it.
+    /// Locked for reading by each run, so that a shutdown waits for it.
     is_open: Arc<RwLock<bool>>,
 }
 
-/// Somebody who is in: a shutdown waits until it is dropped.
+/// A guard of a run: a shutdown waits until it is dropped.
 pub(super) type Entered = OwnedRwLockReadGuard<bool>;
 
-/// What a shutdown gives up.
+/// Which messages a shutdown gives back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stopping {
     Nothing,
-    /// The messages whose answer is not decided on.
+    /// The messages whose answer is not decided yet.
     Undecided,
     /// All messages.
     Everything,
@@ -35,20 +35,20 @@ impl Door {
         Self { stopping: watch::Sender::new(Stopping::Nothing), is_open: Arc::new(RwLock::new(true)) }
     }
 
-    /// Lets nobody in any more, and waits until all that are in have gone; those that are as far as what is given up are dropped.
+    /// Closes the service and waits until all runs have ended. Runs that `stopping` includes are dropped.
     pub(super) async fn close(&self, stopping: Stopping) {
         self.stopping.send_if_modified(|now| std::mem::replace(now, stopping.max(*now)) != *now);
         *self.is_open.write().await = false;
     }
 
-    /// Keeps a shutdown waiting until it is dropped; `Closed` once one has begun.
+    /// Returns a guard that a shutdown waits for. Fails with `Closed` once a shutdown has begun.
     pub(super) fn enter(&self) -> Result<Entered> {
         let is_open = Arc::clone(&self.is_open).try_read_owned().ok();
         let is_open = is_open.filter(|is_open| **is_open && *self.stopping.borrow() == Stopping::Nothing);
         is_open.ok_or_else(|| Error::new(ErrorKind::Closed, "the service was shut down"))
     }
 
-    /// Does some work, unless a shutdown gives up what is as far as that: then it is dropped.
+    /// Runs `work`, and drops it if a shutdown gives back messages in this stage.
     pub(super) async fn unless<T>(&self, at: Stopping, work: impl Future<Output = T>) -> Result<T, End> {
         let mut stopping = self.stopping.subscribe();
         let stopped = stopping.wait_for(|stopping| *stopping >= at);

@@ -1,4 +1,4 @@
-//! What happens in a run.
+//! The events of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,40 +8,40 @@ use memory_core::{Error, MemoryId, Timestamp};
 use super::respond::Why;
 use crate::records::{EntityId, RoomId};
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// In which one.
+    /// The run.
     pub run: Arc<RunContext>,
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened in a run.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind {
-    /// It began. The first of its events.
+    /// The run started; its first event.
     Started,
-    /// It went on.
+    /// The run made a step.
     Step(FlowStep),
-    /// It ended. The last of its events.
+    /// The run ended; its last event.
     Ended(End),
 }
 
-/// What a run is about. It goes from step to step as an argument: runs at the same time share nothing.
+/// The identity of a run and the message that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunContext {
-    /// Unique among all runs.
+    /// The id, unique among all runs.
     pub id: MemoryId,
-    /// Where the message was said.
+    /// The room of the message.
     pub room: RoomId,
-    /// Who said it.
+    /// The author of the message.
     pub author: EntityId,
-    /// When it was received.
+    /// The time at which the message was received.
     pub began_at: Timestamp,
 }
 
@@ -50,46 +50,46 @@ pub struct RunContext {
 pub enum End {
     /// The message was answered.
     Completed,
-    /// A newer message of the room was to be answered before the answer to this one was there.
+    /// A newer message of the room was to be answered before this one's answer was decided.
     Superseded,
-    /// The message was not to be answered.
+    /// The message was not to be answered, for this reason.
     Ignored(Why),
-    /// The work on it took longer than it may, and was given up.
+    /// The run took longer than its limit and was dropped.
     TimedOut {
-        /// How long it took, without the time in which it waited for other messages.
+        /// How long it took, without the time that it waited for other messages.
         after: Duration,
     },
-    /// Something went wrong.
+    /// The run failed.
     Failed {
-        /// What; never with what was said.
+        /// The reason, which never quotes messages.
         reason: String,
     },
-    /// The work stopped before its end. The message is still open: it was given back at a shutdown, somebody else has taken it, the
-    /// ledger failed to keep what was done, or the run was dropped. Or it is there no more.
+    /// The run stopped before its end. The message is still open: it was given back at a shutdown, another process has taken it, the ledger
+    /// failed to store what was done, or the run was dropped. Or the message was erased.
     Left {
-        /// Why; never with what was said.
+        /// The reason, which never quotes messages.
         reason: String,
     },
 }
 
-/// Something that happened in a run.
+/// A step of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlowStep {
-    /// The message is in the ledger.
+    /// The message was stored in the ledger.
     Stored(MemoryId),
-    /// The answer is in the ledger.
+    /// An answer was stored in the ledger.
     Answered(MemoryId),
-    /// An action began.
+    /// An action started.
     ActionStarted {
-        /// Its name; empty where no action has the name that the model gave.
+        /// The name of the action; empty if the model named one that does not exist.
         action: String,
     },
-    /// An action is over.
+    /// An action ended.
     ActionEnded {
-        /// Its name; empty where no action has the name that the model gave.
+        /// The name of the action; empty if the model named one that does not exist.
         action: String,
-        /// Whether it did what it should.
+        /// Whether the action succeeded.
         success: bool,
     },
 }
@@ -101,7 +101,7 @@ impl From<Error> for End {
 }
 
 impl End {
-    /// Its name, for logs and metrics.
+    /// The name, for logs and metrics.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Completed => "completed",

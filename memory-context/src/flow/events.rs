@@ -1,4 +1,4 @@
-//! What happens in runs, as a stream.
+//! The stream of events.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use super::run::Run;
 use super::sink::Sink;
 use crate::records::{EntityId, RoomId};
 
-/// Begins runs, and tells all that listen what happens in them; [`Agent::events`](crate::agent::Agent::events) are those of an agent. Cheap to
-/// clone; the clones are one.
+/// The source of events, to subscribe to; [`Agent::events`](crate::agent::Agent::events) returns that of an agent. Cloning is cheap; all
+/// clones are the same source.
 #[derive(Debug, Clone)]
 pub struct Events {
     sink: Sink,
 }
 
-/// What a subscriber hears.
+/// An item of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// An event.
     Event(Event),
-    /// So many events were lost, since the subscriber was slower than they came.
+    /// This many events were lost, since the subscriber was too slow.
     Missed(u64),
 }
 
 impl Events {
-    /// Keeps this many events, at least one, for subscribers that are slower than they come.
+    /// Makes a source with a buffer of this many events, at least one, for slow subscribers.
     pub fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         Self { sink: Sink::new(capacity, clock) }
     }
 
-    /// What happens from now on, in the order in which it does. The stream ends when all clones of these events and all of their runs are gone.
-    /// No run waits for a subscriber.
+    /// Subscribes to all later events, in their order. The stream ends when all clones of this source and all of their runs are dropped. No
+    /// run waits for a subscriber.
     pub fn subscribe(&self) -> impl Stream<Item = Notice> + Send + use<> {
         unfold(self.sink.subscribe(), |mut receiver| async {
             let notice = match receiver.recv().await {
@@ -47,12 +47,12 @@ impl Events {
         })
     }
 
-    /// Begins the run about a message that somebody said.
+    /// Starts the run for a message.
     pub(super) fn start(&self, room: RoomId, author: EntityId) -> Run {
         self.go_on(MemoryId::generate(), room, author)
     }
 
-    /// Goes on with a run that was cut off, under its id.
+    /// Continues an interrupted run, under its id.
     pub(super) fn go_on(&self, id: MemoryId, room: RoomId, author: EntityId) -> Run {
         Run::start(RunContext { id, room, author, began_at: self.sink.now() }, self.sink.clone())
     }

@@ -1,4 +1,4 @@
-//! What a run has done so far, kept in the message that it is about.
+//! The journal of a run, which is stored in the message that the run answers.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,50 +13,49 @@ use crate::records::{
     metadata as labels_of,
 };
 
-/// The journal of a run: a run that was cut off goes on from it, in this process or another. Cheap to clone.
+/// The journal of a run. An interrupted run continues from it, in this process or another. Cloning is cheap.
 ///
-/// A run is a list of steps, each with a name that is the same whenever the run comes to it. What the journal has of a step is not done
-/// again: its result is taken from there.
+/// A run is a list of steps with deterministic names. A step whose result is in the journal does not run again; its result is read.
 ///
 /// # Behavior
-/// - Each write goes through the lease of the message: a run that has lost it, or whose message is there no more, writes nothing (`Conflict`).
-/// - To drop a future leaves its write to its end. Writes don't overtake each other.
-/// - All entries take [`MAX_BYTES`] at most; what is larger is `TooLarge`, and is not kept.
-/// - The end of the run takes the journal away: what it has left are its messages, and versions of its message where the ledger keeps a
+/// - Each write goes through the lease of the message. If the lease is lost or the message was erased, the write fails with `Conflict`.
+/// - A write goes on even if its future is dropped. Writes are made in order.
+/// - All entries together have at most [`MAX_BYTES`]; an entry over that fails with `TooLarge` and is not kept.
+/// - The end of the run removes the journal. The messages of the run stay, and the versions of its message if the ledger keeps a
 ///   history.
 #[derive(Clone)]
 pub(crate) struct Journal {
     lease: Arc<Lease>,
     state: Arc<Mutex<State>>,
-    /// Held while the state is written, so that a later state is written later.
+    /// Locked while the state is written, so that writes are made in order.
     order: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct State {
     attachments: Vec<Attachment>,
     entries: Vec<Entry>,
-    /// The bytes of the entries.
+    /// The size of the entries in bytes.
     size: usize,
-    /// Whether the memory has a journal, which the end has to take away.
+    /// Whether the memory has a journal, which the end must remove.
     is_written: bool,
-    /// Whether the ledger failed to keep something, so that the run can't go on for now.
+    /// Whether the ledger failed to store an entry, so that the run can't go on for now.
     is_stuck: bool,
 }
 
-/// What a journal has of a step.
+/// The state of a step in the journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recorded<T> {
-    /// It was not begun.
+    /// The step was not begun.
     Nothing,
-    /// It may have had its effect, and nobody knows what came of it.
+    /// The step was begun, so it may have had its effect; its result is unknown.
     Begun,
-    /// This came of it.
+    /// The step is done, with this result.
     Done(T),
 }
 
 /// The most bytes of the entries of a run.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
-/// What [`Journal::begun`] leaves of them for the failures of steps.
+/// The bytes that [`Journal::begun`] leaves free for the failures of steps.
 const RESERVE: usize = 64 << 10;
 /// The longest name of a step, in bytes.
 const MAX_STEP: usize = 64;
@@ -75,17 +74,17 @@ impl Journal {
         &self.lease
     }
 
-    /// The message that the run is about. With the name of a step it is the key of what the step leaves.
+    /// The message that the run answers. Together with the name of a step it is the idempotency key of what the step writes.
     pub(crate) fn message(&self) -> MemoryId {
         self.lease.id()
     }
 
-    /// Whether something is known of a step.
+    /// Whether the journal has an entry for a step.
     pub(super) fn has(&self, step: &str) -> bool {
         self.state().entries.iter().any(|entry| entry.step == step)
     }
 
-    /// What is known of a step; `Corrupt` where its result has another shape.
+    /// Returns the state of a step. Fails with `Corrupt` if its result has another type.
     pub(crate) fn recorded<T: DeserializeOwned>(&self, step: &str) -> Result<Recorded<T>> {
         match self.state().entries.iter().find(|entry| entry.step == step).map(|entry| &entry.state) {
             None => Ok(Recorded::Nothing),
@@ -97,8 +96,8 @@ impl Journal {
         }
     }
 
-    /// Keeps that a step begins, before it does: after a cut, [`Recorded::Begun`] tells that it may have had its effect. A step that
-    /// may be repeated need not say so.
+    /// Records that a step begins, before it does. After a crash, [`Recorded::Begun`] says that it may have had its effect. An idempotent
+    /// step need not record it.
     pub(crate) async fn begun(&self, step: &str) -> Result<()> {
         if self.state().size > MAX_BYTES - RESERVE {
             return Err(Error::too_large("the run has done as much as its journal takes"));
@@ -107,27 +106,27 @@ impl Journal {
         self.write().await
     }
 
-    /// Keeps what came of a step: it is not done again.
+    /// Records the result of a step, so that it does not run again.
     pub(crate) async fn done(&self, step: &str, result: &impl Serialize) -> Result<()> {
         self.note(step, result)?;
         self.write().await
     }
 
-    /// The same with the next write.
+    /// Like [`done`](Self::done), but written together with the next write.
     pub(crate) fn note(&self, step: &str, result: &impl Serialize) -> Result<()> {
         let result = serde_json::to_value(result)
             .map_err(|error| Error::invalid("the result of a step has no JSON form").with_source(error))?;
         self.put(step, EntryState::Done(result))
     }
 
-    /// What the step says, where that is known.
+    /// The message that a step says, if the journal has it.
     pub(super) fn said(&self, step: &str) -> Option<Said> {
         let state = self.state();
         let entry = state.entries.iter().find(|entry| entry.step == step)?;
         if let EntryState::Said(said) = &entry.state { Some(Said::clone(said)) } else { None }
     }
 
-    /// Keeps what a step says, before it is stored and said.
+    /// Records the message that a step says, before it is stored and said.
     pub(super) async fn say(&self, step: &str, new: &NewMessage) -> Result<Said> {
         let said = Said { at: new.created_at, content: new.content.clone(), delivery: Delivery::Pending };
         self.put(step, EntryState::Said(Box::new(said.clone())))?;
@@ -135,25 +134,25 @@ impl Journal {
         Ok(said)
     }
 
-    /// Keeps that it was said, with the next write.
+    /// Records that the message was delivered, with the next write.
     pub(super) fn delivered(&self, step: &str) {
         self.deliver(step, Delivery::Delivered);
     }
 
-    /// Keeps that it may have been said, with the next write, unless it is known whether it was.
+    /// Records that the message may have been delivered, with the next write, unless its delivery is known.
     pub(super) fn unclear(&self, step: &str) {
         if self.said(step).is_some_and(|said| said.delivery == Delivery::Pending) {
             self.deliver(step, Delivery::Unclear);
         }
     }
 
-    /// Keeps that it was not said, or that nobody knows whether it was.
+    /// Records that the message was not delivered, or that this is unknown.
     pub(super) async fn settle(&self, step: &str, delivery: Delivery) -> Result<()> {
         self.deliver(step, delivery);
         self.write().await
     }
 
-    /// Keeps what is known of the attachments of the message now. After an error the next write has what was known before.
+    /// Records the descriptions of the message's attachments. After an error the earlier descriptions stay.
     pub(super) async fn describe(&self, attachments: Vec<Attachment>) -> Result<()> {
         let before = std::mem::replace(&mut self.state().attachments, attachments);
         let written = self.write().await;
@@ -163,7 +162,7 @@ impl Journal {
         written
     }
 
-    /// Ends the run: the message has this status and these labels, and is leased no more.
+    /// Ends the run: sets the status and the labels of the message, and ends the lease.
     pub(super) async fn end(&self, status: Status, labels: &[(&str, &str)]) -> Result<()> {
         let (this, labels) = (self.clone(), labels_of(labels.iter().copied())?);
         run_to_the_end(async move {
@@ -179,17 +178,17 @@ impl Journal {
         .map_err(lost)
     }
 
-    /// Leaves the message to others, as begun so often.
+    /// Releases the message to others; `runs` says how often it counts as started.
     pub(super) async fn give_back(&self, runs: u32) -> Result<()> {
         self.lease.give_back(runs).await.map_err(lost)
     }
 
-    /// Tells what the ledger answered to a write that may be repeated.
+    /// Takes note of the error of a write that may be retried.
     pub(super) fn note_failure(&self, error: &Error) {
         self.state().is_stuck |= may_be_repeated(error);
     }
 
-    /// Whether a write failed that may be repeated: a later run can go on behind the journal.
+    /// Whether a retryable write failed, so that a later run can continue from the journal.
     pub(super) fn is_stuck(&self) -> bool {
         self.state().is_stuck
     }
@@ -234,7 +233,7 @@ impl Journal {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code that holds the lock can panic half way through a change.
+        // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,14 +244,14 @@ impl State {
         Context::from_value(&Described { attachments: self.attachments.clone(), journal: self.entries.clone() })
     }
 
-    /// What is left when the run is over, where that is not what is there.
+    /// The context of the memory after the end of the run, if it must change.
     fn last_context(&self) -> Result<Option<Context>> {
         let described = || Described { attachments: self.attachments.clone(), journal: Vec::new() };
         self.is_written.then(|| Context::from_value(&described())).transpose()
     }
 }
 
-/// What a run is told that has lost its message: whoever hears how it ended is no operator, and does not learn that it was erased.
+/// Turns `NotFound` and `Erased` into `Conflict`, since whoever sees the end of a run must not learn of an erasure.
 pub(super) fn lost(error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::Erased => Error::conflict("the message is there no more"),
@@ -266,7 +265,7 @@ fn size_of(entry: &Entry) -> Result<usize> {
         .map_err(|error| Error::invalid("a step has no JSON form").with_source(error))
 }
 
-/// Does not stop where nobody waits any more.
+/// Runs a write to its end, even if the caller's future is dropped.
 async fn run_to_the_end(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let done = tokio::spawn(work).await;
     done.unwrap_or_else(|_| {
@@ -275,7 +274,7 @@ async fn run_to_the_end(work: impl Future<Output = Result<()>> + Send + 'static)
 }
 
 impl fmt::Debug for Journal {
-    /// Payloads stay out of logs: only the message and the number of steps show.
+    /// Shows only the message and the number of steps, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Journal({}, {} steps)", self.message(), self.state().entries.len())
     }

@@ -1,36 +1,37 @@
-//! How long the work on a message may take, and how much of it goes on at once.
+//! The limits of runs.
 
 use std::time::Duration;
 
-/// How long things may take, and how many go on at once.
+/// The deadlines and concurrency limits of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// To read one attachment; half a minute by default.
+    /// The deadline for reading one attachment; 30 s by default.
     pub attachment: Duration,
-    /// One call of a model; a minute by default.
+    /// The deadline of one model call; one minute by default.
     pub model: Duration,
-    /// One call of a tool, with what it says while it works; a minute by default.
+    /// The deadline of one tool call, including what the tool says meanwhile; one minute by default.
     pub action: Duration,
-    /// To say something once; ten seconds by default. What may have been said is said once more, under its id.
+    /// The deadline for one delivery of a message by the platform; ten seconds by default. A message that may have been delivered is sent
+    /// once more, under its id.
     pub say: Duration,
-    /// Each step of the ledger at both ends of a run: to keep who said a message, to store it or to take it up, and to keep how its run
-    /// ended; half a minute by default.
+    /// The deadline of each ledger step at the start and the end of a run: storing the author, storing or claiming the message, and storing
+    /// the end; 30 s by default.
     pub ledger: Duration,
-    /// All evaluators that are awaited, and all others behind them; two minutes each by default.
+    /// The deadline of all awaited evaluators together, and of all others together; two minutes each by default.
     pub evaluators: Duration,
-    /// The whole work on a message, from its attachments to its answer; an hour by default. That it waits for other messages of
-    /// its room does not count.
+    /// The deadline of a whole run, from reading attachments to the answer; one hour by default. Waiting for other messages of the room
+    /// does not count.
     pub run: Duration,
-    /// How long a message stays with a process that gives no sign of life; a minute by default. It is renewed each third of it.
+    /// The length of a message's lease, after which other processes may take it; one minute by default. It is renewed after each third.
     pub lease: Duration,
-    /// How often the work on a message is begun; three times by default. One that was begun as often and never came to its end has
-    /// failed, so that a message that kills its process does not do it for ever.
+    /// How often a message may be started; three times by default. A message that was started that often and never ended fails, so that a
+    /// message that crashes its process does not do so forever.
     pub runs: u32,
-    /// How many runs learn behind their answers at once, at least one: by the evaluators that nobody waits for, and by making vectors;
-    /// 16 by default. Others wait, for `evaluators` at most, and then leave it to the runs behind them.
+    /// How many runs may learn concurrently after their answers (evaluators that are not awaited, and making vectors); at least 1, 16 by
+    /// default. Other runs wait up to `evaluators` and then skip it; later runs do their work.
     pub learning: u32,
-    /// How many messages an HTTP trigger has taken in and not answered, at least one; 64 by default. More are `Unavailable` before
-    /// anything is kept of them, and can be sent again.
+    /// How many unanswered messages a trigger may have, at least 1; 64 by default. Over it, an HTTP trigger refuses messages with
+    /// `Unavailable` before it stores anything, so they can be sent again.
     pub arrivals: u32,
 }
 

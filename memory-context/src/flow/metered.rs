@@ -1,4 +1,4 @@
-//! The models of a service, as the parts of the host ask them in a run.
+//! The models of a service, wrapped for providers, tools and evaluators in a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::tap::{Spending, Tap};
 use crate::deadline::ends_after;
 
-/// A model whose calls count in the usage of a run, and end at the limit of its service.
+/// Wraps a model: its calls count in the usage of a run, and have the service's deadline.
 #[derive(Debug)]
 pub(super) struct Metered {
     model: Arc<dyn Model>,
@@ -52,7 +52,7 @@ impl Model for Metered {
         let begin = Some((self.model.stream(prompt), None));
         let next = move |state: Option<(BoxStream<'a, Result<Delta>>, Option<Instant>)>| async move {
             let (mut pieces, ends) = state?;
-            // From the first poll on.
+            // The deadline counts from the first poll.
             let ends = ends.unwrap_or_else(|| ends_after(self.limit));
             let Ok(piece) = timeout_at(ends, pieces.next()).await else { return Some((Err(self.late()), None)) };
             let piece = piece?;

@@ -1,8 +1,9 @@
-//! The flow of messages: how an agent answers what it receives.
+//! The message flow: how an agent answers messages.
 //!
-//! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
-//! [`AttachmentReader`] what came with it and [`RespondRules`] whether it is answered; [`Templates`](crate::template::Templates) hold
-//! what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell what became of it.
+//! [`MessageService`] processes a message from its receipt to the evaluators. Its parts: [`platform`] maps rooms and people of platforms
+//! to records, [`AttachmentReader`] describes attachments, and [`RespondRules`] decide whether to answer.
+//! [`Templates`](crate::template::Templates) are the prompts, [`answer`] parses the answers of models, [`learn`] stores what was learned,
+//! and [`Events`] report the progress of runs.
 
 pub mod answer;
 mod asking;

@@ -1,4 +1,4 @@
-//! What came with a message, read by a model.
+//! A reader of attachments that uses a model.
 
 use std::sync::Arc;
 
@@ -13,11 +13,10 @@ use super::attachments::{image_of, media_type};
 use super::{AttachmentContent, AttachmentKind, AttachmentReader};
 use crate::records::Attachment;
 
-/// Describes images by a model that takes them, and gives the text of documents that came along whole: `data:` URLs of text, JSON or
-/// XML. Other attachments it leaves as they are.
+/// Describes images with a model, and extracts the text of documents from `data:` URLs of text, JSON or XML. It leaves other attachments
+/// as they are.
 ///
-/// A description has at most 4 KiB and a text at most 32 KiB; what is longer is cut. What describing costs is not in the usage of an
-/// answer.
+/// A description is cut to 4 KiB, and a text to 32 KiB. The tokens for descriptions are not in the usage of an answer.
 #[derive(Debug, Clone, Default)]
 pub struct ModelReader {
     model: Option<Arc<dyn Model>>,
@@ -29,7 +28,7 @@ const MAX_DESCRIPTION: usize = 4 << 10;
 const MAX_TEXT: usize = 32 << 10;
 
 impl ModelReader {
-    /// Describes images by this model, where that takes them; the default describes none.
+    /// Makes a reader that describes images with this model, if the model takes images. The default describes none.
     pub fn new(model: Arc<dyn Model>) -> Self {
         Self { model: Some(model) }
     }
@@ -61,7 +60,7 @@ impl AttachmentReader for ModelReader {
     }
 }
 
-/// The text of a document that its URL holds.
+/// Returns the text of a document from its `data:` URL.
 fn text_of(attachment: &Attachment) -> Result<Option<String>> {
     let media_type = media_type(attachment);
     let is_text =
@@ -78,7 +77,7 @@ fn text_of(attachment: &Attachment) -> Result<Option<String>> {
     String::from_utf8(bytes).map(Some).map_err(|_| Error::invalid("the document is not UTF-8"))
 }
 
-/// The beginning of a text, up to a number of bytes.
+/// Cuts a text to a number of bytes.
 fn cut(text: &str, limit: usize) -> String {
     text[..text.floor_char_boundary(limit)].to_owned()
 }

@@ -1,4 +1,4 @@
-//! What the agent says by itself.
+//! Posts, which the agent writes without a message to answer.
 
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 
@@ -9,22 +9,21 @@ use super::{End, FlowStep, MessageService, POST_PROVIDERS, Run};
 use crate::records::{Message, MessageContent, NewMessage, Room};
 use crate::state::{ComposeOptions, Turn};
 
-/// A post as it was said.
+/// A post that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Posted {
-    /// The message, as it is stored.
+    /// The message, as it was stored.
     pub message: Message,
-    /// What it says, why, and what a picture with it might show.
+    /// The answer of the model: the text, the reason, and a prompt for a picture.
     pub post: PostAnswer,
 }
 
 impl MessageService {
-    /// Has a post written for a room, and says it there: in answer to nothing, in a run of its own, and whatever else goes on in
-    /// the room.
+    /// Writes a post for a room with the model, and says it there, in its own run, independent of the other messages of the room.
     ///
-    /// What a model, the platform or the engine answers, `Timeout` past the limit of a run, and `Closed` after a shutdown, which waits
-    /// for the posts that are being written, and behind a stop, which gives them up.
+    /// Fails with the error of the model, the platform or the engine, with `Timeout` over the limit of a run, and with `Closed` after a
+    /// shutdown. A [`shutdown`](Self::shutdown) waits for posts in progress; a [`stop`](Self::stop) drops them.
     pub async fn post(&self, room: &Room) -> Result<Posted> {
         let _entered = self.door.enter()?;
         let run = self.events.start(room.id.clone(), self.composer.services().records().agent().entity());
@@ -50,7 +49,7 @@ impl MessageService {
         content.channel_type = room.channel_type;
         content.source = room.source.clone();
         content.world = room.world.clone();
-        // Providers look at a message, and there is none yet.
+        // Providers need a message, and there is none yet.
         let (id, created_at) = (MemoryId::generate(), services.clock().now());
         let turn = Turn::new(Message { id, created_at, content: content.clone(), is_undelivered: false });
         let turn = turn.with_flow(self.flow_of(run));

@@ -1,4 +1,4 @@
-//! The order within a room, and which of its messages is answered.
+//! The order of the messages of a room, and which of them supersede others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
@@ -11,17 +11,17 @@ use tokio::sync::watch;
 
 use crate::records::RoomId;
 
-/// The messages of each room that are being worked on. Cheap to clone.
+/// The queues of the messages in progress, one per room. Cloning is cheap.
 ///
 /// # Behavior
-/// - Of a room, one message after the other is decided on, in the order in which they came in. Rooms don't wait for each other.
-/// - One that was cut off and is taken up again stands at its time, before those that came in since.
-/// - A message that is to be answered supersedes those of its room before it, unless their answer was claimed. One that has only
-///   come in, and one that is over without having been decided on, supersedes nothing.
-/// - One that is answered because the agent follows the room supersedes only others that are answered for that reason: nobody spoke to
-///   the agent, so it drops no answer that somebody is waiting for.
-/// - Of a room, one answer after the other is worked on.
-/// - A room without messages takes no memory.
+/// - Messages of a room are decided one at a time, in the order of their arrival. Rooms don't wait for each other.
+/// - A recovered message is placed by its time, before the messages that arrived since.
+/// - A message that is to be answered supersedes the earlier ones of its room, unless their answer was claimed. A message that has only
+///   arrived, and one that ended undecided, supersede nothing.
+/// - A message that is answered because the agent follows the room supersedes only others of this kind. Nobody addressed the agent, so it
+///   must not drop an answer that somebody waits for.
+/// - Answers in a room are generated one at a time.
+/// - A room without messages in progress takes no memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoomQueues {
     rooms: Rooms,
@@ -32,29 +32,29 @@ type Rooms = Arc<Mutex<HashMap<RoomId, Queue>>>;
 /// The messages of one room.
 #[derive(Debug)]
 struct Queue {
-    /// The places of those that are worked on or wait, and what is known of each.
+    /// The messages that are in progress or wait, by position, with the decision about each.
     open: BTreeMap<Position, Standing>,
-    /// The place of the newest that came in.
+    /// The position of the newest message.
     newest: Position,
-    /// How many came in.
+    /// The number of messages that have arrived.
     count: u64,
     heads: watch::Sender<Heads>,
 }
 
-/// Whether a message is to be answered.
+/// The decision about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Undecided,
-    /// To be answered because the agent follows the room.
+    /// It is to be answered because the agent follows the room.
     Followed,
     Answered,
 }
 
-/// Where a message stands in its room.
+/// The position of a message in its room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     at: Timestamp,
-    /// Among those of the same time.
+    /// The number among messages of the same time.
     number: u64,
 }
 
@@ -63,26 +63,26 @@ const START: Position = Position { at: Timestamp::MIN, number: 0 };
 /// Behind all messages.
 const END: Position = Position { at: Timestamp::MAX, number: u64::MAX };
 
-/// How far a queue is.
+/// The progress of a queue.
 #[derive(Debug, Clone, Copy)]
 struct Heads {
-    /// The first that is not over.
+    /// The first message that has not ended.
     first: Position,
-    /// The first that is not decided on.
+    /// The first message that is not decided.
     undecided: Position,
-    /// The newest that is to be answered, and not only because the agent follows the room.
+    /// The newest message that is to be answered for another reason than that the agent follows the room.
     answered: Position,
-    /// The newest that is to be answered for any reason, also because the agent follows the room.
+    /// The newest message that is to be answered for any reason.
     followed: Position,
 }
 
-/// The place of a message in its room, until it is dropped.
+/// The place of a message in the queue of its room, until dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
     place: Place,
 }
 
-/// The right to answer, until it is dropped. The answers after it wait.
+/// The right to answer in a room, until dropped. Later answers wait for it.
 #[derive(Debug)]
 pub(super) struct Claim {
     _place: Place,
@@ -93,20 +93,20 @@ struct Place {
     rooms: Rooms,
     room: RoomId,
     position: Position,
-    /// Whether it is answered because the agent follows the room.
+    /// Whether the message is answered because the agent follows the room.
     is_followed: bool,
     heads: watch::Receiver<Heads>,
 }
 
 impl RoomQueues {
-    /// Lets a message of this time in, behind those of its room.
+    /// Enters a message with this time at the end of its room's queue.
     ///
-    /// It does not wait, so that the order of calls is the order of the room, also where the times of a platform are not.
+    /// It does not wait, so the order of calls is the order of the room, even if the times of the platform are not in order.
     pub(super) fn enter(&self, room: &RoomId, at: Timestamp) -> Ticket {
         self.insert(room, |newest| newest.max(at))
     }
 
-    /// Lets a message in that came in at this time and was cut off since.
+    /// Enters a recovered message at its time.
     pub(super) fn enter_again(&self, room: &RoomId, at: Timestamp) -> Ticket {
         self.insert(room, |_| at)
     }
@@ -128,7 +128,7 @@ impl RoomQueues {
         Ticket { place: Place { rooms, room, position, is_followed: false, heads } }
     }
 
-    /// How many rooms have messages.
+    /// The number of rooms with messages.
     #[cfg(test)]
     fn busy_rooms(&self) -> usize {
         lock(&self.rooms).len()
@@ -136,40 +136,40 @@ impl RoomQueues {
 }
 
 impl Ticket {
-    /// Waits until it is decided of all messages before it whether they are answered.
+    /// Waits until all earlier messages are decided.
     pub(super) async fn turn(&self) {
         self.place.until(|heads, position| heads.undecided >= position).await;
     }
 
-    /// Says that the message is to be answered, which supersedes those before it whose answer is not claimed. One that is not
-    /// to be answered is dropped instead.
+    /// Decides that the message is to be answered, which supersedes earlier messages whose answer is not claimed. If it is not to be
+    /// answered, drop the ticket instead.
     pub(super) fn supersede(&self) {
         self.place.stand(Standing::Answered);
     }
 
-    /// Says that the message is to be answered because the agent follows the room, which supersedes only others of this kind.
+    /// Decides that the message is to be answered because the agent follows the room, which supersedes only others of this kind.
     pub(super) fn follow(&mut self) {
         self.place.is_followed = true;
         self.place.stand(Standing::Followed);
     }
 
-    /// Waits until all messages before it are over.
+    /// Waits until all earlier messages have ended.
     pub(super) async fn first(&self) {
         self.place.until(|heads, position| heads.first == position).await;
     }
 
-    /// Whether a newer message is to be answered that supersedes it.
+    /// Whether a newer message has superseded this one.
     pub(super) fn is_superseded(&self) -> bool {
         let newest = self.place.newest(&self.place.heads.borrow());
         newest > self.place.position
     }
 
-    /// Waits until a newer message is to be answered that supersedes it.
+    /// Waits until a newer message supersedes this one.
     pub(super) async fn superseded(&self) {
         self.place.until(|heads, position| self.place.newest(heads) > position).await;
     }
 
-    /// Works on the answer until that is over or superseded: then the work is dropped, and there is none.
+    /// Runs `work`. If the message is superseded, the work is dropped and `None` is returned.
     pub(super) async fn unless_superseded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         match select(pin!(self.superseded()), pin!(work)).await {
             Either::Left(_) => None,
@@ -177,15 +177,15 @@ impl Ticket {
         }
     }
 
-    /// Waits until all messages before it are over, and claims the answer: a message that is to be answered from now on waits for
-    /// its end instead of superseding it. `None` when it was superseded before.
+    /// Waits until all earlier messages have ended, and claims the answer: from then on newer messages wait for its end instead of
+    /// superseding it. Returns `None` if it was superseded before.
     pub(super) async fn claim(self) -> Option<Claim> {
         self.unless_superseded(self.first()).await?;
-        // The one look that counts: whatever is decided after it is later than the answer.
+        // The decisive check: whatever is decided after it comes after the answer.
         if self.is_superseded() { None } else { Some(Claim { _place: self.place }) }
     }
 
-    /// The same for an answer that was claimed before its process died: nothing supersedes it.
+    /// Like [`claim`](Self::claim), for an answer that was claimed before its process died, so that nothing supersedes it.
     pub(super) async fn claim_again(self) -> Claim {
         self.first().await;
         Claim { _place: self.place }
@@ -201,7 +201,7 @@ impl Place {
         }
     }
 
-    /// The newest of those that supersede it where they are newer.
+    /// The newest message of the kinds that can supersede this one.
     fn newest(&self, heads: &Heads) -> Position {
         if self.is_followed { heads.followed } else { heads.answered }
     }
@@ -209,7 +209,7 @@ impl Place {
     async fn until(&self, reached: impl Fn(&Heads, Position) -> bool) {
         let mut heads = self.heads.clone();
         if heads.wait_for(|heads| reached(heads, self.position)).await.is_err() {
-            // The queue stays for as long as it has places.
+            // Unreachable: the queue exists as long as it has places.
             pending::<()>().await;
         }
     }
@@ -234,7 +234,7 @@ impl Queue {
         let undecided = places_of(Standing::Undecided).next().unwrap_or(END);
         let answered = places_of(Standing::Answered).next_back().unwrap_or(START);
         let followed = places_of(Standing::Followed).next_back().unwrap_or(START);
-        // What a message superseded stays so when it is over.
+        // Messages stay superseded after the newer one has ended.
         let before = *self.heads.borrow();
         let answered = answered.max(before.answered);
         let followed = followed.max(answered).max(before.followed);
@@ -242,7 +242,7 @@ impl Queue {
     }
 }
 
-/// A panic leaves the map as whole as it was: each change is one step.
+/// Locks the map. Each change is one step, so a poisoned map is consistent.
 fn lock(rooms: &Rooms) -> MutexGuard<'_, HashMap<RoomId, Queue>> {
     rooms.lock().unwrap_or_else(PoisonError::into_inner)
 }

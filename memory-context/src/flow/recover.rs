@@ -1,4 +1,4 @@
-//! Taking up the messages that nobody works on any more.
+//! Recovery of messages that nobody works on any more.
 
 use std::sync::Arc;
 
@@ -11,47 +11,47 @@ use super::way::Task;
 use super::{End, Journal, MessageService, Tap};
 use crate::records::{OpenMessage, RoomId};
 
-/// What became of a message that was taken up again.
+/// The result of recovering a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// The message.
+    /// The id of the message.
     pub message: MemoryId,
     /// How its run ended.
     pub end: End,
 }
 
-/// A message that somebody left open, and that this service holds now.
+/// An open message that this service has claimed.
 #[derive(Debug)]
 pub(super) struct Left {
     open: OpenMessage,
     lease: Arc<Lease>,
-    /// From before it was taken, so that a shutdown waits until it is given back.
+    /// Taken before the claim, so that a shutdown waits until the message is given back.
     entered: Entered,
 }
 
-/// How many messages are taken up at once.
+/// How many messages are recovered concurrently.
 const AT_ONCE: usize = 64;
 
 impl MessageService {
-    /// Goes on with the messages of the agent that were stored and are not done with, and that nobody works on: those whose lease has
-    /// run out, that were given back, or that an earlier run of this instance held. Ends when all of them are over.
+    /// Recovers the open messages of the agent that nobody works on: those whose lease has expired, that were given back, or that an
+    /// earlier run of this instance held. Returns when all of their runs have ended.
     ///
     /// # Behavior
-    /// - Of several services on one ledger one gets a message. Others that are received meanwhile go on as ever.
-    /// - A run goes on behind what its message has of it. An answer that was decided on is said, under the id that it has; an action
-    ///   whose result is kept is not done again, and one that may have been done is done again only where it may be repeated.
-    /// - The messages of a room are taken up in the order of their times. One that was not decided on is superseded by a newer one of its
-    ///   room that was answered meanwhile. Where that was answered because the agent follows the room, it supersedes only others of this kind.
-    /// - A message that was begun as often as [`Limits`](super::Limits) say and never came to its end has failed. The last time it is
-    ///   recovered alone, so that one that kills its process takes no others with it.
-    /// - Costs what is open, not what the ledger holds. Call it after the start, and from time to time.
+    /// - If several services recover on one ledger, only one gets a message. Messages can be received meanwhile.
+    /// - A run continues from its journal. A decided answer is said under its id. An action whose result is recorded is not repeated; one
+    ///   that may have run is repeated only if its tool is [repeatable](crate::tool::Tool::repeatable).
+    /// - Messages of a room are recovered in the order of their times. An undecided message is superseded by a newer one of its room that
+    ///   was answered meanwhile. A message that was answered because the agent follows the room supersedes only others of this kind.
+    /// - A message that was started as often as [`Limits::runs`](super::Limits::runs) allows and never ended fails. Its last attempt runs
+    ///   alone, so that a message that crashes its process takes no others with it.
+    /// - The cost grows with the open messages, not with the ledger. Call it after the start, and from time to time.
     /// - Dropping the future drops the runs, which leaves their messages open.
     pub async fn recover(self: &Arc<Self>) -> Result<Vec<Recovered>> {
         self.recover_from(None).await
     }
 
-    /// The same for one room alone: for a service whose platform reaches no other.
+    /// Like [`recover`](Self::recover), but for one room only, for a service whose platform reaches no other.
     pub async fn recover_room(self: &Arc<Self>, room: &RoomId) -> Result<Vec<Recovered>> {
         self.recover_from(Some(room)).await
     }
@@ -59,7 +59,7 @@ impl MessageService {
     async fn recover_from(self: &Arc<Self>, room: Option<&RoomId>) -> Result<Vec<Recovered>> {
         let (mut runs, mut ended) = (JoinSet::new(), Vec::new());
         let looked = self.take_up(room, &mut runs, &mut ended).await;
-        // Whatever the ledger answers, what was taken comes to its end.
+        // Even after an error of the ledger, the claimed messages run to their end.
         while let Some(run) = runs.join_next().await {
             ended.extend(run.ok());
         }
@@ -101,12 +101,12 @@ impl MessageService {
         }
     }
 
-    /// Whether a message may be begun only once more: it may have killed the processes that had it, and others with it.
+    /// Whether this is the last attempt of a message, which may have crashed the processes that had it.
     fn is_last_begin(&self, memory: &Memory) -> bool {
         Claim::read(memory).is_ok_and(|claim| claim.runs().saturating_add(1) >= self.limits.runs)
     }
 
-    /// Takes an open message that nobody works on; `None` where somebody does, or did.
+    /// Claims an open message; `None` if somebody else has claimed or ended it.
     pub(super) async fn take(&self, memory: &Memory) -> Result<Option<Left>> {
         let entered = self.door.enter()?;
         if !self.leases.is_free(memory) {
@@ -124,7 +124,7 @@ impl MessageService {
         Ok(lease.map(|lease| Left { open, lease, entered }))
     }
 
-    /// Goes on with a message. It stands at its time in its room from this call on.
+    /// Continues the run of a message, which enters its room's queue at its time with this call.
     pub(super) fn go_on(self: &Arc<Self>, left: Left, tap: Tap) -> impl Future<Output = End> + Send + use<> {
         let (service, Left { open, lease, entered }) = (Arc::clone(self), left);
         let (content, id) = (&open.message.content, open.run.unwrap_or_else(MemoryId::generate));

@@ -1,4 +1,4 @@
-//! Whether an agent answers a message, before a model is asked.
+//! The rules that decide without a model whether to answer a message.
 
 use std::collections::BTreeSet;
 use std::{env, fmt};
@@ -10,7 +10,7 @@ use super::RESPOND_PROVIDERS;
 use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
 use crate::state::ComposeOptions;
 
-/// Where an agent answers without asking a model, and over which providers a model is asked elsewhere.
+/// When an agent answers without asking a model, and which providers are composed when a model is asked.
 ///
 /// ```
 /// use memory_context::flow::RespondRules;
@@ -30,52 +30,52 @@ pub const BYPASS_TYPES: &str = "SHOULD_RESPOND_BYPASS_TYPES";
 /// The environment variable with the sources, between commas, to which an agent answers without asking a model.
 pub const BYPASS_SOURCES: &str = "SHOULD_RESPOND_BYPASS_SOURCES";
 
-/// What is known of a message when it comes in.
+/// What is known of a message when it arrives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Received<'a> {
-    /// What was said.
+    /// The content of the message.
     pub(super) content: &'a MessageContent,
-    /// Whether the platform says that the agent is spoken to: by a mention, or by a reply to what it said.
+    /// Whether the platform says that the message addresses the agent, by a mention or a reply.
     pub(super) is_addressed: bool,
-    /// How the agent follows the room.
+    /// Whether the agent follows or mutes the room.
     pub(super) state: Option<RoomState>,
 }
 
-/// What to do about a message.
+/// The decision about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Decision {
     /// Answer it.
     Respond(Why),
-    /// Store it, and do nothing else about it.
+    /// Store it without answering it.
     Ignore(Why),
     /// Ask a model whether to answer.
     Ask,
 }
 
-/// What decided.
+/// The reason for answering or ignoring a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Why {
-    /// The agent said it.
+    /// The agent said it itself.
     Own,
-    /// It came before.
+    /// It was delivered before.
     Known,
-    /// The agent is muted in the room, and was not named.
+    /// The agent is muted in the room and was not called by name.
     Muted,
-    /// The agent is spoken to.
+    /// The message addresses the agent.
     Addressed,
     /// The room is of a type in which the agent always answers.
     ChannelType,
-    /// It comes from where the agent always answers.
+    /// It comes from a source that the agent always answers.
     Source,
     /// The agent follows the room.
     Followed,
-    /// A model was asked.
+    /// A model decided.
     Model,
 }
 
 impl Why {
-    /// Its name, for logs and metadata.
+    /// The name, for logs and metadata.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -91,8 +91,8 @@ impl Why {
 }
 
 impl Default for RespondRules {
-    /// Direct conversations, the agent by itself, programs that call, and `client_chat`; a model is asked over the default
-    /// providers and [`RESPOND_PROVIDERS`].
+    /// The agent always answers in direct conversations, in rooms of its own, to programs that call (`API`), and to the source
+    /// `client_chat`. Otherwise a model is asked, over the default providers and [`RESPOND_PROVIDERS`].
     fn default() -> Self {
         use ChannelType::{Api, Dm, Own, VoiceDm};
         Self {
@@ -104,29 +104,29 @@ impl Default for RespondRules {
 }
 
 impl RespondRules {
-    /// Also in rooms of this type.
+    /// Always answers in rooms of this type.
     #[must_use]
     pub fn with_channel_type(mut self, channel_type: ChannelType) -> Self {
         self.channel_types.insert(channel_type);
         self
     }
 
-    /// Also what comes from this platform, as [`MessageContent::source`] has it.
+    /// Always answers messages of this source ([`MessageContent::source`]).
     #[must_use]
     pub fn with_source(mut self, source: impl Into<String>) -> Self {
         self.sources.insert(source.into());
         self
     }
 
-    /// Over the default providers and these, in the place of [`RESPOND_PROVIDERS`].
+    /// Asks the model over the default providers and these, instead of [`RESPOND_PROVIDERS`].
     #[must_use]
     pub fn with_providers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.providers = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Also in the rooms and to the sources that [`BYPASS_TYPES`] and [`BYPASS_SOURCES`] name in the environment of the process.
-    /// `InvalidInput` when one is not text, and when a type is unknown.
+    /// Adds the room types and sources that the environment variables [`BYPASS_TYPES`] and [`BYPASS_SOURCES`] name. Fails with
+    /// `InvalidInput` if a value is not UTF-8 or a type is unknown.
     pub fn with_environment(self) -> Result<Self> {
         self.with_variables(|name| match env::var(name) {
             Ok(value) => Ok(Some(value)),
@@ -144,19 +144,19 @@ impl RespondRules {
         Ok(self)
     }
 
-    /// What a model is asked over.
+    /// The options for composing the question to the model.
     pub(super) fn options(&self) -> ComposeOptions {
         ComposeOptions::with(self.providers.iter().map(String::as_str))
     }
 
-    /// Decides as far as that goes without a model.
+    /// Decides without a model, if possible.
     ///
     /// # Behavior
-    /// - Where the agent is muted, it answers when it is spoken to or the words of its name are in the text, in any case of letters,
-    ///   and else never, in direct conversations neither.
-    /// - Where it is not, it answers in the rooms and to the sources of these rules, when it is spoken to, and where it follows the room, as
-    ///   long as it has not said much there lately.
-    /// - Else a model decides.
+    /// - If the agent is muted, it answers only if it is addressed or the text has the words of its name, ignoring case. This holds in
+    ///   direct conversations, too.
+    /// - Otherwise it answers in the rooms and to the sources of these rules, if it is addressed, and if it follows the room, as long as it
+    ///   has not said too much there lately.
+    /// - In all other cases a model decides.
     pub(super) fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
         let Received { content, is_addressed, state } = *received;
         if state == Some(RoomState::Muted) {
@@ -177,23 +177,23 @@ impl RespondRules {
     }
 }
 
-/// The names in a list between commas, also where it is written as an array of JSON.
+/// Splits a list at commas; it may also be a JSON array.
 fn listed(list: String) -> Vec<String> {
     let plain = |name: &str| name.trim_matches(|sign: char| sign.is_whitespace() || "[]\"'".contains(sign)).to_owned();
     list.split(',').map(plain).filter(|name| !name.is_empty()).collect()
 }
 
-/// Whether the agent said it. Nothing is recorded of such a message, or its echo would supersede the answer that it is.
+/// Whether the agent said the message itself. Such a message is not recorded, since its echo would supersede the answer.
 pub(crate) fn is_own(agent: &AgentId, content: &MessageContent) -> bool {
     content.author == agent.entity()
 }
 
-/// Whether it is time to reflect: more messages came since the last time than a quarter of the length of a conversation.
+/// Whether a reflection is due: since the last one, more messages came than a quarter of the conversation length.
 pub(super) fn is_reflection_due(messages_since: usize, conversation_length: usize) -> bool {
     messages_since > conversation_length.div_ceil(4)
 }
 
-/// Whether the words of a name stand in a text one behind the other: Al is not in "also". A name without words is looked for as it is.
+/// Whether a text has the words of a name in sequence, as whole words: "also" does not name Al. A name without words is searched as is.
 fn is_named(text: &str, name: &str) -> bool {
     let (said, name_words): (Vec<_>, Vec<_>) = (words::of(text).collect(), words::of(name).collect());
     match name_words.is_empty() {
@@ -203,7 +203,7 @@ fn is_named(text: &str, name: &str) -> bool {
 }
 
 impl fmt::Debug for Received<'_> {
-    /// Payloads stay out of logs, as those of the content do.
+    /// Shows no payloads, so that they stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Received({:?}, addressed {}, {:?})", self.content, self.is_addressed, self.state)
     }

@@ -1,4 +1,4 @@
-//! The run: the work on one message, from its receipt to the one event that ends it.
+//! A run: the processing of one message, from its receipt to its final event.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::event::{End, Event, EventKind, FlowStep, RunContext};
 use super::sink::Sink;
 use super::tap::Tap;
 
-/// A run that is going on.
+/// A run in progress.
 ///
 /// # Behavior
-/// - It ends with exactly one event: ending it takes it away, and one that is dropped before, as where its task is cancelled, has
-///   left its work.
-/// - No step of it comes after its end.
+/// - It ends with exactly one event. If it is dropped before its end, for example by cancelling its task, the event is
+///   [`End::Left`].
+/// - No step follows its end.
 #[derive(Debug)]
 pub(crate) struct Run {
     context: Arc<RunContext>,
@@ -33,7 +33,7 @@ impl Run {
         run
     }
 
-    /// Gives its answer to whoever waits for it.
+    /// Sets the receiver of the run's answer.
     #[must_use]
     pub(super) fn with_tap(mut self, tap: Tap) -> Self {
         tap.began(self.context.id);
@@ -45,23 +45,23 @@ impl Run {
         &self.tap
     }
 
-    /// What it is about.
+    /// The identity of the run and its message.
     pub(super) fn context(&self) -> &RunContext {
         &self.context
     }
 
-    /// Tells of a step.
+    /// Reports a step.
     pub(super) fn step(&self, step: FlowStep) {
         self.send(EventKind::Step(step));
     }
 
-    /// Ends it.
+    /// Ends the run.
     pub(super) fn end(mut self, end: End) {
         self.is_over = true;
         self.send(EventKind::Ended(end));
     }
 
-    /// Does the work of the run and ends it with what comes of that: with [`End::Failed`] after an error and after a panic.
+    /// Does the work of the run and ends the run with its result; with [`End::Failed`] after an error or a panic.
     pub(super) async fn drive(self, work: impl AsyncFnOnce(&Self) -> Result<End>) -> End {
         let end = match AssertUnwindSafe(work(&self)).catch_unwind().await {
             Ok(Ok(end)) => end,
@@ -77,7 +77,7 @@ impl Run {
     }
 }
 
-/// What is left of the time of a run. Waiting for other messages takes none of it.
+/// The time that a run has left. Waiting for other messages does not count.
 #[derive(Debug)]
 pub(super) struct TimeLeft {
     limit: Duration,
@@ -89,7 +89,7 @@ impl TimeLeft {
         Self { limit, left: limit }
     }
 
-    /// Works for as long as there is time left; then the work is dropped and does nothing any more.
+    /// Runs `work` while there is time left; then the work is dropped.
     pub(super) async fn spend<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
         let began = Instant::now();
         let done = timeout(self.left, work).await.map_err(|_| End::TimedOut { after: self.limit });

@@ -1,4 +1,4 @@
-//! The service that answers messages; the way of a message is in `way`.
+//! The service that answers messages. The module `way` has the steps of a message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::state::{ComposeOptions, Composer, Flow, State, Turn};
 pub struct MessageService {
     pub(super) composer: Composer,
     pub(super) platform: Arc<dyn Platform>,
-    /// Decides whether to answer.
+    /// The small model: decides whether to answer, and reflects.
     pub(super) small: Arc<dyn Model>,
-    /// Answers.
+    /// The large model: writes the answers.
     pub(super) large: Arc<dyn Model>,
     pub(super) reader: Option<Arc<dyn AttachmentReader>>,
     pub(super) queues: RoomQueues,
@@ -33,16 +33,16 @@ pub struct MessageService {
     pub(super) events: Events,
     pub(super) rules: RespondRules,
     pub(super) limits: Limits,
-    /// A permit for each run that learns behind its answer.
+    /// A permit for each run that learns after its answer.
     pub(super) learning: Semaphore,
-    /// What is composed for an answer.
+    /// The options for composing answers.
     pub(super) options: ComposeOptions,
     pub(super) door: Door,
 }
 
 impl MessageService {
-    /// A service with the default rules and limits, and one model for everything. Providers, tools and evaluators of the composer find
-    /// models and events in their [`Services`](crate::state::Services).
+    /// Makes a service with the default rules and limits, and one model for everything. Providers, tools and evaluators of the composer
+    /// find the model and the events in their [`Services`](crate::state::Services).
     pub fn new(composer: Composer, model: Arc<dyn Model>, platform: Arc<dyn Platform>, events: Events) -> Self {
         let limits = Limits::default();
         let service = Self {
@@ -65,7 +65,7 @@ impl MessageService {
         service
     }
 
-    /// Asks another model whether to answer, and has reflections ask it.
+    /// Sets the small model, which decides whether to answer and which reflects.
     #[must_use]
     pub fn with_small_model(mut self, model: Arc<dyn Model>) -> Self {
         self.small = model;
@@ -73,21 +73,21 @@ impl MessageService {
         self
     }
 
-    /// Has what comes with messages put into words; by default nobody does.
+    /// Sets the reader that describes attachments; none by default.
     #[must_use]
     pub fn with_attachment_reader(mut self, reader: Arc<dyn AttachmentReader>) -> Self {
         self.reader = Some(reader);
         self
     }
 
-    /// With other rules.
+    /// Sets the rules that decide whether to answer.
     #[must_use]
     pub fn with_rules(mut self, rules: RespondRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// With other limits.
+    /// Sets the limits of runs.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -96,19 +96,19 @@ impl MessageService {
         self
     }
 
-    /// Composes answers over other providers, or within a budget. The conversation is read anew in any case, and what the model asks
-    /// for is added.
+    /// Sets the options for composing answers, such as providers and a budget. In any case the conversation is read again for each answer,
+    /// and the providers that the model asks for are added.
     #[must_use]
     pub fn with_options(mut self, options: ComposeOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Under a name of its own: a process that has it again after a restart takes up the messages of the one before at once, without
-    /// waiting for their leases: those that it held when this call was made. One that still runs loses these, and keeps what it takes
-    /// later; so a name is of one process at a time. By default it is a new one.
+    /// Sets the instance name; a new unique name by default. After a restart with the same name, [`recover`](Self::recover) takes the
+    /// messages that the previous process held when this call was made, without waiting for their leases. If that process still runs, it
+    /// loses these messages and keeps what it takes later. So use a name in one process at a time.
     ///
-    /// `InvalidInput` unless it has 1 to 128 bytes without control characters.
+    /// Fails with `InvalidInput` unless the name has 1 to 128 bytes and no control characters.
     pub fn with_instance(mut self, name: impl Into<String>) -> Result<Self> {
         let name = name.into();
         Leases::check_instance(&name)?;
@@ -117,40 +117,40 @@ impl MessageService {
         Ok(self)
     }
 
-    /// What its answer to a message would be composed over at first. Nothing is kept of it.
+    /// Composes the state for the first model call about a message, without storing anything.
     pub(crate) async fn preview(&self, message: Message) -> Result<State> {
-        // A composer of its own has a cache of its own, so this takes no place of a message that is worked on.
+        // A separate composer has a separate cache, so this evicts no message in progress.
         let composer = self.composer.wrapped(Arc::clone)?;
         Ok(composer.compose_state(&Turn::new(message), &self.options).await)
     }
 
-    /// Where to hear what happens in the runs.
+    /// The events of the runs, to subscribe to.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Supersedes the answers in a room that are still thought about, as a newer message that is to be answered does.
+    /// Supersedes the undecided answers in a room, as a newer message that is to be answered does.
     pub(crate) fn interrupt(&self, room: &RoomId) {
         self.queues.enter(room, self.composer.services().clock().now()).supersede();
     }
 
-    /// Takes nothing in any more, and ends when no run is going on: what was decided is said and done before that, and what was not
-    /// is given back, so that another process can go on with it at once. What comes in later fails.
+    /// Accepts no more messages, and returns when all runs have ended. Decided answers are said and done; undecided messages are given
+    /// back, so that another process can continue them at once. Later messages fail.
     pub async fn shutdown(&self) {
         self.door.close(Stopping::Undecided).await;
     }
 
-    /// The same, but gives back what was decided too: another process goes on behind what was done of it.
+    /// Like [`shutdown`](Self::shutdown), but gives back decided messages, too; another process continues from their journals.
     pub async fn stop(&self) {
         self.door.close(Stopping::Everything).await;
     }
 
-    /// The limits of its work.
+    /// The limits of runs.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Does some work at the ledger within its limit. What is late may have had its effect.
+    /// Runs a ledger call with the ledger deadline. A late call may have had its effect.
     pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let late = |_| {
             let message = format!("the ledger did not answer within {} ms", self.limits.ledger.as_millis());
@@ -164,7 +164,7 @@ impl MessageService {
         self.composer.set_flow(Flow { model, small_model, events });
     }
 
-    /// What providers, tools and evaluators work with in a run.
+    /// The models and events for providers, tools and evaluators in a run.
     pub(super) fn flow_of(&self, run: &Run) -> Flow {
         let metered = |model: &Arc<dyn Model>| -> Arc<dyn Model> {
             Arc::new(Metered::new(Arc::clone(model), self.limits.model, run.tap()))

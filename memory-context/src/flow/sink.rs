@@ -1,4 +1,4 @@
-//! Where the events of runs go.
+//! The channel of events from runs to subscribers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 use super::event::Event;
 
-/// Takes the events of all runs, and hands them to whoever listens.
+/// Receives the events of all runs and passes them to the subscribers.
 #[derive(Debug, Clone)]
 pub(super) struct Sink {
     sender: Sender<Event>,
@@ -15,7 +15,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Keeps this many events, at least one, for whoever is slower than they come.
+    /// Makes a channel with a buffer of this many events, at least one, for slow subscribers.
     pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         Self { sender: channel(capacity.max(1)).0, clock }
     }
@@ -29,7 +29,7 @@ impl Sink {
     }
 
     pub(super) fn send(&self, event: Event) {
-        // An error says that nobody listens.
+        // Fails if nobody listens.
         let _ = self.sender.send(event);
     }
 }

@@ -1,4 +1,4 @@
-//! The text of an answer, piece by piece.
+//! Streams the text of an answer.
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -7,24 +7,23 @@ use super::answer::{IGNORE, MAX_ANSWER, THINKING, markup_in};
 use super::tap::BETWEEN;
 use crate::state::ToolResult;
 
-/// Passes on what a model writes as it comes, as far as that is plain text: what may be an answer in XML or JSON is held back until it
-/// is read and said. Where plain text was asked for, that is only what begins with the thinking of the model, or may be the word of
-/// ignoring.
+/// Passes on the text of a model as it is generated, as far as it is plain text. Text that may be an answer in XML or JSON is held back
+/// until it is parsed and said. If plain text was asked for, only the thinking of the model, and what may be `IGNORE`, is held back.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
-    /// Whether the model is asked for plain text.
+    /// Whether the model was asked for plain text.
     is_plain: bool,
-    /// What the model has written since it began.
+    /// The text of the model since this call began.
     written: String,
-    /// How much of it was passed on, without the white space before it.
+    /// How much of it was passed on, without leading white space.
     passed: usize,
-    /// Whether the rest of it is held back until it is said.
+    /// Whether the rest is held back until it is said.
     is_held: bool,
-    /// Whether something was said before.
+    /// Whether something was passed on before.
     has_said: bool,
 }
 
-/// The longest beginning of a tag that is held back until it is clear what it is.
+/// The longest beginning of a tag that is held back, in bytes.
 const TAG: usize = 64;
 
 impl Streamed {
@@ -32,19 +31,19 @@ impl Streamed {
         Self { pieces, is_plain: false, written: String::new(), passed: 0, is_held: false, has_said: false }
     }
 
-    /// A model begins to write, which is asked for plain text or for a form.
+    /// Starts a model call, which asks for plain text or for a form.
     pub(super) fn begin(&mut self, is_plain: bool) {
         self.is_plain = is_plain;
         self.ends();
     }
 
-    /// What comes next stands by itself. What was passed on before was heard, whether it became an answer or was refused.
+    /// Separates the next text from what was passed on before, whether that became an answer or was refused.
     fn ends(&mut self) {
         self.has_said |= self.passed > 0;
         (self.written, self.passed, self.is_held) = (String::new(), 0, false);
     }
 
-    /// A model has written this.
+    /// Takes the next text of the model.
     pub(super) fn piece(&mut self, text: &str) {
         self.is_held |= self.written.len() + text.len() > MAX_ANSWER;
         if self.is_held {
@@ -54,7 +53,7 @@ impl Streamed {
         let text = self.written.trim_start();
         let rest = &text[self.passed..];
         let markup = match self.is_plain {
-            // Until it is clear whether that is the word or the beginning of a text.
+            // Held back until it is clear whether it is such a word or the beginning of a text.
             true if [IGNORE, THINKING].iter().any(|word| word.starts_with(text.trim_end())) => return,
             true if text.starts_with(THINKING) => Some(0),
             true => None,
@@ -71,12 +70,12 @@ impl Streamed {
         }
     }
 
-    /// The agent says this: whatever of it was not passed on yet is.
+    /// Takes a text that the agent says, and passes on the part that was not passed on yet.
     pub(super) fn said(&mut self, text: &str) {
         let passed = &self.written.trim_start()[..self.passed];
         let rest = text.strip_prefix(passed).map(str::to_owned);
         if rest.is_none() {
-            // What was passed on stands by itself.
+            // The text that was passed on is separate.
             self.ends();
         }
         self.pass(rest.unwrap_or_else(|| text.to_owned()));
@@ -84,14 +83,14 @@ impl Streamed {
         self.has_said = true;
     }
 
-    /// Whether something of what the model writes was passed on.
+    /// Whether a part of the model's text was passed on.
     pub(super) fn is_heard(&self) -> bool {
         self.passed > 0
     }
 
-    /// A tool that was called is done.
+    /// Passes on the result of a tool.
     pub(super) fn result(&self, result: &ToolResult) {
-        // Whoever listened may have gone.
+        // Fails if the receiver was dropped.
         let _ = self.pieces.send(Piece::Result(result.clone()));
     }
 
@@ -100,12 +99,12 @@ impl Streamed {
             return;
         }
         let is_first = self.passed == 0 && self.has_said;
-        // Whoever listened may have gone.
+        // Fails if the receiver was dropped.
         let _ = self.pieces.send(Piece::Text(if is_first { format!("{BETWEEN}{piece}") } else { piece }));
     }
 }
 
-/// Where a tag may begin that is not whole yet; the end where there is none.
+/// The position of an incomplete tag at the end of a text; the length of the text if there is none.
 fn end_of_plain(text: &str) -> usize {
     let open = text.rfind('<').filter(|at| !text[*at..].contains('>') && text.len() - at < TAG);
     open.unwrap_or(text.len())

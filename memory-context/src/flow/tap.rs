@@ -1,4 +1,4 @@
-//! What a run gives to whoever waits for its answer.
+//! The channel from a run to the caller that waits for its answer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,28 +12,28 @@ use super::{End, Why};
 use crate::records::Message;
 use crate::state::ToolResult;
 
-/// What became of a message that was asked about.
+/// The answer to a message.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// Everything that the agent said, in its order, with an empty line between two messages; empty where it said nothing.
+    /// Everything that the agent said, in order, with an empty line between messages; empty if it said nothing.
     pub text: String,
-    /// The messages that the agent said, as they are stored.
+    /// The messages that the agent said, as they were stored.
     pub said: Vec<Message>,
-    /// What came of the tools that were called, in their order.
+    /// The results of the tool calls, in their order.
     pub results: Vec<ToolResult>,
-    /// The tokens that all calls of models took, as far as the models tell.
+    /// The tokens of all model calls, as far as the models report them.
     pub usage: Usage,
-    /// The run in which it came about, as the metadata of its messages and the events have it.
+    /// The id of the run, which the metadata of its messages and the events have, too.
     pub run: MemoryId,
-    /// The message that was answered, as it is stored. `None` where none was.
+    /// The id of the stored message that was answered; `None` if none was stored.
     pub message: Option<MemoryId>,
     /// How the run ended.
     pub end: End,
 }
 
 impl Answer {
-    /// That of a message for which no run begins: its id is that of no run.
+    /// Makes the answer to a message without a run; its run id belongs to no run.
     pub(crate) fn ignored(why: Why) -> Self {
         Self {
             text: String::new(),
@@ -47,32 +47,32 @@ impl Answer {
     }
 }
 
-/// A piece of an answer that is streamed.
+/// A piece of a streamed answer.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Piece {
-    /// The text that follows what came before it; never empty. All of them together are the text of the answer, unless the run ends before
-    /// that is said, or the model was asked again: what was heard of an answer that is refused stands before the one that is said, with an
-    /// empty line between them.
+    /// The next piece of text; never empty. All pieces together are the text of the answer, with two exceptions: the run may end before the
+    /// text is said; and if an invalid answer was streamed and the model was asked again, the invalid text comes first, with an empty line
+    /// behind it.
     Text(String),
-    /// What came of a call of a tool, when that is over.
+    /// The result of a tool call, when it has ended.
     Result(ToolResult),
-    /// The whole answer, once and at the end.
+    /// The whole answer, once, as the last piece.
     Answer(Answer),
 }
 
-/// Where a run puts what it says, for one who waits. Cheap to clone; without one who waits it keeps nothing.
+/// Collects what a run says, for a caller that waits. Cloning is cheap. Without a caller it collects nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tap {
     shared: Option<Arc<Mutex<Gathered>>>,
 }
 
-/// Where a model of a run counts its tokens. It does not keep the run: whoever waits for the answer learns that the run is gone, also
-/// while a part of the host keeps the model.
+/// Counts the tokens of a model in a run. It is a weak handle, so that the caller is told of the end of the run even if a part of the
+/// host keeps the model.
 #[derive(Debug)]
 pub(super) struct Spending(Weak<Mutex<Gathered>>);
 
-/// What came so far.
+/// What a run has said so far.
 struct Gathered {
     run: Option<MemoryId>,
     message: Option<MemoryId>,
@@ -84,23 +84,23 @@ struct Gathered {
     answer: Option<oneshot::Sender<Answer>>,
 }
 
-/// What stands between two messages in the text of an answer.
+/// The separator between two messages in the text of an answer.
 pub(super) const BETWEEN: &str = "\n\n";
 
 impl Tap {
-    /// A tap, and the answer that comes from it; none comes where no run began.
+    /// Makes a tap and the receiver of the answer. The receiver fails if no run starts.
     pub(crate) fn new() -> (Self, oneshot::Receiver<Answer>) {
         Self::open(None, None)
     }
 
-    /// The same with the id of the message as soon as that is stored; none comes where it is not.
+    /// Like [`new`](Self::new), with a receiver of the message's id, which is sent when it is stored.
     pub(crate) fn storing() -> (Self, oneshot::Receiver<MemoryId>, oneshot::Receiver<Answer>) {
         let (sender, stored) = oneshot::channel();
         let (tap, answer) = Self::open(None, Some(sender));
         (tap, stored, answer)
     }
 
-    /// The same with the pieces of the answer as they come, without the answer itself.
+    /// Like [`new`](Self::new), with a receiver of the pieces of the answer, without the answer itself.
     pub(crate) fn streaming() -> (Self, oneshot::Receiver<Answer>, mpsc::UnboundedReceiver<Piece>) {
         let (sender, pieces) = mpsc::unbounded_channel();
         let (tap, answer) = Self::open(Some(Streamed::new(sender)), None);
@@ -122,31 +122,31 @@ impl Tap {
         self.with(|gathered| gathered.run = Some(run));
     }
 
-    /// The message is stored.
+    /// Reports that the message is stored.
     pub(super) fn stored(&self, message: MemoryId) {
         self.with(|gathered| {
             gathered.message = Some(message);
-            // Whoever brought it may have gone.
+            // Fails if the receiver was dropped.
             let _ = gathered.stored.take().map(|stored| stored.send(message));
         });
     }
 
-    /// Whether somebody wants the text piece by piece.
+    /// Whether the answer is streamed.
     pub(super) fn is_streaming(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| lock(shared).streamed.is_some())
     }
 
-    /// A model begins to answer, which is asked for plain text or for a form.
+    /// Reports the start of a model call, which asks for plain text or for a form.
     pub(super) fn completion_begins(&self, is_plain: bool) {
         self.with(|gathered| gathered.streamed.iter_mut().for_each(|streamed| streamed.begin(is_plain)));
     }
 
-    /// Whether somebody has heard something of what the model writes now.
+    /// Whether a part of the present model call's text was passed on.
     pub(super) fn is_heard(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| lock(shared).streamed.as_ref().is_some_and(Streamed::is_heard))
     }
 
-    /// A piece of what a model answers.
+    /// Passes on a piece of the model's text.
     pub(super) fn piece(&self, text: &str) {
         self.with(|gathered| gathered.streamed.iter_mut().for_each(|streamed| streamed.piece(text)));
     }
@@ -155,7 +155,7 @@ impl Tap {
         self.spending().add(usage);
     }
 
-    /// Where the tokens of this run are counted.
+    /// The counter of this run's tokens.
     pub(super) fn spending(&self) -> Spending {
         Spending(self.shared.as_ref().map(Arc::downgrade).unwrap_or_default())
     }
@@ -174,7 +174,7 @@ impl Tap {
         });
     }
 
-    /// Gives the answer, unless it was given.
+    /// Sends the answer, unless it was sent.
     pub(crate) fn end(&self, end: &End) {
         self.with(|gathered| {
             (gathered.streamed, gathered.stored) = (None, None);
@@ -182,7 +182,7 @@ impl Tap {
             let said = std::mem::take(&mut gathered.said);
             let texts: Vec<_> = said.iter().map(|message| message.content.text.as_str()).collect();
             let (text, results) = (texts.join(BETWEEN), std::mem::take(&mut gathered.results));
-            // Whoever asked may have gone.
+            // The receiver may have been dropped.
             let Gathered { usage, message, .. } = *gathered;
             let _ = answer.send(Answer { text, said, results, usage, run, message, end: end.clone() });
         });
@@ -203,13 +203,13 @@ impl Spending {
     }
 }
 
-/// Each change is whole before anything in it can panic.
+/// Locks the collected answer. No change can panic half-way, so a poisoned value is consistent.
 fn lock(shared: &Mutex<Gathered>) -> MutexGuard<'_, Gathered> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Answer {
-    /// Payloads stay out of logs: only the sizes show.
+    /// Shows only the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Answer")
             .field("text_bytes", &self.text.len())
@@ -223,7 +223,7 @@ impl fmt::Debug for Answer {
 }
 
 impl fmt::Debug for Piece {
-    /// Payloads stay out of logs: of the text only the size shows.
+    /// Shows only the size of the text, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "Text({} bytes)", text.len()),

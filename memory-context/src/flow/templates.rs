@@ -1,11 +1,11 @@
-//! What the questions of the flow are asked over.
+//! The providers for each prompt of the flow.
 
-/// The providers of the question whether to answer, beside the default ones.
+/// The providers for the question whether to answer, beside the default ones.
 pub const RESPOND_PROVIDERS: [&str; 5] = ["ANXIETY", "ENTITIES", "CHARACTER", "RECENT_MESSAGES", "ACTIONS"];
-/// The providers of a reflection, beside the default ones.
+/// The providers for a reflection, beside the default ones.
 pub const REFLECTION_PROVIDERS: [&str; 6] =
     ["CHARACTER", "ENTITIES", "RELATIONSHIPS", "FACTS", "RECENT_MESSAGES", "REFLECTIONS"];
-/// The providers of a post.
+/// The providers for a post.
 pub const POST_PROVIDERS: [&str; 3] = ["CHARACTER", "PROVIDERS", "TIME"];
 
 #[cfg(test)]

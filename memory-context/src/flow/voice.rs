@@ -1,4 +1,4 @@
-//! What the agent says.
+//! Storing and saying the messages of the agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use super::{Journal, Platform, RunContext};
 use crate::records::{Audience, Delivery, Message, MessageContent, NewMessage, Said};
 use crate::state::Services;
 
-/// What the agent says in answer to a message, where that was said.
+/// Makes the agent's reply to a message, in the same room.
 pub(super) fn reply(services: &Services, received: &Message, text: impl Into<String>) -> NewMessage {
     let mut content = MessageContent::new(received.content.room.clone(), services.records().agent().entity(), text);
     content.world = received.content.world.clone();
     content.channel_type = received.content.channel_type;
     content.source = received.content.source.clone();
     content.in_reply_to = Some(received.id);
-    // An answer stands behind its question, also where the clock of the platform is fast. Of equal times the id decides, and that is
-    // the later one.
+    // The answer must come after its question, even if the clock of the platform is fast. At equal times the id decides, and the
+    // answer has the later one.
     NewMessage::new(content, services.clock().now().max(received.created_at))
 }
 
-/// What is said, and by what means.
+/// Stores and says messages.
 pub(super) struct Voice<'a> {
     pub(super) services: Arc<Services>,
     pub(super) platform: &'a Arc<dyn Platform>,
-    /// How long the platform may take to say it once.
+    /// The deadline of one delivery by the platform.
     pub(super) limit: Duration,
 }
 
 impl Voice<'_> {
-    /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so, unless nobody knows whether
-    /// it was. The outcome of the error is unknown, since the message is there.
+    /// Stores a message and then says it, so that nothing is said that was not stored. If it can't be said, it is marked as undelivered,
+    /// unless its delivery is unknown. The outcome of such an error is unknown, since the message is stored.
     pub(super) async fn say(&self, new: NewMessage) -> Result<Message> {
         let message = self.services.records().messages().add(new).await?;
         match self.speak(&message).await {
@@ -46,8 +46,8 @@ impl Voice<'_> {
         }
     }
 
-    /// Says what a step of a run says: kept in the journal, then stored, then said, each under the key that run and step make. What
-    /// the journal has of it is said as it was to be said, and what was said is not said again.
+    /// Says the message of a step: records it in the journal, stores it, then says it, each under the key of the run and the step. A
+    /// message in the journal is said unchanged; one that was delivered is not said again.
     pub(super) async fn say_once(
         &self,
         journal: &Journal,
@@ -80,13 +80,13 @@ impl Voice<'_> {
             Delivery::Unclear => return Err(unclear()),
             Delivery::Failed => {}
         }
-        // One who has lost the message marks nothing: whoever has it may say it.
+        // If this run has lost the message, it marks nothing, since the new holder may say it.
         journal.settle(step, Delivery::Failed).await?;
         self.mark(&message).await;
         Err(unsaid("it could not be said"))
     }
 
-    /// Has the platform say a message; once more under the same id where nobody knows whether it did, so that it can drop the repetition.
+    /// Calls the platform; once more under the same id if the outcome is unknown, so that the platform can drop the repetition.
     async fn speak(&self, message: &Message) -> Result<()> {
         match self.speak_once(message).await {
             Err(error) if error.outcome() == Outcome::Unknown => {
@@ -113,7 +113,8 @@ impl Voice<'_> {
     }
 }
 
-/// Why a step has not said its text: the same words in each life of the run, since they become part of what is stored under a key.
+/// The error of a step that has not said its text. The words are the same in each attempt of the run, since they become part of what is
+/// stored under a key.
 fn unsaid(why: &str) -> Error {
     Error::new(ErrorKind::Unavailable, why).with_outcome(Outcome::Unknown)
 }

@@ -1,6 +1,6 @@
-//! The way of a message, from its receipt to its end.
+//! The processing of a message, from its receipt to its end.
 //!
-//! Its longer parts are boxed: they would fill the stack of a thread that has to hold them all.
+//! Longer futures are boxed, since all of them together would overflow the stack of a thread.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -25,20 +25,20 @@ use super::{End, FlowStep, Journal, MessageService, Run, Why, is_own};
 use crate::records::{Audience, Message, NewMessage, OpenMessage, Taken, WHY};
 use crate::state::{Turn, cut};
 
-/// The longest text of a message that is taken in, in bytes.
+/// The longest text of a received message, in bytes.
 pub const MAX_RECEIVED: usize = 64 << 10;
 
-/// A message that a platform received. One whose text is longer than [`MAX_RECEIVED`] is `TooLarge`, and nothing is kept of it.
+/// A message that a platform received. A message whose text is longer than [`MAX_RECEIVED`] is refused with `TooLarge` and not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
-    /// What was said, when, and what the platform calls it: one that comes twice is answered once.
+    /// The message with its time and the platform's own id. A message that is delivered twice under one id is answered once.
     pub message: NewMessage,
-    /// Whether the platform says that the agent is spoken to.
+    /// Whether the platform says that the message addresses the agent.
     pub is_addressed: bool,
 }
 
 impl Incoming {
-    /// `TooLarge` for a text that is not taken in.
+    /// Fails with `TooLarge` if the text is too long.
     pub(crate) fn check(&self) -> Result<()> {
         match self.message.content.text.len() {
             0..=MAX_RECEIVED => Ok(()),
@@ -47,53 +47,54 @@ impl Incoming {
     }
 }
 
-/// A message that is worked on.
+/// A message in progress.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) open: OpenMessage,
     pub(super) journal: Journal,
-    /// Whether somebody has begun with it before.
+    /// Whether it was started before and is recovered.
     pub(super) is_left: bool,
 }
 
-/// What became of a message that came in.
+/// The result of storing a received message.
 enum Stored {
     New(Box<Task>),
     Known(Box<Memory>),
 }
 
-/// How a run ended, and whether its message says so: else that is still open.
+/// The end of a run, and whether it was stored; if not, the message is still open.
 struct Concluded {
     end: End,
     is_kept: bool,
 }
 
-/// How much is kept of the reason of a failure, in bytes.
+/// The most bytes of a failure's reason that are stored.
 const MAX_REASON: usize = 1 << 10;
-/// How many of the newest messages of a room tell who says much there.
+/// How many of the newest messages of a room show whether the agent says too much there.
 const SAID_LAST: usize = 8;
-/// How many are read for that, since some are results of tools.
+/// How many messages are read for that, since some are results of tools.
 const RECENT: usize = 4 * SAID_LAST;
 
 impl MessageService {
-    /// Takes a message in at once, so that the order of calls is that of the room, and works on it when the future is awaited.
+    /// Enters a message into its room's queue at once, so that the order of calls is the order of the room, and processes it when the
+    /// future is awaited.
     ///
     /// # Behavior
-    /// - What the agent said itself is ignored without a run.
-    /// - The message is stored as open work that this service holds, before it waits for those before it in its room. One that was
-    ///   known is ignored where it is worked on or was; where nobody works on it any more, its run goes on.
-    /// - A message that is to be answered supersedes the answers in its room that are still being thought about; one that is answered because
-    ///   the agent follows the room, those alone that are answered for that reason. What is ignored, or fails before that is decided, leaves
-    ///   them alone.
-    /// - What was decided is kept before it is said or done, so that it is neither lost nor done twice when the process ends;
-    ///   [`MessageService::recover`] goes on with it.
-    /// - The messages of the room don't wait for the evaluators.
+    /// - The agent's own messages are ignored without a run.
+    /// - The message is stored as open work that this service holds, before it waits for earlier messages of its room. A message that was
+    ///   delivered before is ignored if it is in progress or has ended; otherwise its run continues.
+    /// - A message that is to be answered supersedes the undecided answers in its room. A message that is answered because the agent
+    ///   follows the room supersedes only others of this kind. A message that is ignored, or fails before the decision, supersedes
+    ///   nothing.
+    /// - A decision is stored before it is said or done, so that a crash neither loses nor repeats it; [`MessageService::recover`]
+    ///   continues from there.
+    /// - Other messages of the room don't wait for the evaluators.
     /// - Dropping the future leaves the message open.
     pub fn receive(self: &Arc<Self>, incoming: Incoming) -> impl Future<Output = End> + Send + use<> {
         self.receive_for(incoming, Tap::default())
     }
 
-    /// The same, and gives the answer to whoever waits for it.
+    /// Like [`receive`](Self::receive), and sends the answer to the tap.
     pub(crate) fn receive_for(
         self: &Arc<Self>,
         incoming: Incoming,
@@ -113,7 +114,7 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            // One who has left the room comes back with what they say, and not with what is brought once more.
+                            // An author who has left the room joins again with a new message, but not with a repeated delivery.
                             let (services, said) = (service.composer.services(), &task.open.message.content);
                             let participants = services.records().participants();
                             service.in_time(participants.join(&said.room, &said.author)).await?;
@@ -152,7 +153,7 @@ impl MessageService {
         }
     }
 
-    /// Works on a message for as long as its lease is held, and lets the evaluators look at what was done.
+    /// Processes a message while its lease is held, and then runs the evaluators.
     pub(super) async fn work(&self, run: &Run, ticket: Ticket, task: Task) -> End {
         let mut turn = Turn::new(task.open.message.clone()).with_flow(self.flow_of(run));
         let lease = Arc::clone(task.journal.lease());
@@ -167,32 +168,32 @@ impl MessageService {
             };
             self.conclude(&task.journal, decided, end).await
         };
-        // Whether the vector is there in time or not: the run does not wait for it, and its answer ends it.
+        // The run does not wait for the vector; the end of the answer drops the request.
         let aside = self.embed(&task.open.message.content.text).then(|()| pending::<Infallible>());
         let Concluded { end, is_kept } = match select(pin!(lease.while_held(work)), pin!(aside)).await {
             Either::Left((concluded, _)) => concluded.map_err(lost).unwrap_or_else(left),
             Either::Right((never, _)) => match never {},
         };
-        // Whoever goes on with a message that is still open comes here again.
+        // If the message is still open, the run that continues it evaluates it.
         if is_kept && matches!(end, End::Completed | End::Ignored(_)) {
             Box::pin(self.evaluate(run, &turn, &end)).await;
         }
         end
     }
 
-    /// Asks for the vector of what was said, so that `FACTS` need not wait for it.
+    /// Requests the vector of the message, so that `FACTS` need not wait for it.
     async fn embed(&self, text: &str) {
         let services = self.composer.services();
         let facts = services.records().facts();
         match AssertUnwindSafe(facts.prepare(text)).catch_unwind().await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "there is no vector of a message yet"),
-            // Caught here: it must not take the run with it.
+            // Caught here, so that the panic does not end the run.
             Err(_) => tracing::error!("the embedder panicked"),
         }
     }
 
-    /// Works on the answer until it is given, or tells why there is none. The room goes on when it returns.
+    /// Answers a message, or returns why not. When it returns, the next message of the room goes on.
     async fn respond(
         &self,
         run: &Run,
@@ -226,7 +227,7 @@ impl MessageService {
         end
     }
 
-    /// What to say and do about a message, with the right to. Until then nothing was.
+    /// Decides on the answer to a message and claims it. Nothing is said or done before.
     async fn think<'a>(
         &'a self,
         run: &'a Run,
@@ -262,7 +263,7 @@ impl MessageService {
         Ok((claim, dialogue, said))
     }
 
-    /// Without what can't be read, the message is answered all the same, and so it is without what is too large to be kept.
+    /// Reads the attachments. The message is answered even if they can't be read, or if their descriptions are too large to be stored.
     async fn read_attachments(&self, turn: &mut Turn, journal: &Journal) -> Result<()> {
         let Some(reader) = &self.reader else { return Ok(()) };
         let read = read_attachments(reader.as_ref(), &turn.message, self.limits.attachment).await;
@@ -287,7 +288,7 @@ impl MessageService {
         let received = Received { content, is_addressed, state: follows.and_then(|follows| follows.state) };
         match self.rules.decide(&services.character().name, &received) {
             Decision::Ask => {}
-            // Two agents that follow one room would answer each other without an end.
+            // Two agents that follow one room would answer each other forever.
             Decision::Respond(Why::Followed) if self.says_much(&turn.message).await? => {}
             decision => return Ok(decision),
         }
@@ -297,22 +298,21 @@ impl MessageService {
         Ok(decide(Why::Model))
     }
 
-    /// Whether a quarter of what was said last in the room is the agent's own, or most of what is kept is what its tools gave.
+    /// Whether a quarter of the room's last messages are the agent's own, or most of the last stored ones are results of its tools.
     async fn says_much(&self, message: &Message) -> Result<bool> {
         let services = self.composer.services();
         let records = services.records();
         let (recent, agent) = (records.messages().until(message, RECENT).await?, records.agent().entity());
-        // What its tools gave was not said. Where little else is left, it works much.
+        // Results of tools do not count as said. If little else is left, the agent does much.
         let said: Vec<_> = recent.iter().filter(|one| one.content.action_result.is_none()).take(SAID_LAST).collect();
         let is_busy = recent.len() == RECENT && said.len() < SAID_LAST;
         Ok(is_busy || 4 * said.iter().filter(|one| one.content.author == agent).count() >= SAID_LAST)
     }
 
-    /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message
-    /// stays open.
+    /// Stores the end of the run and the reason for answering. If that fails, the run ends anyway, and its message stays open.
     ///
-    /// A run that failed because the ledger did not keep what it did is left as it is: when the lease has run out, somebody goes on
-    /// behind the journal.
+    /// If a run failed because the ledger could not store its journal, its message stays open: after the lease has expired, another run
+    /// continues from the journal.
     async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<Concluded> {
         if let End::Failed { reason } = &end
             && journal.is_stuck()
@@ -326,7 +326,7 @@ impl MessageService {
         };
         let mut labels = vec![("end", end.as_str())];
         labels.extend(why.map(|why| (WHY, why.as_str())));
-        // What metadata take: an error may quote more than that, and U+0000.
+        // Metadata take neither long texts nor U+0000, which an error may hold.
         let reason = reason.map(|reason| cut(reason, MAX_REASON).replace('\0', "\u{fffd}"));
         labels.extend(reason.as_deref().map(|reason| ("reason", reason)));
         let kept = async {
@@ -348,7 +348,7 @@ impl MessageService {
     }
 }
 
-/// Says for what reason the message is answered.
+/// Tells the queue for what reason the message is answered.
 fn stand(ticket: &mut Ticket, why: Option<Why>) {
     match why {
         Some(Why::Followed) => ticket.follow(),
@@ -356,7 +356,7 @@ fn stand(ticket: &mut Ticket, why: Option<Why>) {
     }
 }
 
-/// What becomes of a run whose message is worked on by somebody else, or is there no more.
+/// The end of a run whose message was taken by another process or erased.
 fn left(error: Error) -> Concluded {
     Concluded { end: End::Left { reason: error.to_string() }, is_kept: false }
 }

@@ -1,4 +1,4 @@
-//! What this process knows of stores without asking.
+//! The cache of prompt memory texts in this process.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -9,21 +9,21 @@ use lru::LruCache;
 use memory_core::{DocumentId, Revision};
 use tokio::time::Instant;
 
-/// How many stores are remembered.
+/// The most stores in the cache.
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
-/// The texts that were read last. What was read while this process wrote is not kept: it may be older than what was written.
+/// The texts that were read last. A read during a write of this process is not cached, since it may be older than the write.
 #[derive(Debug)]
 pub(super) struct Cache(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     texts: LruCache<DocumentId, (Instant, Known)>,
-    /// How many writes of this process have ended.
+    /// The number of writes of this process that have ended.
     writes: u64,
 }
 
-/// A text at its revision; the default is that of a store that was never written.
+/// A text with its revision; the default is a store that was never written.
 #[derive(Clone, Default)]
 pub(super) struct Known {
     pub(super) text: Arc<str>,
@@ -35,19 +35,19 @@ impl Cache {
         Self(Mutex::new(State { texts: LruCache::new(CAPACITY), writes: 0 }))
     }
 
-    /// What was known of a store last, if that is not older than `max_age`.
+    /// Returns the cached text of a store, if it is not older than `max_age`.
     pub(super) fn get(&self, id: &DocumentId, max_age: Duration) -> Option<Known> {
         let mut state = self.state();
         let (since, known) = state.texts.get(id)?;
         (since.elapsed() < max_age).then(|| known.clone())
     }
 
-    /// To be asked before a read, for [`Cache::keep`].
+    /// The number of writes so far; take it before a read, for [`Cache::keep`].
     pub(super) fn writes(&self) -> u64 {
         self.state().writes
     }
 
-    /// Remembers what a read found, unless a write has ended since it began.
+    /// Caches the result of a read, unless a write has ended since the read began.
     pub(super) fn keep(&self, id: &DocumentId, known: Known, writes_before: u64) {
         let mut state = self.state();
         if state.writes == writes_before {
@@ -55,26 +55,26 @@ impl Cache {
         }
     }
 
-    /// A write has ended: what it left behind, or `None` where that is not known.
+    /// Records the end of a write: the new text, or `None` if the outcome is unknown.
     pub(super) fn wrote(&self, id: &DocumentId, known: Option<Known>) {
         let mut state = self.state();
         state.writes += 1;
         let newest = state.texts.peek(id).and_then(|(_, known)| known.revision);
         match known {
-            // Of two writes that end in another order than they were made, the earlier revision must not stay.
+            // If two writes end in the wrong order, the earlier revision must not replace the later one.
             Some(known) if known.revision > newest => drop(state.texts.put(id.clone(), (Instant::now(), known))),
             _ => drop(state.texts.pop(id)),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code that holds the lock can panic half way through a change.
+        // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Known {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Known({} bytes, {:?})", self.text.len(), self.revision)
     }

@@ -5,34 +5,34 @@ use std::time::Duration;
 
 use memory_core::{Clock, Error, Result, SystemClock};
 
-/// How a [`PromptMemory`](super::PromptMemory) behaves.
+/// The settings of a [`PromptMemory`](super::PromptMemory).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PromptConfig {
-    /// The most bytes that a prefetch puts into the prompt; 20,000 by default, 256 at least.
+    /// The most bytes that a prefetch returns; 20,000 by default, at least 256.
     pub budget: usize,
-    /// How long a prefetch waits for the engine; 5 seconds by default.
+    /// The deadline of a prefetch; 5 s by default.
     pub deadline: Duration,
-    /// What a prefetch does when a store can't be read by then; fails by default.
+    /// What a prefetch does if a store can't be read before the deadline; it fails by default.
     pub on_failure: OnFailure,
-    /// For how long a text that was read counts as the present one, unless this process changes it. None by default: each
-    /// prefetch reads, and sees what other processes wrote. A process that is the only writer can set it to hours.
+    /// How long a text stays cached, unless this process changes it; zero by default, so that each prefetch reads the store and sees the
+    /// writes of other processes. If this process is the only writer, it can be hours.
     pub cache_for: Duration,
     /// The most bytes in one update; 32 KiB by default.
     pub max_entry_bytes: usize,
-    /// The most bytes of text in one store; 64 KiB by default, 128 KiB at most.
+    /// The most bytes of text in one store; 64 KiB by default, at most 128 KiB.
     pub max_store_bytes: usize,
-    /// Where the times in the history come from; the clock of the machine by default.
+    /// The clock for the times in the history; the system clock by default.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What to do about a store that can't be read.
+/// What a prefetch does if a store can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
-    /// The call fails.
+    /// The prefetch fails.
     #[default]
     Fail,
-    /// The turn goes on with what was known last, and a warning that the model and the host see.
+    /// The prefetch returns the text that was known last, with a warning for the model and the host.
     Open,
 }
 
@@ -40,7 +40,7 @@ const MIN_BUDGET: usize = 256;
 const MAX_STORE_BYTES: usize = 128 << 10;
 
 impl PromptConfig {
-    /// `InvalidInput` when a setting is out of its range.
+    /// Fails with `InvalidInput` if a setting is out of its range.
     pub(super) fn check(&self) -> Result<()> {
         if self.budget < MIN_BUDGET {
             return Err(Error::invalid(format!("a budget of {} bytes; at least {MIN_BUDGET} are needed", self.budget)));

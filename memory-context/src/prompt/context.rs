@@ -1,4 +1,4 @@
-//! Whose memory it is, and what comes of it in a prompt.
+//! The key of a prompt memory, and the text for the prompt.
 
 use std::fmt;
 
@@ -8,30 +8,31 @@ use serde::{Deserialize, Serialize};
 use super::Flags;
 use crate::records::{AgentId, Message};
 
-/// The session and the personality that are active. Its JSON has camelCase names; names it does not know are passed over.
+/// The session, the user, the agent and the personality to which a prompt memory belongs. Its JSON has camelCase names; unknown names are
+/// ignored.
 ///
-/// Each id has 1 to 256 bytes without control characters, else the call is `InvalidInput` or `TooLarge`.
+/// Each id has 1 to 256 bytes and no control characters; otherwise calls fail with `InvalidInput` or `TooLarge`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MemoryLoadContext {
-    /// The conversation, as history names it.
+    /// The id of the conversation, which the history shows.
     pub session_id: String,
-    /// What the memory belongs to: `cli:default`, `telegram:42`.
+    /// The session to which the memory belongs, as in `cli:default` or `telegram:42`.
     pub session_key: String,
-    /// The human, whose profile all sessions share. Without it, the profile belongs to the session key.
+    /// The user, whose profile all sessions share. Without a user, the profile belongs to the session key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// The agent, which has a profile of its own of each user and session. Where it has kept none yet, it reads the one that was kept
-    /// without an agent, and its first change makes that its own.
+    /// The agent. Each agent has its own profile of a user or session. Until it first changes it, it reads the profile that was kept
+    /// without an agent; its first change makes a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Where the conversation takes place, as history names it: `cli`, `telegram`.
+    /// The platform of the conversation, which the history shows, as in `cli` or `telegram`.
     pub platform: String,
-    /// The personality that speaks.
+    /// The personality with which the agent speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personality_id: Option<String>,
-    /// Whether personalities share the project memory of the session.
+    /// Whether the personalities of a session share its project memory.
     #[serde(default)]
     pub memory_scope: MemoryScope,
 }
@@ -43,12 +44,12 @@ pub enum MemoryScope {
     /// All share it.
     #[default]
     Global,
-    /// Each has its own. A context that names no personality means the shared one.
+    /// Each has its own. A context without a personality uses the shared one.
     PerPersonality,
 }
 
 impl MemoryLoadContext {
-    /// A context without user, agent and personality.
+    /// Makes a context without a user, an agent and a personality.
     pub fn new(session_id: impl Into<String>, session_key: impl Into<String>, platform: impl Into<String>) -> Self {
         Self {
             session_id: session_id.into(),
@@ -61,9 +62,9 @@ impl MemoryLoadContext {
         }
     }
 
-    /// The context of a message that an agent received: the room is the session, and each agent has both texts to itself. The profile is
-    /// that of the author in direct conversations, and that of the room in any other, since a room of many must not hear what somebody
-    /// said in private.
+    /// Makes the context for a message that an agent received. The room is the session, and each agent has its own texts. The profile is
+    /// that of the author in direct conversations, and that of the room otherwise, since a group must not hear what somebody said in
+    /// private.
     pub fn of(agent: &AgentId, message: &Message) -> Self {
         let content = &message.content;
         let room = content.room.as_str();
@@ -73,21 +74,21 @@ impl MemoryLoadContext {
         if content.channel_type.is_direct() { context.with_user(content.author.as_str()) } else { context }
     }
 
-    /// With the human.
+    /// Sets the user.
     #[must_use]
     pub fn with_user(mut self, user_id: impl Into<String>) -> Self {
         self.user_id = Some(user_id.into());
         self
     }
 
-    /// With the agent whose own profile of the user and the session it is.
+    /// Sets the agent.
     #[must_use]
     pub fn with_agent(mut self, agent_id: impl Into<String>) -> Self {
         self.agent_id = Some(agent_id.into());
         self
     }
 
-    /// With the personality and what it shares.
+    /// Sets the personality, and whether it shares the project memory.
     #[must_use]
     pub fn with_personality(mut self, personality_id: impl Into<String>, scope: MemoryScope) -> Self {
         self.personality_id = Some(personality_id.into());
@@ -96,31 +97,32 @@ impl MemoryLoadContext {
     }
 }
 
-/// What goes into the system prompt: never empty.
+/// The text for the system prompt; never empty.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MemoryContext {
-    /// The sections, the user's profile first. At most the budget of the configuration, in bytes.
+    /// The sections, the user's profile first; at most as many bytes as the budget allows.
     pub content: String,
-    /// `custom`: how providers of this kind name themselves.
+    /// Always `custom`, the name of this kind of memory provider.
     pub source: &'static str,
-    /// Whether the budget left something out.
+    /// Whether the budget cut something.
     pub truncated: bool,
-    /// How many bytes of stored text it left out.
+    /// How many bytes of stored text the budget cut.
     pub dropped_bytes: usize,
-    /// Characters in the stored texts that a reader does not see.
+    /// The invisible characters in the stored texts.
     pub flags: Flags,
-    /// The revision of the profile; `None` when there is none.
+    /// The revision of the profile; `None` if there is none.
     pub user_revision: Option<Revision>,
-    /// The revision of the project memory; `None` when there is none.
+    /// The revision of the project memory; `None` if there is none.
     pub memory_revision: Option<Revision>,
-    /// Why a store could not be read. The content says so, too, and holds what was known of it last.
+    /// Why a store could not be read ([`OnFailure::Open`](super::OnFailure::Open)). The content says so, too, and holds the text that was
+    /// known last.
     pub warning: Option<String>,
 }
 
 impl MemoryContext {
-    /// A content that is whole.
+    /// Makes a context with a complete content.
     pub fn new(content: impl Into<String>) -> Self {
         Self {
             content: content.into(),
@@ -136,7 +138,7 @@ impl MemoryContext {
 }
 
 impl fmt::Debug for MemoryContext {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryContext")
             .field("content", &format_args!("{} bytes", self.content.len()))

@@ -1,4 +1,4 @@
-//! Characters that a reader does not see.
+//! Invisible and bidirectional characters.
 
 use std::ops::AddAssign;
 use std::sync::LazyLock;
@@ -6,19 +6,18 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::Serialize;
 
-/// How many characters a text holds that a reader does not see. They are reported, and left as they are: some scripts and
-/// emoji need a few of them, and none has to hide anything.
+/// The number of characters in a text that a reader can't see. They are reported and not removed, since some scripts and emoji need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flags {
-    /// Those without a shape: zero-width, tag and control characters, and the blank of Braille. Line breaks, tabs and the variation selectors of emoji
-    /// don't count.
+    /// Characters without a glyph: zero-width, tag and control characters, and the Braille blank. Line breaks, tabs and the variation
+    /// selectors of emoji don't count.
     pub invisible: usize,
-    /// Those that change the direction of the text around them.
+    /// Characters that change the direction of the text around them.
     pub bidi: usize,
 }
 
-// Both are constants, and a test uses them.
+// Both patterns are constants that a test compiles.
 static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"[[\p{Default_Ignorable_Code_Point}\p{Cc}\u2800]--[\t\r\n\uFE0E\uFE0F\p{Bidi_Control}]]";
     Regex::new(pattern).expect("a valid pattern")
@@ -26,7 +25,7 @@ static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
 static BIDI: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\p{Bidi_Control}").expect("a valid pattern"));
 
 impl Flags {
-    /// What is in this text.
+    /// Counts the characters in a text.
     pub fn of(text: &str) -> Self {
         if text.is_ascii() && !text.contains(|c: char| c.is_ascii_control()) {
             return Self::default();
@@ -34,7 +33,7 @@ impl Flags {
         Self { invisible: INVISIBLE.find_iter(text).count(), bidi: BIDI.find_iter(text).count() }
     }
 
-    /// Whether there is no such character.
+    /// Whether there are no such characters.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

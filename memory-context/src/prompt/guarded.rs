@@ -1,4 +1,4 @@
-//! A prompt memory that can't hold up whoever asks it.
+//! A wrapper that gives a prompt memory a deadline.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptSource, SyncReport};
 use crate::deadline::late;
 
-/// How long one call of a prompt memory may take.
+/// The deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A host's prompt memory. A call that panics fails with `Unexpected`, and one that is not over within [`DEADLINE`] with `Timeout`.
+/// Wraps a host's prompt memory. A call that panics fails with `Unexpected`, and one that misses [`DEADLINE`] with `Timeout`.
 #[derive(Debug)]
 pub(crate) struct Guarded(Arc<dyn PromptSource>);
 
@@ -41,7 +41,7 @@ impl PromptSource for Guarded {
     }
 }
 
-/// What a call answers; `outcome` tells what is known of one that gives no answer.
+/// Runs a call with a deadline; `outcome` is that of the error if the call panics or is late.
 async fn guarded<T>(outcome: Outcome, call: impl Future<Output = Result<T>>) -> Result<T> {
     match timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => answer,

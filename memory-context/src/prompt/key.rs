@@ -1,14 +1,14 @@
-//! Where a store is kept.
+//! The document of a prompt memory store.
 
 use memory_core::{Collection, Document, DocumentId, Error, Json, JsonObject, Metadata, Result, SpaceId};
 
 use super::{MemoryLoadContext, MemoryScope, MemoryStore};
 use crate::hash;
 
-/// The collection that holds prompt memory, and nothing else. Its name is reserved, so no plugin reaches it.
+/// The collection that holds only prompt memory. The name is reserved, so no plugin reaches it.
 pub const COLLECTION: &str = "_prompt";
 
-/// The space that all of it is in: whose memory it is stands in the metadata.
+/// The space of all prompt memory. The metadata say to whom a document belongs.
 const SPACE: &str = "prompt";
 
 /// The longest part of a key, in bytes.
@@ -18,17 +18,17 @@ const MAX_PART: usize = 256;
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) id: DocumentId,
-    /// The document that an agent reads as long as it has none of its own: that of all agents, in which earlier programs kept profiles.
+    /// The document that an agent reads until it has its own: the one for all agents, in which earlier versions kept profiles.
     pub(super) of_all: Option<DocumentId>,
     pub(super) collection: Collection,
     pub(super) space_id: SpaceId,
-    /// The parts by name, for operators: `metadata.user = 'ana'` finds what is known of Ana.
+    /// The parts of the key by name, for operators: `metadata.user = 'ana'` finds what is known of Ana.
     pub(super) metadata: Metadata,
 }
 
 impl MemoryLoadContext {
-    /// Whose text a document of [`COLLECTION`] holds, and which one; `None` where it is none that prompt memory has put there. A change is
-    /// made in this session on this platform; a text of a session belongs to that one all the same.
+    /// Returns the context and the store of a document in [`COLLECTION`]; `None` if prompt memory did not write it. Changes with this
+    /// context are recorded for the given session and platform; the text of a session still belongs to its own session key.
     pub fn of_document(
         document: &Document,
         session_id: impl Into<String>,
@@ -42,7 +42,7 @@ impl MemoryLoadContext {
         let store = [MemoryStore::User, MemoryStore::Memory];
         let store = part("store").and_then(|name| store.into_iter().find(|store| store.as_str() == name))?;
         let session_id = session_id.into();
-        // The profile of a user has no session.
+        // The profile of a user belongs to no session.
         let session_key = part("session").unwrap_or_else(|| session_id.clone());
         let mut context = Self::new(session_id, session_key, platform);
         (context.user_id, context.agent_id) = (part("user"), part("agent"));
@@ -55,7 +55,7 @@ impl MemoryLoadContext {
 }
 
 impl Key {
-    /// The document of a store in this context; `InvalidInput` or `TooLarge` when an id of the context is not valid.
+    /// Returns the key of a store in this context. Fails with `InvalidInput` or `TooLarge` if an id of the context is not valid.
     pub(super) fn of(context: &MemoryLoadContext, store: MemoryStore) -> Result<Self> {
         check("sessionId", &context.session_id)?;
         check("sessionKey", &context.session_key)?;

@@ -19,10 +19,10 @@ use super::{
     UpdateReport,
 };
 
-/// Prompt memory in a folder of Markdown files, one for each store, which a human can read and edit. The folder is on a local disk;
-/// several processes may share it.
+/// Prompt memory in a folder of Markdown files, one per store, which people can read and edit. Several processes may share the folder; it
+/// must be on a local disk.
 ///
-/// A file begins with a comment that tells whose it is and which batches were applied last; one without it is a text like any other.
+/// A file begins with a comment that holds the key and the batches that were applied last. A file without it is read as plain text.
 #[derive(Debug, Clone)]
 pub struct MarkdownMemory {
     folder: PathBuf,
@@ -31,21 +31,21 @@ pub struct MarkdownMemory {
 /// The first line of a file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Header {
-    /// The parts of the key, for humans.
+    /// The parts of the key, for people.
     of: String,
-    /// The batches that were applied last, the newest last, each with the digest of its updates.
+    /// The keys of the last batches, the newest last, each with the digest of its updates.
     batches: Vec<(String, String)>,
 }
 
 const BEGIN: &str = "<!-- ";
 const END: &str = " -->";
-/// How many batches are known.
+/// How many batches are remembered.
 const BATCHES: usize = 100;
-/// The longest file, in bytes: a store and its batches take less.
+/// The largest file that is read, in bytes. A store with its batches is smaller.
 const MAX_FILE: u64 = 1 << 20;
 
 impl MarkdownMemory {
-    /// The memory in this folder, which is made when something is kept.
+    /// Makes a prompt memory in this folder, which is created with the first write.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -54,7 +54,7 @@ impl MarkdownMemory {
         self.folder.join(format!("{id}.md"))
     }
 
-    /// What a store holds: its own file, or that of all agents where an agent has none.
+    /// Reads a store: its own file, or the file for all agents if the agent has none.
     fn read(&self, key: &Key) -> Result<(Header, String)> {
         for id in [&key.id].into_iter().chain(&key.of_all) {
             if let Some(found) = read(&self.path(id))? {
@@ -64,11 +64,11 @@ impl MarkdownMemory {
         Ok(Default::default())
     }
 
-    /// Applies the updates of each store, after it was checked for both that they can be.
+    /// Applies the updates of each store, after checking those of both stores.
     fn apply(&self, context: &MemoryLoadContext, batch: &str, updates: &[MemoryUpdate]) -> Result<SyncReport> {
         fs::create_dir_all(&self.folder).map_err(|error| failed(&error))?;
         let lock = File::create(self.folder.join(".lock")).map_err(|error| failed(&error))?;
-        // Held until the file is dropped.
+        // The lock is held until the file is dropped.
         lock.lock().map_err(|error| failed(&error))?;
         let mut reports: Vec<Option<UpdateReport>> = iter::repeat_with(|| None).take(updates.len()).collect();
         let mut writes = Vec::new();
@@ -108,7 +108,7 @@ impl MarkdownMemory {
         }
         for (at, (path, header, text)) in writes.into_iter().enumerate() {
             let written = write(&path, &header, &text);
-            // The store before it has its updates.
+            // The first store was written already, so the outcome of the call is unknown.
             written.map_err(|error| if at > 0 { error.with_outcome(Outcome::Unknown) } else { error })?;
         }
         Ok(SyncReport { updates: reports.into_iter().flatten().collect() })
@@ -154,13 +154,13 @@ impl PromptSource for MarkdownMemory {
     }
 }
 
-/// Works where it keeps nobody waiting.
+/// Runs blocking work on a thread of tokio's pool for it.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let panicked = |_| Error::new(ErrorKind::Unexpected, "the work on a file panicked");
     spawn_blocking(work).await.map_err(panicked)?
 }
 
-/// What a file holds; `None` where none is.
+/// Reads a file; `None` if there is none.
 fn read(path: &Path) -> Result<Option<(Header, String)>> {
     let size = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
@@ -182,7 +182,7 @@ fn read(path: &Path) -> Result<Option<(Header, String)>> {
 /// Puts a file in the place of another in one step: what a reader sees is whole.
 fn write(path: &Path, header: &Header, text: &str) -> Result<()> {
     let json = serde_json::to_string(header).map_err(|error| Error::invalid("no JSON form").with_source(error))?;
-    // Nothing in it ends the comment.
+    // Escaped, so that nothing in the JSON ends the comment.
     let header = json.replace('>', "\\u003e");
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| {
@@ -193,7 +193,7 @@ fn write(path: &Path, header: &Header, text: &str) -> Result<()> {
     written.map_err(|error| failed(&error))
 }
 
-/// Without the path, which may tell what it should not.
+/// Leaves out the path, which may hold private names.
 fn failed(error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("a file of the prompt memory can't be used: {}", error.kind()))
 }

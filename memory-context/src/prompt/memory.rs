@@ -23,7 +23,7 @@ use super::{
 };
 use crate::deadline::{late, within_deadline};
 
-/// What an agent keeps about its human and its work, for the system prompt. Cheap to clone.
+/// An agent's texts about its user and its work, for the system prompt. Cloning is cheap.
 ///
 /// Each of the two stores is one document of the collection [`COLLECTION`](super::COLLECTION), with its history. Any number of
 /// processes may share them.
@@ -39,24 +39,24 @@ struct Shared {
     cache: Cache,
 }
 
-/// What an undo did.
+/// The result of an undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Undone {
-    /// The change that it took back.
+    /// The revision of the change that was undone.
     pub undid: Revision,
-    /// The revision that it made.
+    /// The revision that the undo made.
     pub revision: Revision,
 }
 
 impl PromptMemory {
-    /// Prompt memory with the default settings.
+    /// Makes a prompt memory with the default settings.
     pub fn new(documents: Arc<dyn DocumentStore>) -> Self {
         Self::of(documents, PromptConfig::default())
     }
 
-    /// Prompt memory with its settings; `InvalidInput` when one is out of its range.
+    /// Makes a prompt memory with settings. Fails with `InvalidInput` if one is out of its range.
     pub fn with(documents: Arc<dyn DocumentStore>, config: PromptConfig) -> Result<Self> {
         config.check()?;
         Ok(Self::of(documents, config))
@@ -66,15 +66,15 @@ impl PromptMemory {
         Self { shared: Arc::new(Shared { documents, config, cache: Cache::new() }) }
     }
 
-    /// What goes into the system prompt of a turn; `None` when there is nothing to put there.
+    /// Returns the text for the system prompt of a turn; `None` if both stores are empty.
     ///
     /// # Behavior
-    /// - The user's profile comes first, under `## About You`, then the project's memory, under `## Memory`; an empty one is
-    ///   left out with its heading. Nothing in the texts themselves makes a heading.
-    /// - Beyond the budget, whole lines are left out and `truncated` says so: the oldest of the memory first, and those of the
-    ///   profile only when no memory is left.
-    /// - A store that can't be read before the deadline is `Timeout` or the engine's error, or, with [`OnFailure::Open`], what
-    ///   was known of it last, with a warning in the content and beside it.
+    /// - The user's profile comes first, under `## About You`, then the project memory, under `## Memory`. An empty one is left out with
+    ///   its heading. Nothing in the texts themselves can make a heading.
+    /// - Over the budget, whole lines are cut and `truncated` is set: first the oldest lines of the memory, and lines of the profile only
+    ///   after the whole memory.
+    /// - If a store can't be read before the deadline, the call fails with `Timeout` or the engine's error. With [`OnFailure::Open`] it
+    ///   returns the text that was known last, with a warning in the content and in [`MemoryContext::warning`].
     pub async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
         let (user, memory) = (Key::of(context, MemoryStore::User)?, Key::of(context, MemoryStore::Memory)?);
         let (user, memory) = join(self.recall(&user), self.recall(&memory)).await;
@@ -100,24 +100,24 @@ impl PromptMemory {
         }))
     }
 
-    /// Applies updates in their order, each to its store.
+    /// Applies updates in order, each to its store.
     ///
     /// # Behavior
-    /// - Nothing to apply makes no call to the engine, and what changes nothing is not written.
-    /// - The updates of one store are applied all at once or not at all. Racing calls lose nothing.
-    /// - `TooLarge` or `InvalidInput` before anything is written, when an update or a text that would come out is.
-    /// - An error whose outcome is [`Outcome::Unknown`] may have applied the updates of one store or of both. With
-    ///   [`sync_once`](Self::sync_once) they can be repeated.
+    /// - Without updates the engine is not called. Updates that change nothing are not written.
+    /// - The updates of one store are applied atomically. Concurrent calls lose nothing.
+    /// - Fails with `TooLarge` or `InvalidInput`, before anything is written, if an update or the resulting text is too large or invalid.
+    /// - After an error with [`Outcome::Unknown`] the updates of one store or of both may have been applied. Use
+    ///   [`sync_once`](Self::sync_once) to repeat them safely.
     pub async fn sync(&self, context: &MemoryLoadContext, updates: &[MemoryUpdate]) -> Result<SyncReport> {
         self.sync_within_deadline(context, None, updates).await
     }
 
-    /// The same under a key: repeated, it completes what is missing, and applies nothing twice.
+    /// Like [`sync`](Self::sync), but idempotent under a key: repeating the call applies what is missing, and nothing twice.
     ///
     /// # Behavior
-    /// - A key is known as long as its change is in the [`history`](Self::history), which keeps 100 for each store. A batch that
-    ///   changed nothing left no trace.
-    /// - Other updates under a key that is known are `Conflict`.
+    /// - A key is known as long as its change is in the [`history`](Self::history), which keeps 100 changes per store. A batch that changed
+    ///   nothing is not recorded.
+    /// - Fails with `Conflict` if the key is known with other updates.
     pub async fn sync_once(
         &self,
         context: &MemoryLoadContext,
@@ -127,24 +127,24 @@ impl PromptMemory {
         self.sync_within_deadline(context, Some(batch), updates).await
     }
 
-    /// The text of one store as it was written, without budget and cache; `None` when it is empty.
+    /// Returns the text of one store as it was written, without budget and cache; `None` if it is empty.
     pub async fn read(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Option<String>> {
         let stored = self.load(&Key::of(context, store)?).await?;
         Ok(Some(stored.record.text).filter(|text| !text.is_empty()))
     }
 
-    /// The changes of one store, newest first: the last 100.
+    /// Returns the last 100 changes of one store, newest first.
     pub async fn history(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Vec<HistoryEntry>> {
         Ok(self.load(&Key::of(context, store)?).await?.record.history())
     }
 
-    /// Takes the newest change back that is neither an undo nor undone, which is a change of its own; `None` when there is none
-    /// that can be. A change stands for all updates that one sync applied to the store.
+    /// Undoes the newest change that is neither an undo nor undone. The undo is a change itself. A change comprises all updates that one
+    /// sync applied to the store. Returns `None` if no change can be undone.
     pub async fn undo(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Option<Undone>> {
         self.undo_at(context, store, None).await
     }
 
-    /// The same for who has seen the store at this revision: `Conflict` where it has another one by now.
+    /// Like [`undo`](Self::undo), but fails with `Conflict` if the store no longer has this revision.
     pub async fn undo_seen(
         &self,
         context: &MemoryLoadContext,
@@ -209,7 +209,7 @@ impl PromptMemory {
             };
             let key = Key::of(context, store)?;
             let stored = self.load(&key).await?;
-            // Refused here, a part that does not fit is refused before the other is written.
+            // Both stores are checked before one is written.
             self.plan(&stored, &updates, batch.as_ref())?;
             parts.push((key, stored, updates, batch));
         }
@@ -225,7 +225,7 @@ impl PromptMemory {
                 Err(error) => return Err(error),
             }
         }
-        // They came store by store, and go out in the order of the updates.
+        // The reports are in the order of the stores; they are returned in the order of the updates.
         let mut places: Vec<_> = (0..updates.len()).collect();
         places.sort_by_key(|place| updates[*place].store);
         let mut placed: Vec<_> = places.into_iter().zip(reports).collect();
@@ -233,7 +233,7 @@ impl PromptMemory {
         Ok(SyncReport { updates: placed.into_iter().map(|(_, report)| report).collect() })
     }
 
-    /// What a part of a batch makes of a store: the text, if it is another one, and the reports.
+    /// Computes the new text of a store, if it changes, and the reports of the updates.
     fn plan(
         &self,
         stored: &Stored,
@@ -278,7 +278,7 @@ impl PromptMemory {
         Ok((text, reports.collect()))
     }
 
-    /// Writes what `plan` makes of a store, and plans again when somebody else was first. Gives what it answered last.
+    /// Writes the result of `plan` by compare-and-set, and plans again after a lost race. Returns the last plan's result.
     async fn commit<T>(
         &self,
         key: &Key,
@@ -300,7 +300,7 @@ impl PromptMemory {
             let now = self.shared.config.clock.now();
             let write = DocumentWrite::new(key.collection.clone(), key.space_id.clone(), record.to_content()?, now);
             let write = write.with_id(key.id.clone()).with_metadata(key.metadata.clone()).expect(expect);
-            // Dropped on the way, the write may have its effect all the same.
+            // Even if this future is dropped, the write may take effect.
             let mut ended = Ended { cache: &self.shared.cache, key, known: None };
             match self.shared.documents.put(write).await {
                 Ok(document) => {
@@ -315,15 +315,16 @@ impl PromptMemory {
         }
     }
 
-    /// Makes a copy of the document of all agents that of one, with history and revision, so that its batches stay known. One that is there
-    /// stays as it is. `false` where one was erased, in whose place no copy comes: what is put there begins anew.
+    /// Copies the document of all agents to one agent, with history and revision, so that its batches stay known. An existing document
+    /// stays unchanged. Returns `false` if the agent's document was erased: then nothing is copied, and the next write starts a new
+    /// document.
     async fn copy(&self, of_all: &DocumentId, key: &Key) -> Result<bool> {
         let Some(mut document) = self.shared.documents.get(&key.collection, of_all).await? else { return Ok(true) };
         (document.id, document.metadata) = (key.id.clone(), key.metadata.clone());
         Ok(self.shared.documents.restore(vec![document]).await?.erased.is_empty())
     }
 
-    /// The present text of a store, or the last known one and why.
+    /// Returns the present text of a store, or the last known one with the error of the read.
     async fn recall(&self, key: &Key) -> Result<(Known, Option<Error>)> {
         let config = &self.shared.config;
         if let Some(known) = self.cached(key, config.cache_for) {
@@ -344,7 +345,7 @@ impl PromptMemory {
         }
     }
 
-    /// What is known of a store without asking, if that is not older than `max_age`.
+    /// Returns the cached text of a store, if it is not older than `max_age`.
     fn cached(&self, key: &Key, max_age: Duration) -> Option<Known> {
         let own = self.shared.cache.get(&key.id, max_age)?;
         match &key.of_all {
@@ -383,12 +384,12 @@ impl PromptMemory {
     }
 }
 
-/// A store as the engine has it; the default is one that was never written.
+/// A store as read from the engine; the default is one that was never written.
 #[derive(Debug, Default)]
 struct Stored {
     record: Record,
     revision: Option<Revision>,
-    /// The document of all agents, where that was read.
+    /// The id of the document of all agents, if that one was read.
     of_all: Option<DocumentId>,
 }
 
@@ -410,7 +411,7 @@ impl Stored {
     }
 }
 
-/// Tells the cache that a write has ended, however it did.
+/// Tells the cache on drop that a write has ended.
 struct Ended<'a> {
     cache: &'a Cache,
     key: &'a Key,
@@ -423,7 +424,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Of the JSON, since what it says of an update stays the same in all versions.
+/// Hashes the JSON of updates, which is the same in all versions of this crate.
 pub(super) fn digest(updates: &[&MemoryUpdate]) -> Result<String> {
     let json = serde_json::to_vec(updates)
         .map_err(|error| Error::invalid("the updates have no JSON form").with_source(error))?;

@@ -1,6 +1,6 @@
-//! Prompt memory: what an agent keeps about its human and its work, ready to be put into a system prompt.
+//! Prompt memory: an agent's texts about its user and its work, for the system prompt.
 //!
-//! [`PromptMemory`] is the way in; the crate's page has an example.
+//! Begin with [`PromptMemory`]; the crate documentation has an example.
 
 mod cache;
 mod config;

@@ -1,4 +1,4 @@
-//! What is kept of a store: its text, and how it came to be.
+//! The record of a store: its text and its history.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use memory_core::{Content, Document, Error, IdempotencyKey, Result, Revision, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// How many changes are kept. The keys of their batches are known for as long.
+/// How many changes the history keeps. The keys of their batches are known as long.
 const MAX_CHANGES: usize = 100;
-/// How many bytes of earlier text are kept, so that the newest changes can be undone.
+/// The most bytes of earlier text that are kept for undo.
 const MAX_EARLIER_BYTES: usize = 128 << 10;
 
-/// A text with its history, in one document: one compare and set changes both, and knows a batch that comes again.
+/// A text with its history, in one document, so that one compare-and-set changes both and recognises repeated batches.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
@@ -25,12 +25,12 @@ pub(super) struct Record {
 struct Entry {
     revision: Revision,
     origin: Origin,
-    /// What leads back to the text before; gone from old changes.
+    /// The difference to the previous text; `None` for old changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     back: Option<Back>,
 }
 
-/// Where a change comes from.
+/// The origin of a change.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Origin {
@@ -43,15 +43,15 @@ pub(super) struct Origin {
     pub(super) undoes: Option<Revision>,
 }
 
-/// A batch that was applied under a key.
+/// The idempotency key of a batch.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Batch {
     pub(super) key: IdempotencyKey,
-    /// Of the updates, so that another batch under the same key is noticed.
+    /// The hash of the updates, by which another batch under the same key is recognised.
     pub(super) digest: String,
 }
 
-/// The difference to the text before: from a line on, some lines were others.
+/// The difference to the previous text: the lines that were replaced.
 #[derive(Serialize, Deserialize)]
 struct Back {
     line: usize,
@@ -64,57 +64,57 @@ struct Back {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HistoryEntry {
-    /// The revision that it made.
+    /// The revision that the change made.
     pub revision: Revision,
-    /// When it was made.
+    /// The time of the change.
     pub at: Timestamp,
-    /// In which conversation.
+    /// The conversation of the change.
     pub session_id: String,
-    /// Where that takes place.
+    /// The platform of the conversation.
     pub platform: String,
-    /// The key of its batch, if it had one.
+    /// The idempotency key of the batch, if it had one.
     pub batch: Option<IdempotencyKey>,
-    /// The change that it undoes, if it is an undo.
+    /// The revision of the change that it undoes, if it is an undo.
     pub undoes: Option<Revision>,
-    /// What it changed; `None` for an old change, of which that is not kept any more.
+    /// The lines that it changed; `None` for an old change, whose lines are no longer kept.
     pub diff: Option<Diff>,
 }
 
-/// Lines that took the place of others.
+/// Lines that were replaced by others.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Diff {
-    /// How many lines stand before the first that differs.
+    /// The number of unchanged lines before the difference.
     pub line: usize,
-    /// The lines from there on that were taken away.
+    /// The lines that were removed there.
     pub removed: Vec<String>,
-    /// The lines that were put there.
+    /// The lines that were added there.
     pub added: Vec<String>,
 }
 
 impl Record {
-    /// What a document holds; `Corrupt` when it was not written here.
+    /// Reads a record. Fails with `Corrupt` if the document is not one.
     pub(super) fn read(document: &Document) -> Result<Self> {
         serde_json::from_str(document.content.as_str())
             .map_err(|_| Error::corrupt(format!("the prompt memory {} holds something else", document.id)))
     }
 
-    /// The content of its document.
+    /// Returns the content of the record's document.
     pub(super) fn to_content(&self) -> Result<Content> {
         let json = serde_json::to_string(self)
             .map_err(|error| Error::invalid("the prompt memory has no JSON form").with_source(error))?;
         Content::parse(json)
     }
 
-    /// The revision that a batch made which has this key, and whether it was this batch.
+    /// Finds the change with the key of a batch. Returns its revision, and whether its updates were the same.
     pub(super) fn find(&self, batch: &Batch) -> Option<(Revision, bool)> {
         let of_key = |entry: &&Entry| entry.origin.batch.as_ref().is_some_and(|known| known.key == batch.key);
         let entry = self.changes.iter().rev().find(of_key)?;
         Some((entry.revision, entry.origin.batch.as_ref() == Some(batch)))
     }
 
-    /// The record after its text became this one.
+    /// Returns the record with a new text and the change in its history.
     pub(super) fn changed(mut self, text: String, revision: Revision, origin: Origin) -> Self {
         let back = Some(Back::between(&self.text, &text));
         self.changes.push(Entry { revision, origin, back });
@@ -123,7 +123,7 @@ impl Record {
         self
     }
 
-    /// The same text without the changes that led to it.
+    /// Returns the record with the same text and an empty history.
     pub(super) fn anew(self) -> Self {
         Self { text: self.text, changes: Vec::new() }
     }
@@ -153,8 +153,8 @@ impl Record {
         history
     }
 
-    /// The newest change that is neither an undo nor undone, and the text before it; `None` when there is none of which the
-    /// text is still kept.
+    /// Returns the newest change that is neither an undo nor undone, and the text before it; `None` if there is none whose earlier text is
+    /// still kept.
     pub(super) fn before_last(&self) -> Option<(Revision, String)> {
         let undone: HashSet<_> =
             self.changes.iter().filter_map(|entry| entry.origin.undoes).map(Revision::get).collect();
@@ -181,14 +181,14 @@ impl Record {
 }
 
 impl fmt::Debug for Record {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Record({} bytes, {} changes)", self.text.len(), self.changes.len())
     }
 }
 
 impl fmt::Debug for Diff {
-    /// Payloads stay out of logs: only the numbers show.
+    /// Shows only the numbers, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Diff(line {}, {} removed, {} added)", self.line, self.removed.len(), self.added.len())
     }
@@ -203,27 +203,27 @@ impl Back {
         Self { line, removed: before[line..before.len() - end].to_vec(), added: after.len() - end - line }
     }
 
-    /// The lines before, from those after; `None` when they don't fit together.
+    /// Computes the earlier lines from the later ones; `None` if they don't match the difference.
     fn apply(&self, after: &[String]) -> Option<Vec<String>> {
         let (head, _, tail) = self.split(after)?;
         Some([head, &self.removed, tail].concat())
     }
 
-    /// The lines after, as those that stayed in front, those that were added, and those that stayed behind.
+    /// Splits the later lines into those before, those that were added, and those behind.
     fn split<'a>(&self, after: &'a [String]) -> Option<(&'a [String], &'a [String], &'a [String])> {
         let (head, rest) = after.split_at_checked(self.line)?;
         let (added, tail) = rest.split_at_checked(self.added)?;
         Some((head, added, tail))
     }
 
-    /// How many bytes its lines take as JSON, in which a control character takes six.
+    /// The size of its lines as JSON, in which a control character takes six bytes.
     fn size(&self) -> usize {
         // Lines always have a JSON form.
         serde_json::to_string(&self.removed).map_or(0, |json| json.len())
     }
 }
 
-/// The empty text has none.
+/// Splits a text into lines; the empty text has none.
 fn lines(text: &str) -> Vec<String> {
     if text.is_empty() { Vec::new() } else { text.split('\n').map(str::to_owned).collect() }
 }

@@ -1,22 +1,22 @@
-//! How stored texts become a part of a prompt.
+//! Renders stored texts for a prompt.
 
-/// What stands where lines were left out.
+/// The mark where lines were cut.
 const MARK: &str = "[...truncated]\n\n";
 
-/// Characters that end a line for some reader.
+/// Characters that some readers take for a line break.
 pub(crate) const LINE_BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
-/// The part of the prompt.
+/// The rendered text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rendered {
     pub(super) content: String,
-    /// How many bytes of the texts are not in it.
+    /// How many bytes of the texts were cut.
     pub(super) dropped_bytes: usize,
 }
 
-/// A section for each text that is not empty, the profile first, in at most `budget` bytes; `None` when there is nothing.
+/// Renders a section for each text that is not empty, the profile first, in at most `budget` bytes; `None` if there is nothing to show.
 ///
-/// When they don't fit, the oldest lines of the memory go first, and those of the profile only when no memory is left.
+/// If they don't fit, the oldest lines of the memory are cut first, and lines of the profile only after the whole memory.
 pub(super) fn render(profile: &str, memory: &str, warning: Option<&str>, budget: usize) -> Option<Rendered> {
     let mut content = warning.map(|warning| format!("[{warning}]")).unwrap_or_default();
     let mut dropped_bytes = 0;
@@ -37,20 +37,20 @@ pub(super) fn render(profile: &str, memory: &str, warning: Option<&str>, budget:
     (!content.is_empty()).then_some(Rendered { content, dropped_bytes })
 }
 
-/// The last whole lines that fit, and what to put before them.
+/// Returns the mark, if lines were cut, and the last whole lines that fit.
 fn newest_lines(text: &str, room: usize) -> (&'static str, &str) {
     if text.len() <= room {
         return ("", text);
     }
     let first = text.len().saturating_sub(room.saturating_sub(MARK.len()));
-    // A line begins behind a break; the break itself may lie right before the first byte that fits.
+    // A line begins after a break; the break itself may be right before the first byte that fits.
     let bytes = text.as_bytes();
     let start = (first.max(1)..text.len()).find(|at| bytes[at - 1] == b'\n').unwrap_or(text.len());
     (MARK, text[start..].trim_start_matches('\n'))
 }
 
-/// The text without the power to open a section of its own: a backslash stands before what would begin or underline a
-/// heading, or fence off what follows.
+/// Escapes a text so that it can't open a section: puts a backslash before everything that would be a heading, its underline, or a code
+/// fence.
 pub(crate) fn neutralised(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for line in text.split_inclusive(LINE_BREAKS) {
@@ -71,7 +71,7 @@ pub(crate) fn neutralised(text: &str) -> String {
     safe
 }
 
-/// Whether a reader sees nothing there.
+/// Whether a reader sees the character as blank.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || !super::Flags::of(character.encode_utf8(&mut [0; 4])).is_empty()
 }

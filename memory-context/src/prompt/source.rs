@@ -1,4 +1,4 @@
-//! What the prompt memory of an agent can be.
+//! The trait of a prompt memory.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use memory_core::{IdempotencyKey, Result};
 
 use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, SyncReport};
 
-/// Where the prompt memory of an agent lies, held as `Arc<dyn PromptSource>`: a [`PromptMemory`] over any engine, or a host's own.
+/// The prompt memory of an agent: a [`PromptMemory`] over any engine, or a host's own. Held as `Arc<dyn PromptSource>`.
 ///
-/// A call of one that an agent has may take ten seconds; then its future is dropped, and it has failed, as one that panics has. The
-/// message is answered all the same.
+/// An agent gives each call ten seconds; then the future is dropped and the call has failed. A panic is a failure, too. The message is
+/// answered anyway.
 #[async_trait]
 pub trait PromptSource: Send + Sync + 'static {
-    /// What goes into the prompt of a turn; `None` when there is nothing to put there.
+    /// Returns the text for the prompt of a turn; `None` if there is none.
     async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>>;
 
-    /// Applies what a model decided to keep, each update to its store, all or none of one store. A batch that is repeated under its
-    /// key doubles nothing; other updates under a known key are `Conflict`.
+    /// Applies the updates that a model decided on, each to its store; those of one store atomically. Repeating a batch under its key
+    /// applies nothing twice; other updates under a known key fail with `Conflict`.
     async fn sync(
         &self,
         context: &MemoryLoadContext,

@@ -1,4 +1,4 @@
-//! Updates, and what they do to a text.
+//! Updates of prompt memory.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use super::Flags;
 /// The most updates of one sync.
 pub const MAX_UPDATES: usize = 1_000;
 
-/// Which text an update is about. In the order of the prompt.
+/// A store of prompt memory, in the order of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryStore {
-    /// Who the human is. Shown first.
+    /// The profile of the user; shown first.
     User,
     /// The rolling context of the project.
     Memory,
 }
 
 impl MemoryStore {
-    /// `user` or `memory`.
+    /// The name: `user` or `memory`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -36,54 +36,53 @@ impl fmt::Display for MemoryStore {
     }
 }
 
-/// What an update does.
+/// The kind of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Puts the content behind the text, after an empty line.
+    /// Appends the content after an empty line.
     Add,
-    /// Puts the content in the place of the text.
+    /// Replaces the whole text with the content.
     Replace,
-    /// Takes every line out that holds `substring_match`, byte for byte. Without one, or with an empty one, nothing.
+    /// Removes every line that holds `substring_match`, byte for byte. If that is missing or empty, nothing is removed.
     Remove,
 }
 
-/// One change that an agent decided on. Its JSON has camelCase names.
+/// An update that an agent decided on. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MemoryUpdate {
-    /// The text it is about.
+    /// The store to change.
     pub store: MemoryStore,
-    /// What it does.
+    /// The kind of the update.
     pub action: Action,
-    /// What `Add` and `Replace` put there; white space around it is left out.
+    /// The text that `Add` and `Replace` write; white space around it is trimmed.
     #[serde(default)]
     pub content: String,
-    /// What `Remove` looks for.
+    /// The text by which `Remove` finds lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub substring_match: Option<String>,
 }
 
 impl MemoryUpdate {
-    /// An [`Action::Add`].
+    /// Makes an [`Action::Add`].
     pub fn add(store: MemoryStore, content: impl Into<String>) -> Self {
         Self { store, action: Action::Add, content: content.into(), substring_match: None }
     }
 
-    /// An [`Action::Replace`].
+    /// Makes an [`Action::Replace`].
     pub fn replace(store: MemoryStore, content: impl Into<String>) -> Self {
         Self { store, action: Action::Replace, content: content.into(), substring_match: None }
     }
 
-    /// An [`Action::Remove`].
+    /// Makes an [`Action::Remove`].
     pub fn remove(store: MemoryStore, substring_match: impl Into<String>) -> Self {
         let substring_match = Some(substring_match.into());
         Self { store, action: Action::Remove, content: String::new(), substring_match }
     }
 
-    /// What a model wants, in its words: `store` is `user` or `memory`, and the latter where it is empty; `change` is `add`, `replace`
-    /// or `remove`, and `add` where it is empty.
+    /// Parses the words of a model: `store` is `user` or `memory`, the default; `change` is `add`, the default, `replace` or `remove`.
     pub(crate) fn of_words(store: &str, change: &str, text: &str, matched: &str) -> Result<Self, Unclear> {
         let store = match store.to_ascii_lowercase().as_str() {
             "user" => MemoryStore::User,
@@ -102,7 +101,7 @@ impl MemoryUpdate {
         }
     }
 
-    /// `TooLarge` over `max` bytes, `InvalidInput` with U+0000.
+    /// Fails with `TooLarge` over `max` bytes, and with `InvalidInput` if it holds U+0000.
     pub(super) fn check(&self, max: usize) -> Result<()> {
         for text in [&self.content, self.substring_match.as_ref().unwrap_or(&String::new())] {
             if text.len() > max {
@@ -115,7 +114,7 @@ impl MemoryUpdate {
         Ok(())
     }
 
-    /// The text after this update, and in how many lines a removal found what it looked for.
+    /// Returns the text after this update, and the number of lines that a removal has matched.
     pub(super) fn apply(&self, text: &str) -> (String, usize) {
         let content = trim(&self.content);
         match (self.action, self.substring_match.as_deref()) {
@@ -132,52 +131,53 @@ impl MemoryUpdate {
     }
 }
 
-/// What a model has to say otherwise.
+/// A field that a model must correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unclear {
-    /// What it said it in.
+    /// The name of the field.
     pub(crate) field: &'static str,
-    /// What that should be.
+    /// What the field should hold.
     pub(crate) expected: &'static str,
 }
 
 impl fmt::Debug for MemoryUpdate {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.content.len() + self.substring_match.as_ref().map_or(0, String::len);
         write!(f, "MemoryUpdate({:?} {:?}, {size} bytes)", self.store, self.action)
     }
 }
 
-/// What became of a batch: one report for each update, in their order.
+/// The result of a batch: one report per update, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SyncReport {
-    /// As many as there were updates.
+    /// One report per update, in their order.
     pub updates: Vec<UpdateReport>,
 }
 
-/// What became of one update.
+/// The result of one update.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UpdateReport {
-    /// The store that it was about.
+    /// The store of the update.
     pub store: MemoryStore,
-    /// In how many lines a removal found what it looked for.
+    /// The number of lines that a removal has matched.
     pub matched_lines: usize,
-    /// Whether the text is another one now.
+    /// Whether the text has changed.
     pub changed: bool,
-    /// Whether the batch had been applied before, under the same key. It is not applied again.
+    /// Whether the batch was applied before under the same key, so that it was not applied again.
     pub repeated: bool,
-    /// The revision of the store after the batch, or when it was applied first; `None` when nothing was ever kept there.
+    /// The revision of the store after the batch, or, if it was applied before, after its first application; `None` if the store was never
+    /// written.
     pub revision: Option<Revision>,
-    /// Characters of the update that a reader does not see.
+    /// The invisible characters in the update.
     pub flags: Flags,
 }
 
-/// Without the white space around it. A byte order mark counts as such, as it does where the rule comes from.
+/// Trims white space. A byte order mark counts as white space, as in the rule that this follows.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\u{feff}')
 }

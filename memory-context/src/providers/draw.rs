@@ -1,9 +1,9 @@
-//! Drawing by lot, so that the same message draws the same.
+//! Deterministic random selection: the same message selects the same items.
 
 use memory_core::MemoryId;
 use sha2::{Digest, Sha256};
 
-/// At most `count` of the items, in their order. The message decides which.
+/// Selects at most `count` items, in their order, by the id of the message.
 pub(super) fn draw<'a, T>(message: MemoryId, what: &str, items: &'a [T], count: usize) -> Vec<&'a T> {
     let lot = |place: usize| {
         Sha256::new().chain_update(message.as_bytes()).chain_update(what).chain_update((place as u64).to_be_bytes())

@@ -1,4 +1,4 @@
-//! How providers write their texts. What people wrote can forge neither a section nor a line of somebody else's.
+//! Formats the texts of providers, so that messages can forge neither a section nor a line of another author.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,26 +12,25 @@ use crate::prompt::{LINE_BREAKS, neutralised};
 use crate::records::{ActionStatus, Attachment, Entity, EntityId, Message};
 use crate::state::{Cx, ExampleMessage, cut};
 
-/// How many bytes are shown of each text of a message that was said before: of what was said or thought, and of the names of what came
-/// with it.
+/// The most bytes that are shown of each text of an earlier message: its text, its thought, and the names of its attachments.
 const MAX_SHOWN: usize = 8 << 10;
 
-/// A section; empty where its body is.
+/// Formats a section; empty if its body is empty.
 pub(super) fn section(heading: &str, body: &str) -> String {
     if body.trim().is_empty() { String::new() } else { format!("# {heading}\n{body}") }
 }
 
-/// The parts that are not empty, with an empty line between them.
+/// Joins the parts that are not empty, with an empty line between them.
 pub(super) fn paragraphs<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     parts.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A text on one line.
+/// Puts a text on one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split(LINE_BREAKS).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A text whose lines, from the second on, stand further right than the line that it begins on; without empty lines.
+/// Indents the lines of a text from the second on, and drops empty lines.
 pub(super) fn indented(text: &str) -> String {
     let text = neutralised(text.trim());
     let mut lines = text.split(LINE_BREAKS).filter(|line| !line.trim().is_empty());
@@ -39,32 +38,32 @@ pub(super) fn indented(text: &str) -> String {
     lines.fold(first, |text, line| text + "\n  " + line)
 }
 
-/// The time to the minute, UTC.
+/// Formats a time to the minute, in UTC.
 pub(super) fn minute(time: Timestamp) -> String {
     written(time, "%Y-%m-%d %H:%M")
 }
 
-/// The time in a form of its own, UTC.
+/// Formats a time with a pattern, in UTC.
 pub(super) fn written(time: Timestamp, form: &str) -> String {
     match jiff::Timestamp::from_millisecond(time.as_millis()) {
         Ok(time) => time.to_zoned(TimeZone::UTC).strftime(form).to_string(),
-        // The contract's years are within those of jiff.
+        // Unreachable: jiff supports all years of the contract.
         Err(_) => time.to_string(),
     }
 }
 
-/// As JSON, for the structured part of a result.
+/// Converts a value to JSON, for the structured part of a result.
 pub(super) fn json(value: &impl Serialize) -> Result<Value> {
     serde_json::to_value(value)
         .map_err(|error| memory_core::Error::invalid("a record has no JSON form").with_source(error))
 }
 
-/// What those are called who take part.
+/// The names of the participants.
 #[derive(Debug)]
 pub(super) struct Names(BTreeMap<EntityId, String>);
 
 impl Names {
-    /// The names of the authors of these messages, by one look at what is known.
+    /// Reads the names of the authors of these messages, in one call.
     pub(super) async fn of<'m>(cx: &Cx<'_>, messages: impl IntoIterator<Item = &'m Message>) -> Result<Self> {
         let agent = cx.services().records().agent().entity();
         let authors = messages.into_iter().map(|message| message.content.author.clone());
@@ -76,8 +75,8 @@ impl Names {
         Ok(Self::told_apart((one_line(&cx.services().character().name), agent), names.collect()))
     }
 
-    /// Who is called like the agent, or like somebody else, is shown with the id: nobody speaks in the name of another, nor by
-    /// a name that looks like this one.
+    /// An author with the name of the agent or of another author, or a name that looks the same, is shown with the id, so that nobody can
+    /// impersonate another.
     fn told_apart((name, agent): (String, EntityId), others: Vec<(String, EntityId)>) -> Self {
         let mut users = BTreeMap::from([(name.to_lowercase(), 1)]);
         for (name, id) in &others {
@@ -93,12 +92,12 @@ impl Names {
         Self(shown.chain([(agent, name.clone())]).collect())
     }
 
-    /// The usual name; the id of somebody who is not known.
+    /// The usual name; the id if the entity is unknown.
     pub(super) fn name(&self, id: &EntityId) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| one_line(id.as_str()))
     }
 
-    /// `[2023-05-08 13:56] Ana: Hello`, and what belongs to it on lines of its own. The text is whole.
+    /// Formats a message as `[2023-05-08 13:56] Ana: Hello`, with its attachments and other parts on separate lines. The text is complete.
     pub(super) fn line(&self, message: &Message) -> String {
         self.line_with(message, &message.content.text)
     }
@@ -122,7 +121,7 @@ impl Names {
         text
     }
 
-    /// The messages one below the other. Of each text no more is shown than [`MAX_SHOWN`], and a long one says how much is missing.
+    /// Formats messages one below the other. Each text is cut to [`MAX_SHOWN`], with a note of how much is missing.
     pub(super) fn lines<'m>(&self, messages: impl IntoIterator<Item = &'m Message>) -> String {
         let line = |message: &Message| self.line_with(message, &cut(&message.content.text, MAX_SHOWN));
         messages.into_iter().map(line).collect::<Vec<_>>().join("\n")
@@ -138,7 +137,7 @@ fn with_id(name: &str, id: &EntityId) -> String {
     format!("{name} ({})", one_line(id.as_str()))
 }
 
-/// In a few words: what it is called, and what it shows.
+/// Describes an attachment briefly: its title and description.
 fn attachment(attachment: &Attachment) -> String {
     let url = url(attachment);
     let title = attachment.title.as_deref().unwrap_or(&url);
@@ -146,7 +145,7 @@ fn attachment(attachment: &Attachment) -> String {
     format!("[{}] {}{shows}", one_line(&attachment.id), one_line(title))
 }
 
-/// Where an attachment is. Of one that came whole, its kind and its size.
+/// The location of an attachment; for a `data:` URL its type and size.
 pub(super) fn url(attachment: &Attachment) -> Cow<'_, str> {
     match attachment.url.strip_prefix("data:") {
         Some(data) => {
@@ -158,7 +157,7 @@ pub(super) fn url(attachment: &Attachment) -> Cow<'_, str> {
     }
 }
 
-/// What actions did before, each run with its steps; oldest first. The messages come oldest first, and are cut as [`Names::lines`] does.
+/// Formats earlier actions, each run with its steps, oldest first. The messages must be oldest first; texts are cut as in [`Names::lines`].
 pub(super) fn runs<'m>(messages: impl IntoIterator<Item = &'m Message>, most: usize) -> String {
     let mut runs: Vec<(&str, Vec<String>)> = Vec::new();
     for message in messages {
@@ -187,7 +186,7 @@ pub(super) fn runs<'m>(messages: impl IntoIterator<Item = &'m Message>, most: us
     newest.map(|(_, lines)| lines.join("\n")).collect::<Vec<_>>().join("\n")
 }
 
-/// Conversations of an example, those who speak in them as `User 1` and so on.
+/// Formats example conversations, with the speakers as `User 1` and so on.
 pub(super) fn conversations<'e>(examples: impl IntoIterator<Item = &'e Vec<ExampleMessage>>) -> String {
     let conversations = examples.into_iter().map(|messages| {
         let line = |message: &ExampleMessage| {
@@ -203,7 +202,7 @@ pub(super) fn conversations<'e>(examples: impl IntoIterator<Item = &'e Vec<Examp
     conversations.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The text with names in the place of `{{name1}}`, `{{user1}}` and so on.
+/// Replaces `{{name1}}`, `{{user1}}` and so on by names.
 pub(super) fn people(text: &str) -> String {
     if !text.contains("{{") {
         return text.to_owned();

@@ -1,26 +1,26 @@
-//! The built-in context providers: what a conversation usually needs.
+//! The built-in context providers.
 //!
 //! | name | flags, position | what it contributes |
 //! |---|---|---|
-//! | `ACTIONS` | -1 | what the agent can do |
-//! | `ACTION_STATE` | 150 | plan, results and notes of the actions of the turn |
+//! | `ACTIONS` | -1 | the tools that the agent can call |
+//! | `ACTION_STATE` | 150 | plan, results and notes of the turn's actions |
 //! | `ANXIETY` | | advice against verbosity |
-//! | `ATTACHMENTS` | dynamic | files and links of the conversation |
-//! | `CAPABILITIES` | | what the services of the host make possible |
-//! | `CHARACTER` | | who the agent is |
-//! | `CHOICE` | | what waits for a decision |
-//! | `ENTITIES` | dynamic | who is in the room |
-//! | `EVALUATORS` | private | what looks at what the agent did |
-//! | `FACTS` | dynamic | what is known and has to do with the message |
-//! | `PROMPT_MEMORY` | -10 | what the agent keeps about the user and the work |
-//! | `PROVIDERS` | | what else can be asked for |
+//! | `ATTACHMENTS` | dynamic | the files and links of the conversation |
+//! | `CAPABILITIES` | | the services of the host |
+//! | `CHARACTER` | | the character of the agent |
+//! | `CHOICE` | | the open choices of the room |
+//! | `ENTITIES` | dynamic | the participants of the room |
+//! | `EVALUATORS` | private | the evaluators that run after the turn |
+//! | `FACTS` | dynamic | the facts that are related to the message |
+//! | `PROMPT_MEMORY` | -10 | the prompt memory about the user and the work |
+//! | `PROVIDERS` | | the dynamic providers that a model can request |
 //! | `RECENT_MESSAGES` | 100 | the conversation |
-//! | `REFLECTIONS` | dynamic | what the agent thinks of how it did here |
-//! | `RELATIONSHIPS` | dynamic | whom the author knows |
-//! | `ROLES` | | who may do what in the server |
-//! | `SETTINGS` | | how the server is set up |
-//! | `TIME` | | what time it is |
-//! | `WORLD` | dynamic | the server, its channels, who is there |
+//! | `REFLECTIONS` | dynamic | the agent's reflections on the room |
+//! | `RELATIONSHIPS` | dynamic | the relationships of the author |
+//! | `ROLES` | | the roles in the world |
+//! | `SETTINGS` | | the settings of the world |
+//! | `TIME` | | the time |
+//! | `WORLD` | dynamic | the world, its rooms and participants |
 
 mod agent;
 mod conversation;
@@ -42,14 +42,14 @@ pub use agent::{Advice, Anxiety};
 pub use place::Time;
 
 impl ComposerBuilder {
-    /// Also the built-in providers.
+    /// Adds the built-in providers.
     #[must_use]
     pub fn built_in(self) -> Self {
         built_in_providers().into_iter().fold(self, Self::provider)
     }
 }
 
-/// All built-in providers, in the order of their names.
+/// Returns all built-in providers, in the order of their names.
 pub fn built_in_providers() -> Vec<Arc<dyn ContextProvider>> {
     vec![
         Arc::new(Actions),

@@ -1,25 +1,25 @@
-//! To whom records are shown.
+//! The audience of a read.
 
 use serde::{Deserialize, Serialize};
 
 use super::{EntityId, RoomId};
 
-/// To whom something is shown, and in which room: each read of records names one, and the host vouches for it.
+/// The room and the entity that a read of records is for. Each read names an audience, and the host vouches for it.
 ///
-/// What is known from the room itself may be shown there. What is known from another room may be shown in a direct
-/// conversation only, and only if everybody who takes part in that takes part there: so a user hears in private what was
-/// said in a group of theirs, and no group hears what was said elsewhere, since who listens there is not always known.
+/// Records of the room itself may be shown. Records of another room may be shown only in a direct conversation, and only if all its
+/// participants are also participants of the other room. So a user can hear in private what was said in a shared group, but no group
+/// hears what was said elsewhere, since it is not always known who listens in a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Audience {
-    /// Where it is shown.
+    /// The room in which the records are shown.
     pub room: RoomId,
-    /// To whom.
+    /// The entity to which they are shown.
     pub entity: EntityId,
 }
 
 impl Audience {
-    /// The audience that an entity is in a room.
+    /// Makes the audience of an entity in a room.
     pub fn new(room: RoomId, entity: EntityId) -> Self {
         Self { room, entity }
     }

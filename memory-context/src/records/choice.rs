@@ -1,4 +1,4 @@
-//! Tasks that wait for somebody's choice.
+//! Choices: tasks that wait until somebody picks an option.
 
 use std::fmt;
 
@@ -17,33 +17,33 @@ use super::{Audience, Records, RoomId};
 /// The tag of a task that waits for a choice.
 pub const AWAITING_CHOICE: &str = "AWAITING_CHOICE";
 
-/// One of the ways to go on.
+/// An option of a choice.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChoiceOption {
-    /// What chooses it; unique in its choice.
+    /// The name with which it is picked; unique within its choice.
     pub name: String,
-    /// What it means.
+    /// What picking the option means; empty by default.
     #[serde(default)]
     pub description: String,
 }
 
-/// A choice that is not asked for yet.
+/// A choice to be asked for.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewChoice {
-    /// Where it is asked for.
+    /// The room in which the choice is asked for.
     pub room: RoomId,
-    /// What is to be decided.
+    /// The question to decide.
     pub prompt: String,
-    /// The ways to go on.
+    /// The options, in the order in which they are shown.
     pub options: Vec<ChoiceOption>,
-    /// When it is asked for.
+    /// The time at which the choice is asked for.
     pub created_at: Timestamp,
 }
 
 impl NewChoice {
-    /// A choice between these options.
+    /// Makes a choice between these options.
     pub fn new(
         room: RoomId,
         prompt: impl Into<String>,
@@ -54,43 +54,43 @@ impl NewChoice {
     }
 }
 
-/// A choice that waits. Its JSON has camelCase names.
+/// An open choice. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Choice {
-    /// The memory of its task.
+    /// The id of the memory that holds its task.
     pub id: MemoryId,
-    /// What is to be decided; empty when the task does not say.
+    /// The question to decide; empty if the task has none.
     pub prompt: String,
-    /// The ways to go on.
+    /// The options, in the order in which they are shown.
     pub options: Vec<ChoiceOption>,
-    /// When it was asked for.
+    /// The time at which the choice was asked for.
     pub created_at: Timestamp,
 }
 
 impl fmt::Debug for ChoiceOption {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ChoiceOption({} bytes)", self.name.len() + self.description.len())
     }
 }
 
 impl fmt::Debug for NewChoice {
-    /// Payloads stay out of logs: only the sizes show.
+    /// Shows only the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NewChoice({:?}, {} bytes, {} options)", self.room, self.prompt.len(), self.options.len())
     }
 }
 
 impl fmt::Debug for Choice {
-    /// Payloads stay out of logs: only the sizes show.
+    /// Shows only the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Choice({}, {} bytes, {} options)", self.id, self.prompt.len(), self.options.len())
     }
 }
 
-/// What the metadata of such a task say. Whoever submits a task to a runtime can say so as well.
+/// The metadata that make a task a choice. A task that is submitted to a runtime can have them, too.
 #[derive(Serialize, Deserialize)]
 struct Labels {
     tags: Vec<String>,
@@ -99,22 +99,22 @@ struct Labels {
     options: Vec<ChoiceOption>,
 }
 
-/// The choices that wait in an agent's rooms; see [`Records::choices`].
+/// The open choices in an agent's rooms; see [`Records::choices`].
 #[derive(Debug, Clone, Copy)]
 pub struct Choices<'a> {
     records: &'a Records,
 }
 
 impl Records {
-    /// What waits for somebody's choice.
+    /// The open choices in the agent's rooms.
     pub fn choices(&self) -> Choices<'_> {
         Choices { records: self }
     }
 }
 
 impl Choices<'_> {
-    /// Asks for a choice: a pending task that no runtime takes, since it waits for somebody. `InvalidInput` without options,
-    /// or with two of the same name.
+    /// Asks for a choice: stores a pending task, which no runtime takes. Fails with `InvalidInput` if there are no options, or if two have
+    /// the same name.
     pub async fn ask(&self, new: NewChoice) -> Result<Choice> {
         let mut names: Vec<_> = new.options.iter().map(|option| &option.name).collect();
         names.sort_unstable();
@@ -132,8 +132,8 @@ impl Choices<'_> {
         Ok(Choice { id, prompt: labels.prompt, options: labels.options, created_at: new.created_at })
     }
 
-    /// The open tasks of the audience's room that are tagged [`AWAITING_CHOICE`] and have options, oldest first; at most
-    /// 1,000. Costs what is open, not what the ledger holds.
+    /// Returns the open tasks of the audience's room that are tagged [`AWAITING_CHOICE`] and have options, oldest first; at most 1,000. The
+    /// cost grows with the open tasks, not with the ledger.
     pub async fn open(&self, audience: &Audience) -> Result<Vec<Choice>> {
         let tagged = Field::metadata(["tags"]).any(AWAITING_CHOICE).and(Field::metadata(["options"]).is_not_null());
         let query = MemoryQuery::builder()
@@ -146,10 +146,10 @@ impl Choices<'_> {
         self.records.find(query, read).await
     }
 
-    /// Makes a choice of the audience's room, in the name of its entity, and ends its task. What was chosen, and by whom, is the
-    /// context of the memory.
+    /// Picks an option of a choice in the audience's room, on behalf of the audience's entity, and completes the task. The option and the
+    /// entity are stored as the context of the memory.
     ///
-    /// `NotFound` when no such choice waits in the room, or no longer, `InvalidInput` for an option that it does not have, `Conflict` when
+    /// Fails with `NotFound` if no such choice is open in the room, with `InvalidInput` if it has no such option, and with `Conflict` if
     /// somebody else has changed the task meanwhile.
     pub async fn choose(&self, audience: &Audience, id: MemoryId, option: &str) -> Result<()> {
         let memory = self.records.provider().get(id).await.map_err(without_erasure)?;
@@ -171,12 +171,12 @@ impl Choices<'_> {
     }
 }
 
-/// A choice that was erased is there no more; that it was erased is for operators.
+/// Turns `Erased` into `NotFound`, since only operators may learn of an erasure.
 fn without_erasure(error: Error) -> Error {
     if error.kind() == ErrorKind::Erased { absent("choice").with_outcome(error.outcome()) } else { error }
 }
 
-/// `None` when the task is no choice.
+/// Reads the choice of a memory. `None` if the memory is not a choice.
 fn read(memory: &Memory) -> Option<Choice> {
     let labels: Labels = serde_json::from_str(memory.metadata.as_str()).ok()?;
     if !labels.tags.iter().any(|tag| tag == AWAITING_CHOICE) {

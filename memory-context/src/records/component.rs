@@ -1,4 +1,4 @@
-//! The typed parts of an entity.
+//! Components: typed parts of entities.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::layout::{agent_space, document_id};
 use super::table::Record;
 use super::{AgentId, Audience, EntityId, Records};
 
-/// One part of an entity, such as its preferences.
+/// A component of an entity, such as its preferences.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Component {
     entity: EntityId,
@@ -39,10 +39,10 @@ fn component_document(agent: &AgentId, entity: &EntityId, kind: &str) -> Result<
     document_id(agent, [entity.as_str(), kind])
 }
 
-/// The longest name of a type, in bytes.
+/// The longest name of a component type, in bytes.
 const MAX_KIND: usize = 64;
 
-/// The typed parts of entities; see [`Records::components`].
+/// The components of entities; see [`Records::components`].
 ///
 /// ```
 /// # use memory_context::records::{AgentId, Audience, Entity, EntityId, Records, RoomId};
@@ -70,15 +70,15 @@ pub struct Components<'a> {
 }
 
 impl Records {
-    /// The typed parts of entities.
+    /// The components of entities: typed parts, such as preferences.
     pub fn components(&self) -> Components<'_> {
         Components { records: self }
     }
 }
 
 impl Components<'_> {
-    /// The part of an entity that has this type, if the entity is one of those that [`Entities::named`](super::Entities::named)
-    /// shows. `Corrupt` when it holds something else than a `T`.
+    /// Returns the component of this type, if the audience may see the entity by the rule of [`Entities::named`](super::Entities::named).
+    /// Fails with `Corrupt` if the component is not a `T`.
     pub async fn get<T: DeserializeOwned>(
         &self,
         audience: &Audience,
@@ -94,8 +94,8 @@ impl Components<'_> {
         data.transpose().map_err(|_| Error::corrupt(format!("the component {document} holds something else")))
     }
 
-    /// Puts a part in the place of the one that the entity has of this type. `InvalidInput` when the type has no name or the part
-    /// no JSON form, `TooLarge` over 64 bytes of name or 1 MiB of JSON.
+    /// Stores a component and replaces the one that the entity has of this type. Fails with `InvalidInput` if the type's name is empty or
+    /// the component has no JSON form, and with `TooLarge` if the name has more than 64 bytes or the JSON more than 1 MiB.
     pub async fn put<T: Serialize + Sync>(&self, entity: &EntityId, kind: &str, part: &T) -> Result<()> {
         if kind.is_empty() {
             return Err(Error::invalid("the type of a component must not be empty"));
@@ -110,7 +110,7 @@ impl Components<'_> {
         self.records.table().change(&document, self.records.now(), |_| Ok(component.clone())).await.map(drop)
     }
 
-    /// Takes the part of this type away; tells whether the entity had it.
+    /// Removes the component of this type. Returns whether the entity had it.
     pub async fn remove(&self, entity: &EntityId, kind: &str) -> Result<bool> {
         let document = component_document(self.records.agent(), entity, kind)?;
         self.records.table().remove::<Component>(document).await

@@ -1,4 +1,4 @@
-//! Who takes part in conversations.
+//! Entities, the participants of conversations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,28 +10,28 @@ use super::layout::{agent_space, document_id};
 use super::table::{Record, absent};
 use super::{AgentId, Audience, EntityId, Records};
 
-/// Somebody as the agent knows them. Its JSON has camelCase names.
+/// A participant of conversations, as the agent knows it: a person, a program or the agent itself. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entity {
-    /// Unique among the entities of the agent.
+    /// The id, unique among the entities of the agent.
     pub id: EntityId,
-    /// What they are called, the usual name first.
+    /// The names, the usual one first.
     pub names: Vec<String>,
-    /// What else is known.
+    /// Other properties, for the host.
     #[serde(default)]
     pub metadata: Metadata,
 }
 
 impl Entity {
-    /// An entity with one name.
+    /// Makes an entity with one name.
     pub fn new(id: EntityId, name: impl Into<String>) -> Self {
         Self { id, names: vec![name.into()], metadata: Metadata::default() }
     }
 }
 
 impl fmt::Debug for Entity {
-    /// Payloads stay out of logs.
+    /// Leaves out the names, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Entity({:?}, {} names, {:?})", self.id, self.names.len(), self.metadata)
     }
@@ -64,25 +64,26 @@ pub struct Entities<'a> {
 }
 
 impl Records {
-    /// Who takes part in conversations.
+    /// The entities that the agent knows.
     pub fn entities(&self) -> Entities<'_> {
         Entities { records: self }
     }
 }
 
 impl Entities<'_> {
-    /// Keeps an entity that is not known yet; tells whether it was not.
+    /// Stores an entity unless it exists. Returns whether it was stored.
     pub async fn ensure(&self, entity: &Entity) -> Result<bool> {
         self.records.table().ensure(entity, self.records.now()).await
     }
 
-    /// Whether an entity is known.
+    /// Whether the entity exists.
     pub(crate) async fn is_known(&self, id: &EntityId) -> Result<bool> {
         let known: Option<Entity> = self.records.table().get(&entity_document(self.records.agent(), id)?).await?;
         Ok(known.is_some())
     }
 
-    /// Changes an entity, and changes it again when somebody else was first; `NotFound` when it is not known. The id stays.
+    /// Changes an entity by compare-and-set; `change` is called again after a lost race. The id stays. Fails with `NotFound` if the entity
+    /// does not exist.
     pub async fn update(&self, id: &EntityId, change: impl Fn(&mut Entity)) -> Result<Entity> {
         let document = entity_document(self.records.agent(), id)?;
         let change = |entity: Option<Entity>| {
@@ -94,13 +95,13 @@ impl Entities<'_> {
         self.records.table().change(&document, self.records.now(), change).await
     }
 
-    /// The entity with this id, if it is one of those that [`named`](Self::named) gives.
+    /// Returns the entity with this id, if the audience may see it by the rule of [`named`](Self::named).
     pub async fn get(&self, audience: &Audience, id: &EntityId) -> Result<Option<Entity>> {
         Ok(self.named(audience, [id.clone()]).await?.remove(id))
     }
 
-    /// What is known of those of these entities that may be shown: the agent, the audience's entity, whoever takes part in the
-    /// audience's room, and whoever the audience's entity has a relationship with.
+    /// Returns those of these entities that exist and that the audience may see: the agent, the audience's entity, the participants of the
+    /// audience's room, and those with which the audience's entity has a relationship.
     pub async fn named(
         &self,
         audience: &Audience,
@@ -113,7 +114,7 @@ impl Entities<'_> {
         Ok(found.into_iter().map(|entity| (entity.id.clone(), entity)).collect())
     }
 
-    /// Whether [`named`](Self::named) shows an entity, known or not.
+    /// Whether the audience may see an entity by the rule of [`named`](Self::named), whether it exists or not.
     pub(super) async fn is_shown(&self, audience: &Audience, id: &EntityId) -> Result<bool> {
         Ok(!self.shown(audience, [id.clone()]).await?.is_empty())
     }
@@ -132,7 +133,7 @@ impl Entities<'_> {
         Ok(shown)
     }
 
-    /// The known entities that take part in the audience's room, in the order in which they came.
+    /// Returns the participants of the audience's room that exist as entities, in the order in which they joined.
     pub async fn in_room(&self, audience: &Audience) -> Result<Vec<Entity>> {
         let participants = self.records.participants().of_room(audience).await?;
         let document = |id| entity_document(self.records.agent(), id);

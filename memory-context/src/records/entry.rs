@@ -1,4 +1,4 @@
-//! What a run keeps of its steps in the message that it is about.
+//! The journal of a run, which is kept in the message that the run answers.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use serde_json::Value;
 
 use super::MessageContent;
 
-/// What is kept of one step of a run.
+/// The journal entry of one step of a run.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
-    /// The name of the step, unique in its run.
+    /// The name of the step, unique within its run.
     pub(crate) step: String,
     pub(crate) state: EntryState,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum EntryState {
-    /// It may have had its effect.
+    /// The step was begun, so it may have had its effect.
     Begun,
-    /// It had its effect, and this came of it.
+    /// The step is done, with this result.
     Done(Value),
-    /// Something is said.
+    /// The step says something.
     Said(Box<Said>),
 }
 
-/// Something that a run says, as it is stored and said however often.
+/// A message that a run says. It is the same each time that the run stores or says it.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Said {
@@ -38,22 +38,22 @@ pub(crate) struct Said {
     pub(crate) delivery: Delivery,
 }
 
-/// What became of something that is said.
+/// The delivery state of a message that a run says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Delivery {
-    /// It may have been said.
+    /// It may have been delivered.
     Pending,
-    /// It was said.
+    /// It was delivered.
     Delivered,
-    /// It could not be said.
+    /// It could not be delivered.
     Failed,
-    /// It may have been said: it was said again under its id, and nobody knows what came of that either.
+    /// It may have been delivered: it was sent again under its id, and the outcome of that is unknown as well.
     Unclear,
 }
 
 impl fmt::Debug for Entry {
-    /// Payloads stay out of logs, and a step may have the name that a model gave: only how far it is shows.
+    /// Shows only the progress: payloads stay out of logs, and a step's name may be what a model wrote.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             EntryState::Begun => "begun",

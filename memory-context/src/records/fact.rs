@@ -1,4 +1,4 @@
-//! What is known.
+//! Facts about entities.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{EntityId, RoomId};
 
-/// A fact that is not kept yet.
+/// A fact to be stored.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewFact {
-    /// Where it became known. It is shown there, and elsewhere as an [`Audience`](super::Audience) allows.
+    /// The room in which it became known. It is shown there, and elsewhere as an [`Audience`](super::Audience) allows.
     pub room: RoomId,
-    /// Whom it is about.
+    /// The entity that the fact is about.
     pub subject: EntityId,
-    /// Who says so, which is somebody else where the agent has drawn a conclusion.
+    /// The entity that states the fact. It is the agent if the agent has concluded it.
     pub author: EntityId,
-    /// What is known.
+    /// The fact as a sentence.
     pub text: String,
-    /// What kind of fact it is, as in `fact`, `opinion` or `status`; at most 64 bytes, empty by default.
+    /// The kind, as in `fact`, `opinion` or `status`; at most 64 bytes, empty by default.
     pub kind: String,
-    /// What else is known of it; empty by default.
+    /// Other properties, for the host; empty by default.
     pub metadata: Metadata,
-    /// The message that it was taken from.
+    /// The message from which it was learned.
     pub source: Option<MemoryId>,
-    /// When it became known.
+    /// The time at which it became known.
     pub created_at: Timestamp,
 }
 
@@ -33,7 +33,7 @@ pub struct NewFact {
 const MAX_KIND: usize = 64;
 
 impl NewFact {
-    /// A fact of no kind that was taken from no message.
+    /// Makes a fact without a kind, metadata and a source message.
     pub fn new(
         room: RoomId,
         subject: EntityId,
@@ -45,21 +45,21 @@ impl NewFact {
         Self { room, subject, author, text, kind, metadata, source: None, created_at }
     }
 
-    /// Of a kind.
+    /// Sets the kind.
     #[must_use]
     pub fn with_kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// With what else is known of it.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Taken from a message.
+    /// Sets the message from which the fact was learned.
     #[must_use]
     pub fn with_source(mut self, message: MemoryId) -> Self {
         self.source = Some(message);
@@ -67,88 +67,88 @@ impl NewFact {
     }
 }
 
-/// A fact. Its JSON has camelCase names.
+/// A fact about an entity. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Fact {
-    /// The id of its document.
+    /// The id of the fact's document.
     pub id: DocumentId,
-    /// Where it became known.
+    /// The room in which it became known.
     pub room: RoomId,
-    /// Whom it is about.
+    /// The entity that the fact is about.
     pub subject: EntityId,
-    /// Who says so.
+    /// The entity that states the fact.
     pub author: EntityId,
-    /// What is known.
+    /// The fact as a sentence.
     pub text: String,
-    /// What kind of fact it is; may be empty.
+    /// The kind, as in `fact`, `opinion` or `status`; may be empty.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// What else is known of it.
+    /// Other properties, for the host.
     #[serde(skip_serializing_if = "is_empty")]
     pub metadata: Metadata,
-    /// The message that it was taken from.
+    /// The message from which it was learned.
     pub source: Option<MemoryId>,
-    /// When it became known.
+    /// The time at which it became known.
     pub created_at: Timestamp,
 }
 
-/// What became of a fact to be kept.
+/// The result of [`Facts::remember`](super::Facts::remember).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remembered {
-    /// The fact; where it was known before, as it was kept then.
+    /// The fact; if it was known before, as it was stored then.
     pub fact: Fact,
-    /// Whether it was not known before.
+    /// Whether the fact was stored by this call, since it was not known before.
     pub is_new: bool,
 }
 
-/// A question to the facts.
+/// A search for facts.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FactQuery {
-    /// What it is about, in any words. Of a text over 16 KiB or of more than 256 distinct words the beginning counts.
+    /// The question, in any words. Only the first 16 KiB and the first 256 distinct words count.
     pub text: String,
-    /// How many facts there are at most; 6 by default.
+    /// The most facts to return; 6 by default.
     pub limit: usize,
-    /// Only facts about this entity.
+    /// Returns only facts about this entity.
     pub subject: Option<EntityId>,
-    /// Only facts of this kind.
+    /// Returns only facts of this kind.
     pub kind: Option<String>,
-    /// How close in meaning a fact must be that holds no word of the question: a cosine, from -1 to 1. None by default; zero
-    /// means zero. How great cosines are depends on the model.
+    /// The least cosine, from -1 to 1, of a fact that holds no word of the question. By default there is no threshold, which is not the
+    /// same as 0. The usual range of cosines depends on the model.
     pub threshold: Option<f32>,
 }
 
 impl FactQuery {
-    /// A question with the defaults.
+    /// Makes a search with the defaults.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), limit: 6, subject: None, kind: None, threshold: None }
     }
 
-    /// With another limit.
+    /// Sets the most facts to return.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Only facts about this entity.
+    /// Limits the search to facts about this entity.
     #[must_use]
     pub fn about(mut self, subject: EntityId) -> Self {
         self.subject = Some(subject);
         self
     }
 
-    /// Only facts of this kind.
+    /// Limits the search to facts of this kind.
     #[must_use]
     pub fn of_kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
     }
 
-    /// Only facts that hold a word of the question, or are at least so close in meaning.
+    /// Limits the search to facts that hold a word of the question or have at least this cosine.
     #[must_use]
     pub fn threshold(mut self, cosine: f32) -> Self {
         self.threshold = Some(cosine);
@@ -156,38 +156,39 @@ impl FactQuery {
     }
 }
 
-/// The facts that answer a question.
+/// The result of a search for facts.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct RecalledFacts {
-    /// Best first.
+    /// The facts, best first.
     pub facts: Vec<FoundFact>,
-    /// How many facts of the rooms that were looked into have no vector yet, and were found by their words alone or not at all. All of
-    /// them where nothing makes vectors, and where the model made none of the question.
+    /// How many facts of the searched rooms have no vector yet, so that they could be found only by their words. All of them if there is no
+    /// embedder, or if the embedder failed on the question.
     pub unembedded: usize,
 }
 
-/// A fact that was found.
+/// A fact that a search has found.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FoundFact {
     /// The fact.
     pub fact: Fact,
-    /// How close in meaning it is: the cosine of its vector, as it is kept, and that of the question. `None` where there is none of either, or it is
-    /// not known whether there is: of a fact that holds a word, and that is nearer than no other, while others have no vector yet.
+    /// The cosine of the vectors of the fact and the question. `None` if one of them has no vector, or if that is not known: for a fact
+    /// that holds a word and has the least cosine, while other facts have no vector yet.
     pub similarity: Option<f32>,
-    /// What it was ranked by: its reciprocal rank in its room, or the sum of those by meaning and by words where several rooms have facts.
+    /// The score of the ranking: the reciprocal rank in the room or, if several rooms have facts, the sum of the reciprocal ranks by
+    /// meaning and by words.
     pub score: f64,
 }
 
 impl FoundFact {
-    /// The similarity as it is shown, in thousandths: what is behind that depends on how vectors are kept.
+    /// The similarity rounded to thousandths, since further digits depend on how vectors are stored.
     pub(crate) fn shown_similarity(&self) -> Option<f64> {
         self.similarity.map(|similarity| (f64::from(similarity) * 1_000.0).round() / 1_000.0)
     }
 }
 
-/// The metadata of a fact's document, whose content is the text alone, so that the words of a search are those of facts.
+/// The metadata of a fact's document. The content is only the text, so that a search by words matches only the facts themselves.
 #[derive(Deserialize)]
 struct Labels {
     room: RoomId,
@@ -200,8 +201,7 @@ struct Labels {
     source: Option<MemoryId>,
 }
 
-/// What tells a fact from others of its room and subject: the text without differences of case and of white space, and without the
-/// full stop at its end.
+/// Normalises a text to find duplicates within a room and subject: ignores case, white space and the full stop at the end.
 pub(super) fn normalised(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     let text = words.join(" ");
@@ -213,7 +213,7 @@ fn is_empty(metadata: &Metadata) -> bool {
 }
 
 impl NewFact {
-    /// `TooLarge` when the kind is, or the metadata are.
+    /// Returns the metadata of the document. Fails with `TooLarge` if the kind or the metadata are too large.
     pub(super) fn labels(&self) -> Result<Metadata> {
         if self.kind.len() > MAX_KIND {
             let size = self.kind.len();
@@ -234,7 +234,7 @@ impl NewFact {
 }
 
 impl Fact {
-    /// `Corrupt` when the document is no fact.
+    /// Reads a fact from its document. Fails with `Corrupt` if the document is not a fact.
     pub(super) fn read(document: Document) -> Result<Self> {
         let labels: Labels = serde_json::from_str(document.metadata.as_str())
             .map_err(|_| Error::corrupt(format!("the document {} is no fact", document.id)))?;
@@ -253,21 +253,21 @@ impl Fact {
 }
 
 impl fmt::Debug for NewFact {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NewFact({} bytes, about {:?}, by {:?})", self.text.len(), self.subject, self.author)
     }
 }
 
 impl fmt::Debug for Fact {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fact({}, {} bytes, about {:?}, by {:?})", self.id, self.text.len(), self.subject, self.author)
     }
 }
 
 impl fmt::Debug for FactQuery {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FactQuery")
             .field("text", &format_args!("{} bytes", self.text.len()))

@@ -1,4 +1,4 @@
-//! The facts of an agent: one way in, and the ways to find them again.
+//! Storing, changing and finding the facts of an agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,32 +21,32 @@ use crate::embedding::fuse;
 
 /// The facts that an agent knows; see [`Records::facts`].
 ///
-/// Those of each room have a collection of their own: a question costs what the rooms that it may look into hold, whatever else the agent
-/// knows.
+/// The facts of each room have their own collection, so the cost of a search grows with the rooms that the audience may see, not with all
+/// that the agent knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     records: &'a Records,
 }
 
-/// How many facts of a room come into question.
+/// The most candidates of a room in a search.
 const CANDIDATES: usize = 100;
-/// How long a question waits for its vector.
+/// How long a search waits for the vector of its question.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a prompt waits for it: less than half of what a provider has.
+/// How long a search for a prompt waits for it: less than half of a provider's deadline.
 const PROMPT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Records {
-    /// What is known.
+    /// The facts that the agent knows.
     pub fn facts(&self) -> Facts<'_> {
         Facts { records: self }
     }
 }
 
 impl Facts<'_> {
-    /// Keeps a fact. One that is known in its room of its subject, but for case, white space and the last full stop, is not
-    /// kept twice, also when two are kept at once.
+    /// Stores a fact. If the same fact about the same subject is known in the room, ignoring case, white space and the last full stop, it
+    /// is not stored again, even in concurrent calls.
     ///
-    /// It waits for no model: its vector is made by a [`keeper`](crate::embedding::keeper), which follows what is stored.
+    /// The call does not wait for a model: a [`keeper`](crate::embedding::keeper), which follows the feed, makes the vector later.
     pub async fn remember(&self, new: NewFact) -> Result<Remembered> {
         let id = self.id(&new)?;
         let collection = fact_collection(self.records.agent(), &new.room)?;
@@ -61,7 +61,7 @@ impl Facts<'_> {
                     Err(error) if error.kind() == ErrorKind::Conflict => {}
                     Err(error) => return Err(error),
                 }
-                // What somebody else is about to write can be in the way before it can be read.
+                // A concurrent write can cause a conflict before it can be read.
                 if let Some(document) = self.records.documents().get(&collection, &id).await? {
                     return Ok(Remembered { fact: Fact::read(document)?, is_new: false });
                 }
@@ -70,10 +70,10 @@ impl Facts<'_> {
         .await
     }
 
-    /// Puts a fact in the place of another, as where that turns out to be wrong. The new one is kept before the known one is taken
-    /// away, so that a call that is cut and repeated loses neither, and ends with the new one alone.
+    /// Replaces a fact, for example one that turned out to be wrong. The new fact is stored before the known one is removed, so a call that
+    /// is cut off loses neither, and repeating it ends with the new one alone.
     ///
-    /// `Conflict` when somebody else has replaced or removed the known fact, whereupon the new one is not kept.
+    /// Fails with `Conflict` if somebody else has replaced or removed the known fact; then the new one is not stored.
     pub async fn replace(&self, known: &Fact, new: NewFact) -> Result<Remembered> {
         let remembered = self.remember(new).await?;
         if remembered.fact.id == known.id || self.take(known).await? || !remembered.is_new {
@@ -83,14 +83,15 @@ impl Facts<'_> {
         Err(Error::conflict("the fact was replaced or removed meanwhile"))
     }
 
-    /// Takes a fact away. `NotFound` when it is gone.
+    /// Removes a fact. Fails with `NotFound` if it no longer exists.
     pub async fn remove(&self, known: &Fact) -> Result<()> {
         if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
     }
 
-    /// The fact with this text that may be changed on behalf of the audience: one that became known in its room. What became known elsewhere is
-    /// changed there alone, though it may be shown: a group can't undo what was said in private, nor a direct conversation what a group
-    /// knows. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
+    /// Finds the fact with this text that may be changed on behalf of the audience, that is, one that became known in its room. Facts of
+    /// other rooms may be shown but are changed only there: a group can't undo what was said in private, nor a direct conversation what a
+    /// group knows. The text may have the form in which `FACTS` writes it, with the day in brackets. Of several facts, one about the
+    /// audience's entity comes first.
     pub async fn find(&self, audience: &Audience, text: &str) -> Result<Option<Fact>> {
         let text = text.trim_start_matches(['-', ' ']);
         let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
@@ -101,7 +102,7 @@ impl Facts<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// The newest facts of the rooms of which something may be shown in the audience's room, newest first.
+    /// Returns the newest facts of the rooms that the audience may see ([`Rooms::readable`](super::Rooms::readable)), newest first.
     pub async fn newest(&self, audience: &Audience, limit: usize) -> Result<Vec<Fact>> {
         let mut facts = self.of_rooms(audience, limit).await?;
         facts.sort_by(|one, other| (other.created_at, &other.id).cmp(&(one.created_at, &one.id)));
@@ -109,16 +110,18 @@ impl Facts<'_> {
         Ok(facts)
     }
 
-    /// The facts that answer a question best, of the rooms of which something may be shown in the audience's room.
+    /// Returns the facts that answer a question best, from the rooms that the audience may see
+    /// ([`Rooms::readable`](super::Rooms::readable)).
     ///
-    /// Each room is asked by words and, with an embedder, by meaning (M3). Scores are those of a room and do not compare between rooms: of several, the
-    /// ranking of all facts by meaning and that by words, which is of the places in the rooms, are fused by reciprocal ranks. By
-    /// words alone where the embedder makes no vector of the question in good time, and where the namespace has its vectors from another model.
+    /// Each room is searched by words and, with an embedder, by meaning (M3). The scores of different rooms are not comparable. So for
+    /// several rooms, the ranking of all facts by meaning and the ranking by words (by the ranks within the rooms) are fused by reciprocal
+    /// ranks. The search goes by words alone if the embedder makes no vector of the question in time, or if the namespace has its vectors
+    /// from another model.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
         self.answers(audience, query, PATIENCE).await
     }
 
-    /// The same for a prompt, which waits for less.
+    /// Like [`recall`](Self::recall), but for a prompt, with a shorter wait for the vector.
     pub(crate) async fn recall_soon(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
         self.answers(audience, query, PROMPT_PATIENCE).await
     }
@@ -128,7 +131,7 @@ impl Facts<'_> {
             return Ok(RecalledFacts::default());
         }
         let rooms = self.records.rooms().readable(audience).await?;
-        // A question is asked once, and not by meaning where that fails.
+        // The question is embedded once for all rooms; if that fails, the search goes by words alone.
         let embedder = match self.records.asking(patience) {
             Some(embedder) => match embedder.vectors(&[question(&query.text)?]).await {
                 Ok(_) => Some(embedder),
@@ -152,9 +155,8 @@ impl Facts<'_> {
         Ok(fused(rooms, query, options.weights.meaning))
     }
 
-    /// Asks for the vector of a question before it is put, so that a [`recall`](Self::recall) of the same text waits for this call
-    /// instead of one of its own: those of the last hundred texts are kept. Nothing to do without an embedder, and for a blank
-    /// text.
+    /// Requests the vector of a question ahead of a [`recall`](Self::recall) of the same text, which then shares this call. The vectors
+    /// of the last 100 texts are cached. It does nothing without an embedder, or if the text is blank.
     pub async fn prepare(&self, text: &str) -> Result<()> {
         match self.records.asking(Duration::MAX).filter(|_| !text.trim().is_empty()) {
             Some(embedder) => embedder.vectors(&[question(text)?]).await.map(drop),
@@ -162,7 +164,7 @@ impl Facts<'_> {
         }
     }
 
-    /// The facts of the rooms of which something may be shown, each room's newest first.
+    /// The facts of the rooms that the audience may see, the newest of each room first.
     async fn of_rooms(&self, audience: &Audience, limit: usize) -> Result<Vec<Fact>> {
         let rooms = self.records.rooms().readable(audience).await?;
         self.of(&rooms, limit).await
@@ -177,7 +179,7 @@ impl Facts<'_> {
         Ok(facts.into_iter().flatten().collect())
     }
 
-    /// Takes a fact away; tells whether it was there. What a fact says is part of its id, so it is the one that is meant.
+    /// Removes a fact. Returns whether it existed. The text is part of the id, so no other fact can be removed by mistake.
     async fn take(&self, fact: &Fact) -> Result<bool> {
         let collection = fact_collection(self.records.agent(), &fact.room)?;
         let selection = DocumentSelection::ids(collection, [fact.id.clone()])?;
@@ -196,25 +198,25 @@ impl Facts<'_> {
     }
 }
 
-/// What a question asks for, but for its words.
+/// Adds the filters of a search, all but its words.
 fn asked_of(query: &FactQuery, builder: QueryBuilder<Documents>) -> QueryBuilder<Documents> {
     let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
     let kind = query.kind.iter().map(|kind| Field::metadata(["type"]).eq(kind.as_str()));
     subject.chain(kind).reduce(|one, other| one.and(other)).into_iter().fold(builder, QueryBuilder::filter)
 }
 
-/// How facts are ranked: each stands for itself, unlike a turn of a conversation.
+/// The options for ranking facts: each fact is ranked by itself, without neighbours, unlike a turn of a conversation.
 fn options() -> RecallOptions {
     let weights = Weights { window: 0, container: 0.0, question: 0.0, ..Weights::default() };
     RecallOptions { weights, explain: true, ..RecallOptions::default() }
 }
 
-/// As much of the beginning of a text as a recall asks.
+/// Cuts a text to the length that a recall takes.
 fn question(text: &str) -> Result<String> {
     Ok(about(text, &MemoryQuery::builder().all().build()?, &options())?.question().to_owned())
 }
 
-/// The facts that rooms have found, in one order.
+/// Merges the facts that were found in several rooms into one ranking.
 fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> RecalledFacts {
     let (mut facts, mut unembedded) = (BTreeMap::new(), 0);
     let (mut lists, mut words, mut near) = (Vec::new(), Vec::new(), Vec::new());
@@ -244,7 +246,7 @@ fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> Reca
         }
     }
     if lists.len() > 1 {
-        // What is the best of its room may be nothing to another: cosines compare between rooms, and words by their places.
+        // The best fact of one room may be worse than all of another. Cosines are comparable between rooms; by words only ranks are.
         let by_words = fuse(&words).into_iter().map(|(id, _)| id).collect();
         lists = vec![best_first(near), by_words];
     }
@@ -255,22 +257,22 @@ fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> Reca
     RecalledFacts { facts: found.collect(), unembedded }
 }
 
-/// Equal ones stay in their order.
+/// Sorts by score, highest first; a stable sort.
 fn best_first(mut scored: Vec<(f64, DocumentId)>) -> Vec<DocumentId> {
     scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     scored.into_iter().map(|(_, id)| id).collect()
 }
 
-/// The cosine of the vector of a hit and that of the question, as the parts of its score tell it.
+/// Computes the cosine of a hit's vector and the question's from the parts of its score.
 fn cosine(hit: &Hit<Document>, recalled: &Recalled<Document>, weight: f64) -> Option<f32> {
     let (without, explained) = recalled.unembedded.zip(recalled.explained)?;
-    // What holds no word is a hit by its vector alone.
+    // A fact without a word of the question can only have been found by its vector.
     if hit.parts.meaning == 0.0 && hit.parts.words > 0.0 && without > 0 {
         return None;
     }
     let share = (hit.parts.meaning * explained.together_with_meaning / weight).clamp(0.0, 1.0);
     let (least, greatest) = (explained.least_cosine, explained.greatest_cosine);
-    // Without what the way there and back adds.
+    // Rounds off the error of the conversion.
     let cosine = least + share * (greatest - least);
     Some(((cosine * 1e6).round() / 1e6) as f32)
 }

@@ -1,4 +1,4 @@
-//! The records of one agent, as a host holds them.
+//! The handle to the records of one agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::layout::{room_space, task_space};
 use super::table::Table;
 use crate::embedding::{Cached, Embedder, Hurried, keeper};
 
-/// The records of one agent, on any engine. Cheap to clone.
+/// The records of one agent, on any engine. Cloning is cheap.
 ///
 /// Agents that share a provider don't see each other's records.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Records {
     provider: Arc<dyn MemoryProvider>,
     documents: Arc<dyn DocumentStore>,
     agent: AgentId,
-    /// What makes vectors of questions and of texts.
+    /// The embedding model, with a cache for questions.
     embedder: Option<Arc<Cached>>,
     clock: Arc<dyn Clock>,
     upkeep: Arc<Upkeep>,
@@ -31,40 +31,41 @@ pub struct Records {
 
 #[derive(Debug, Default)]
 struct Upkeep {
-    /// Held while vectors are made, so that none is made twice at once.
+    /// Locked while vectors are made, so that concurrent calls don't make the same ones.
     at_it: Mutex<()>,
-    /// Held by the one call that waits for that: it will see what any call before has seen.
+    /// Locked by the one call that waits for that. It will see every record that earlier calls could see.
     waits: Mutex<()>,
 }
 
 impl Records {
-    /// The records of an agent, without embeddings. The provider is initialised by whoever holds it.
+    /// Makes a handle without an embedder. The caller must initialise the provider.
     pub fn new(provider: Arc<dyn MemoryProvider>, agent: AgentId) -> Self {
         let documents = provider.documents();
         Self { provider, documents, agent, embedder: None, clock: Arc::new(SystemClock), upkeep: Arc::default() }
     }
 
-    /// With a model by which facts and messages are found by what they mean, too. It is that of the namespace: who makes the vectors, which is
-    /// [`upkeep`](Self::upkeep) or a [`keeper`] elsewhere, uses the same one. The engine has to keep vectors.
+    /// Sets the embedding model, with which facts and messages are also found by meaning. It must be the model of the namespace, the one
+    /// that [`upkeep`](Self::upkeep) or a separate [`keeper`] makes the vectors with. The engine must support vectors.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(Arc::new(Cached::new(embedder)));
         self
     }
 
-    /// With another clock; it tells when documents were made.
+    /// Sets the clock that gives documents their `createdAt`; the system clock by default.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Does what is to be done from time to time, as after each run: has the [`keeper`] make the vectors that the memory lacks; tells how many
-    /// were made. Nothing to do without an embedder. A call that is given up has done a part, and the next one goes on. While another
-    /// call on these records or their clones is at it, this one waits for it to end; while a third waits already, that one does the
-    /// part of this, which returns.
+    /// Makes all missing vectors of the memory with the [`keeper`], and returns how many were made. Call it from time to time, for example
+    /// after each run. Without an embedder it does nothing. If the future is dropped, the next call goes on from there.
     ///
-    /// `SchemaMismatch` where the namespace has its vectors from another model: see
+    /// Only one call on these records and their clones works at a time. A second call waits for it; a third returns at once, since the
+    /// second will do its work.
+    ///
+    /// Fails with `SchemaMismatch` if the namespace has its vectors from another model; see
     /// [`VectorKeeper::taking_over`](crate::embedding::VectorKeeper::taking_over).
     pub async fn upkeep(&self) -> Result<usize> {
         let Some(embedder) = self.embedder.as_ref().map(|cached| Arc::clone(cached.inner())) else { return Ok(0) };
@@ -75,17 +76,17 @@ impl Records {
         keeper.catch_up().await.map(|kept| kept.embedded)
     }
 
-    /// Whose records they are.
+    /// The agent to which the records belong.
     pub fn agent(&self) -> &AgentId {
         &self.agent
     }
 
-    /// The space of a room: what lies under it belongs to the room.
+    /// The space of a room. Everything under it belongs to the room.
     pub fn room_space(&self, room: &RoomId) -> Result<SpaceId> {
         room_space(&self.agent, room)
     }
 
-    /// Where the tasks of a room go, or below it: those of a runtime, too.
+    /// The space for the tasks of a room, including tasks of a runtime; they lie in it or below it.
     pub fn task_space(&self, room: &RoomId) -> Result<SpaceId> {
         task_space(&self.agent, room)
     }
@@ -102,7 +103,7 @@ impl Records {
         self.embedder.is_some()
     }
 
-    /// What makes the vector of a question within this time, if anything does. It remembers the last ones.
+    /// The embedder for questions, with a cache and this deadline; `None` if there is no embedder.
     pub(super) fn asking(&self, patience: Duration) -> Option<Arc<dyn Embedder>> {
         let cached = Arc::clone(self.embedder.as_ref()?);
         Some(Arc::new(Hurried { cached, patience }))
@@ -112,8 +113,8 @@ impl Records {
         self.clock.now()
     }
 
-    /// What of the ledger a query finds and `read` takes, up to the limit of the query. A page may be short: only one without a
-    /// cursor ends.
+    /// Reads the memories that a query finds and that `read` accepts, up to the limit of the query. It follows cursors, since a short page
+    /// need not be the last.
     pub(super) async fn find<T>(
         &self,
         query: QueryBuilder<Ledger>,
@@ -137,7 +138,7 @@ impl Records {
         Ok(found)
     }
 
-    /// The same without a limit.
+    /// Like [`find`](Self::find), but without a limit.
     pub(super) async fn find_all<T>(
         &self,
         query: QueryBuilder<Ledger>,

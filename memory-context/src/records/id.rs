@@ -1,4 +1,4 @@
-//! The names of those that records are about.
+//! The ids of agents, entities, rooms and worlds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use memory_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The longest id, in bytes: two of them, encoded, fit into the id of a space.
+/// The longest id, in bytes. Two ids of this length, encoded, fit into a space id.
 pub const MAX_ID_BYTES: usize = 80;
 
 macro_rules! record_id {
@@ -20,13 +20,13 @@ macro_rules! record_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks a text from outside; `InvalidInput`, or `TooLarge` over 80 bytes.
+            /// Parses an id. Fails with `InvalidInput` if it is empty or holds control characters, and with `TooLarge` over 80 bytes.
             pub fn parse(text: impl AsRef<str>) -> Result<Self> {
                 check($what, text.as_ref())?;
                 Ok(Self(text.as_ref().into()))
             }
 
-            /// The text.
+            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -75,27 +75,27 @@ macro_rules! record_id {
 }
 
 record_id! {
-    /// An agent: whose records they are.
+    /// The id of an agent, to which records belong.
     AgentId, "the id of an agent"
 }
 
 record_id! {
-    /// Somebody who takes part in conversations: a person, another program, or the agent itself.
+    /// The id of an entity, a participant of conversations: a person, another program, or the agent itself.
     EntityId, "the id of an entity"
 }
 
 record_id! {
-    /// A conversation: a channel, a chat, a thread.
+    /// The id of a room: a channel, a chat, a thread.
     RoomId, "the id of a room"
 }
 
 record_id! {
-    /// What rooms belong to: a server, a group, a namespace.
+    /// The id of a world, to which rooms belong: a server, a group, a namespace.
     WorldId, "the id of a world"
 }
 
 impl AgentId {
-    /// The agent as it takes part in conversations.
+    /// The entity as which the agent takes part in conversations.
     pub fn entity(&self) -> EntityId {
         EntityId(Arc::clone(&self.0))
     }

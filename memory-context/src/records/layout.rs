@@ -1,4 +1,4 @@
-//! Where records lie.
+//! The spaces, collections and document ids of records.
 
 use memory_core::{Collection, DocumentId, Result, SpaceId};
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
@@ -6,16 +6,16 @@ use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 use super::id::{AgentId, RoomId};
 use crate::hash;
 
-/// What an id must not bring into a space: its boundaries, so that one id is one segment, and the sign that encodes them.
+/// The characters that are encoded in an id: the boundaries of space ids, so that an id stays one segment, and the escape character.
 const ENCODED: &AsciiSet = &AsciiSet::EMPTY.add(b'-').add(b'/').add(b':').add(b'%');
 
-/// What the names of the collections of facts begin with.
+/// The prefix of the names of fact collections.
 const FACTS: &str = "_facts-";
-/// How many digits of a hash, 128 bits, go into the name of a collection.
+/// How many hexadecimal digits of a hash (128 bits) go into the name of a collection.
 const SHORT: usize = 32;
 
 impl AgentId {
-    /// The agent whose records lie in this space; `None` where no records do.
+    /// Returns the agent whose records lie in this space; `None` if it is not a space of records.
     pub fn of_space(space: &SpaceId) -> Option<Self> {
         let mut segments = space.as_str().split('/');
         let encoded = segments.next().filter(|first| *first == "agent").and(segments.next())?;
@@ -23,12 +23,12 @@ impl AgentId {
         Self::parse(id).ok()
     }
 
-    /// The space in and below which the agent keeps all that has a place of its own.
+    /// The space of the agent, in or below which all its records lie that have a space.
     pub fn space(&self) -> Result<SpaceId> {
         agent_space(self)
     }
 
-    /// The spaces of all that the agent keeps of a room: what is known in it, its messages, tasks and reflections.
+    /// The spaces of a room: the room itself with its facts, its messages, its tasks and its reflections.
     pub fn room_spaces(&self, room: &RoomId) -> Result<[SpaceId; 4]> {
         Ok([
             room_space(self, room)?,
@@ -39,22 +39,22 @@ impl AgentId {
     }
 }
 
-/// The space of what belongs to the agent as a whole.
+/// The space of records that belong to the agent as a whole.
 pub(super) fn agent_space(agent: &AgentId) -> Result<SpaceId> {
     SpaceId::parse(format!("agent/{}", encoded(agent.as_str())))
 }
 
-/// What all rooms lie under.
+/// The space under which all rooms lie.
 pub(super) fn rooms_space(agent: &AgentId) -> Result<SpaceId> {
     below(agent_space(agent)?, "room")
 }
 
-/// The space of a room, and of what is known in it.
+/// The space of a room and its facts.
 pub(super) fn room_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
     SpaceId::parse(format!("agent/{}/room/{}", encoded(agent.as_str()), encoded(room.as_str())))
 }
 
-/// The one space of all messages of a room: its newest are one recall.
+/// The space of all messages of a room. It is one space, so the newest messages take one query.
 pub(super) fn messages_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
     below(room_space(agent, room)?, "messages")
 }
@@ -64,34 +64,34 @@ pub(super) fn task_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
     below(room_space(agent, room)?, "tasks")
 }
 
-/// The space of what the agent thinks of how it did in a room.
+/// The space of the agent's reflections on a room.
 pub(super) fn reflections_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
     below(room_space(agent, room)?, "reflections")
 }
 
-/// The facts of a room have a collection of their own; its name is reserved, so no plugin reaches it.
+/// The collection of the facts of a room. The name is reserved, so no plugin reaches it.
 pub(super) fn fact_collection(agent: &AgentId, room: &RoomId) -> Result<Collection> {
     Collection::parse(format!("{FACTS}{}", short(hash::of_parts([agent.as_str(), room.as_str()]))))
 }
 
-/// Whether it is one of those.
+/// Whether a collection holds the facts of a room.
 pub(crate) fn is_fact_collection(collection: &Collection) -> bool {
     collection.as_str().strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT)
 }
 
-/// The name of the collection of facts that it is, or whose vectors older programs have kept in it.
+/// The name of the fact collection to which a collection belongs: itself, or the one whose vectors older versions kept in it.
 pub(super) fn facts_beside(collection: &Collection) -> Option<&str> {
     let name = collection.as_str();
     let facts = name.strip_suffix("-vectors").unwrap_or(name);
     facts.strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT).then_some(facts)
 }
 
-/// Where older programs have kept which vectors of an agent were still to be made.
+/// The collection in which older versions kept which vectors of an agent were still to be made.
 pub(super) fn pending_collection(agent: &AgentId) -> Result<Collection> {
     Collection::parse(format!("_embeddings-{}", short(hash::of_parts([agent.as_str()]))))
 }
 
-/// The id of a document that these parts name, and nothing else does.
+/// The document id for these parts, by a collision-free hash.
 pub(super) fn document_id<'a>(agent: &'a AgentId, parts: impl IntoIterator<Item = &'a str>) -> Result<DocumentId> {
     DocumentId::parse(hash::of_parts([agent.as_str()].into_iter().chain(parts)))
 }

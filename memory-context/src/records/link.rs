@@ -1,7 +1,7 @@
-//! What belongs to what: sets of ids, each in one document, so that a look-up costs what it finds.
+//! Links: sets of ids, each in one document, so that the cost of a look-up grows only with its result.
 //!
-//! A link says where to look. Whether it is so, the record at its other end says. So a link is there before that record and
-//! is taken away only where somebody is erased, and whatever comes between leaves one that is passed over.
+//! A link is a hint; the record that it points to is the truth. So a link is written before that record and removed only by an erasure.
+//! A crash in between leaves a dangling link, which readers skip.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use super::layout::{agent_space, document_id};
 use super::table::Record;
 use super::{AgentId, Records};
 
-/// What is linked.
+/// The kind of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Kind {
-    /// An entity to the rooms that it takes part in.
+    /// From an entity to the rooms that it takes part in.
     EntityRooms,
-    /// A world to its rooms.
+    /// From a world to its rooms.
     WorldRooms,
-    /// An entity to the worlds that it owns.
+    /// From an entity to the worlds that it owns.
     OwnedWorlds,
-    /// An entity to those with whom it has a relationship, in either direction.
+    /// From an entity to those with which it has a relationship in either direction.
     Acquaintances,
 }
 
@@ -41,7 +41,7 @@ impl Kind {
 struct Link {
     kind: Kind,
     from: String,
-    /// In the order in which they were added.
+    /// The linked ids, in the order in which they were added.
     to: Vec<String>,
 }
 
@@ -66,13 +66,13 @@ fn link_document(agent: &AgentId, kind: Kind, from: &str) -> Result<DocumentId> 
 }
 
 impl Records {
-    /// What is linked to this, in the order in which it was added. Each text is an id that was checked when it was added.
+    /// The ids that are linked from this one, in the order in which they were added. Each was validated when it was added.
     pub(super) async fn linked(&self, kind: Kind, from: &str) -> Result<Vec<String>> {
         let link: Option<Link> = self.table().get(&link_document(self.agent(), kind, from)?).await?;
         Ok(link.map(|link| link.to).unwrap_or_default())
     }
 
-    /// Links, unless it is linked. `TooLarge` when a document of links is full, at 1 MiB.
+    /// Adds a link unless it exists. Fails with `TooLarge` if the document of links is full, at 1 MiB.
     pub(super) async fn link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
         let document = link_document(self.agent(), kind, from)?;
         let change = |link: Option<Link>| {
@@ -85,7 +85,7 @@ impl Records {
         self.table().change(&document, self.now(), change).await.map(drop)
     }
 
-    /// Takes a link away, if it is there.
+    /// Removes a link, if it exists.
     pub(super) async fn unlink(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
         if !self.linked(kind, from).await?.iter().any(|known| known == to) {
             return Ok(());
@@ -99,7 +99,7 @@ impl Records {
         self.table().change(&document, self.now(), change).await.map(drop)
     }
 
-    /// Where the links of this lie.
+    /// The collection and the id of the document that holds these links.
     pub(super) fn link_record(&self, kind: Kind, from: &str) -> Result<(Collection, DocumentId)> {
         Ok((Collection::parse(Link::COLLECTION)?, link_document(self.agent(), kind, from)?))
     }

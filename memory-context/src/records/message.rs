@@ -1,4 +1,4 @@
-//! Messages as the ledger keeps them.
+//! Messages and their parts.
 
 use std::fmt;
 
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use super::{EntityId, RoomId, WorldId};
 
-/// What kind of place a room is.
+/// The type of a room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ChannelType {
-    /// The agent by itself.
+    /// The agent alone (`SELF`).
     #[serde(rename = "SELF")]
     Own,
-    /// Two parties.
+    /// A direct conversation of two parties, by text.
     Dm,
-    /// Many parties.
+    /// A group, by text.
     Group,
-    /// Two parties that speak.
+    /// A direct conversation of two parties, by voice.
     VoiceDm,
-    /// Many parties that speak.
+    /// A group, by voice.
     VoiceGroup,
-    /// Posts.
+    /// A feed of posts.
     Feed,
-    /// A thread of a conversation.
+    /// A thread within a conversation.
     Thread,
-    /// A whole world.
+    /// A channel of a whole world.
     World,
-    /// Topics.
+    /// A forum with topics.
     Forum,
-    /// A program that calls.
+    /// A program that calls the agent.
     Api,
 }
 
 impl ChannelType {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 10] = [
         Self::Own,
         Self::Dm,
@@ -49,7 +49,7 @@ impl ChannelType {
         Self::Api,
     ];
 
-    /// Reads the name; `InvalidInput` for any other.
+    /// Parses the name of a type. Fails with `InvalidInput` if there is no such type.
     pub fn parse(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|channel_type| channel_type.as_str() == name);
         found.ok_or_else(|| {
@@ -58,7 +58,7 @@ impl ChannelType {
         })
     }
 
-    /// The name.
+    /// The name, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "SELF",
@@ -74,7 +74,7 @@ impl ChannelType {
         }
     }
 
-    /// Whether nobody is there but those who are known to take part: the agent by itself, or with one other party.
+    /// Whether only known participants are in the room: the agent alone, or with one other party.
     pub const fn is_direct(self) -> bool {
         matches!(self, Self::Own | Self::Dm | Self::VoiceDm | Self::Api)
     }
@@ -90,97 +90,97 @@ impl fmt::Display for ChannelType {
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
-    /// Unique in its message.
+    /// The id, unique within its message.
     pub id: String,
-    /// Where it is.
+    /// The location of the content; may be a `data:` URL.
     pub url: String,
-    /// What it is called.
+    /// The title or file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Where it comes from, as in `Image` or `YouTube`.
+    /// The kind of source, as in `Image` or `YouTube`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// What it shows.
+    /// A description of what it shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The text in it.
+    /// The text that it contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// How an action ended.
+/// The outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ActionStatus {
-    /// It did what it should.
+    /// The action succeeded.
     Completed,
-    /// It did not.
+    /// The action failed.
     Failed,
 }
 
-/// Which action of which run a message tells the result of. The result itself is the text of the message.
+/// The action whose result a message holds. The result itself is the text of the message.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionResult {
-    /// The run that it belongs to.
+    /// The id of the run that the action belongs to.
     pub run: String,
     /// The name of the action.
     pub action: String,
-    /// How it ended.
+    /// The outcome.
     pub status: ActionStatus,
-    /// Which step of its plan it was, from 1.
+    /// The number of the step in its plan, from 1.
     pub step: u32,
-    /// How many steps the plan has.
+    /// The number of steps in the plan.
     pub steps: u32,
-    /// Why it was planned.
+    /// The model's reason for the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought: Option<String>,
 }
 
-/// What was said, by whom and where. Its JSON has camelCase names.
+/// The content of a message, with its author and room. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MessageContent {
-    /// The conversation.
+    /// The room in which it is said.
     pub room: RoomId,
-    /// Who says it.
+    /// The entity that says it.
     pub author: EntityId,
-    /// What the room belongs to.
+    /// The world of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<WorldId>,
-    /// What kind of place the room is; a direct conversation by default.
+    /// The type of the room; a direct conversation by default.
     pub channel_type: ChannelType,
     /// The platform, as in `discord`; empty by default.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// The message that it answers.
+    /// The message to which this one replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<MemoryId>,
-    /// The text.
+    /// The text of the message.
     pub text: String,
-    /// What the agent thought before it said so.
+    /// The agent's thought behind the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought: Option<String>,
-    /// The names of the actions that it chose.
+    /// The names of the actions that the agent chose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// The names of the providers that it asked for.
+    /// The names of the providers that the agent asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub providers: Vec<String>,
-    /// What came with it.
+    /// The files and links that came with the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// The action that it tells the result of.
+    /// The action whose result this message holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_result: Option<ActionResult>,
 }
 
 impl MessageContent {
-    /// A text and nothing else.
+    /// Makes a content that has only a text.
     pub fn new(room: RoomId, author: EntityId, text: impl Into<String>) -> Self {
         Self {
             room,
@@ -199,43 +199,43 @@ impl MessageContent {
     }
 }
 
-/// A message that is not stored yet.
+/// A message to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewMessage {
-    /// What is said.
+    /// The content, with author and room.
     pub content: MessageContent,
-    /// When it was said.
+    /// The time at which it was said.
     pub created_at: Timestamp,
-    /// How far the work on it is; seen and not to be answered by default.
+    /// The progress of the work on the message; `observed` by default, that is, not to be answered.
     pub status: Status,
-    /// What the platform calls it: a message that comes twice is stored once.
+    /// The platform's own id of the message. A message that is delivered twice under the same id is stored once.
     pub external_id: Option<String>,
-    /// The run that it came in, or that said it.
+    /// The run that answers the message, or that said it.
     pub run: Option<MemoryId>,
 }
 
 impl NewMessage {
-    /// A message that waits for nothing.
+    /// Makes a message that is not to be answered.
     pub fn new(content: MessageContent, created_at: Timestamp) -> Self {
         Self { content, created_at, status: Status::Observed, external_id: None, run: None }
     }
 
-    /// As the platform calls it, 1 to 512 bytes.
+    /// Sets the platform's own id of the message, 1 to 512 bytes.
     #[must_use]
     pub fn with_external_id(mut self, id: impl Into<String>) -> Self {
         self.external_id = Some(id.into());
         self
     }
 
-    /// As part of a run.
+    /// Sets the run.
     #[must_use]
     pub fn with_run(mut self, run: MemoryId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// With another status.
+    /// Sets the status.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
         self.status = status;
@@ -243,24 +243,24 @@ impl NewMessage {
     }
 }
 
-/// A message of the ledger.
+/// A message in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Message {
-    /// Its id in the ledger.
+    /// The id of the message's memory.
     pub id: MemoryId,
-    /// When it was said.
+    /// The time at which it was said.
     pub created_at: Timestamp,
-    /// What is said; the attachments as they were described last.
+    /// The content, with the latest descriptions of its attachments.
     pub content: MessageContent,
-    /// Whether it was stored and could not be said.
+    /// Whether the message was stored but could not be delivered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_undelivered: bool,
 }
 
 impl fmt::Debug for MessageContent {
-    /// Payloads stay out of logs: only the sizes show.
+    /// Shows only the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageContent")
             .field("room", &self.room)
@@ -274,7 +274,7 @@ impl fmt::Debug for MessageContent {
 }
 
 impl fmt::Debug for Attachment {
-    /// Payloads stay out of logs, and so do URLs, which may hold a key.
+    /// Leaves out payloads and URLs, which may hold a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text.as_ref().map_or(0, String::len);
         write!(f, "Attachment({:?}, {text} bytes)", self.id)
@@ -282,7 +282,7 @@ impl fmt::Debug for Attachment {
 }
 
 impl fmt::Debug for ActionResult {
-    /// Payloads stay out of logs, and the name may be what a model wrote: only the status and the place show.
+    /// Shows only the status and the step: payloads stay out of logs, and the name may be what a model wrote.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ActionResult({:?}, {}/{})", self.status, self.step, self.steps)
     }

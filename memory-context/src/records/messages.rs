@@ -1,4 +1,4 @@
-//! The messages of rooms, in the ledger.
+//! Storing and reading the messages of rooms.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,80 +28,80 @@ pub struct Messages<'a> {
     records: &'a Records,
 }
 
-/// What became of a message to be added.
+/// The result of [`Messages::add_once`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Added {
-    /// The message; where it was known before, as it was stored then.
+    /// The message; if it was known before, as it was stored then.
     pub message: Message,
-    /// Whether it was not known before.
+    /// Whether the message was stored by this call, since it was not known before.
     pub is_new: bool,
 }
 
-/// What became of a message to be worked on.
+/// The result of adding a message to be answered.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is stored, with the claim.
+    /// The message was stored with the claim.
     New(Box<Message>),
-    /// It was known; how it lies in the ledger now.
+    /// The message was known before; its present memory.
     Known(Box<Memory>),
 }
 
-/// A message that is worked on, as the ledger has it.
+/// An open message, as read from the ledger.
 #[derive(Debug)]
 pub(crate) struct OpenMessage {
     pub(crate) message: Message,
-    /// The run that it came in.
+    /// The run that answers the message.
     pub(crate) run: Option<MemoryId>,
-    /// Whether the platform said that the agent is spoken to.
+    /// Whether the platform said that the message addresses the agent.
     pub(crate) is_addressed: bool,
-    /// What its run has done so far.
+    /// The journal of its run so far.
     pub(crate) journal: Vec<Entry>,
 }
 
-/// Who said it, among the labels of a message.
+/// The label of a message that holds its author.
 pub(super) const AUTHOR: &str = "author";
-/// The run that a message came in, or that said it.
+/// The label that holds the run that answers a message, or that said it.
 const RUN: &str = "run";
-/// There where the platform says that the agent is spoken to.
+/// The label that is set if the platform says that the message addresses the agent.
 const ADDRESSED: &str = "addressed";
-/// What decided that a message is answered, among its labels when its run is over, and before that as a step of its run.
+/// The reason for answering a message: a label after its run is over, and before that a step in the journal.
 pub(crate) const WHY: &str = "why";
-/// What tells one who added a message from another.
+/// The label with a random value by which a writer recognises its own message.
 const RECEIPT: &str = "receipt";
-/// The pauses, in ms, before a message with a key is stored again.
+/// The pauses in ms before retries of storing a message with a key.
 const STORE_AGAIN: [u64; 3] = [100, 400, 1_600];
-/// The pauses, in ms, before a stored message that can't be read yet is read again.
+/// The pauses in ms before retries of reading a message that was just stored.
 const READ_AGAIN: [u64; 6] = [10, 40, 160, 640, 1_280, 2_560];
-/// How long [`Messages::earlier`] waits for the vector of a message: half as long as a prompt waits for what it gives.
+/// How long [`Messages::earlier`] waits for the vector of a message: half as long as a prompt waits for its result.
 const EARLIER_PATIENCE: Duration = Duration::from_millis(500);
 /// The most messages of one [`Messages::interactions`].
 const MAX_INTERACTIONS: usize = 100;
 
-/// What came of a message after it was stored: the context of its memory.
+/// The context of a message's memory, which is written after the message was stored.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Described {
     pub(crate) attachments: Vec<Attachment>,
-    /// What its run has done so far; nothing when it is over.
+    /// The journal of its run so far; empty after the run is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) journal: Vec<Entry>,
 }
 
 impl Records {
-    /// What was said.
+    /// The messages in the agent's rooms.
     pub fn messages(&self) -> Messages<'_> {
         Messages { records: self }
     }
 }
 
 impl Messages<'_> {
-    /// Appends a message to its room. One whose external id is known in the room gives the message that is there, or
-    /// `Conflict` where that says something else, or was erased.
+    /// Appends a message to its room. If the room has a message with the same external id, that one is returned; the call fails with
+    /// `Conflict` if its content differs or it was erased.
     pub async fn add(&self, new: NewMessage) -> Result<Message> {
         self.add_once(new).await.map(|added| added.message)
     }
 
-    /// The same, and tells whether it is new: of those that bring the same external id at once, one is.
+    /// Like [`add`](Self::add), but says whether the message is new. Of concurrent calls with the same external id, it is new for one.
     pub async fn add_once(&self, new: NewMessage) -> Result<Added> {
         Ok(match self.store(new, &Metadata::default()).await? {
             Taken::New(message) => Added { message: *message, is_new: true },
@@ -109,15 +109,15 @@ impl Messages<'_> {
         })
     }
 
-    /// Appends a message that is to be worked on under a claim, unless it is known. It is `pending` until its run is over.
+    /// Appends a message to be answered, under a claim, unless it is known. It is open work until its run is over.
     pub(crate) async fn add_task(&self, mut new: NewMessage, is_addressed: bool, claim: &Claim) -> Result<Taken> {
         new.status = Status::Pending;
         let labels = metadata(is_addressed.then_some((ADDRESSED, "true")))?;
         self.store(new, &labels.merge(&claim.to_metadata()?)?).await
     }
 
-    /// Appends what a run says or did under a key of its own: again, it is the message that is there. So it is tried again where the
-    /// engine may answer otherwise.
+    /// Appends a message of a run's step under an idempotency key made of both, so that repeating it returns the same message. Therefore it
+    /// is retried after errors that may pass.
     pub(crate) async fn add_keyed(&self, new: NewMessage, about: MemoryId, step: &str) -> Result<Message> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
         let key = hash::of_parts([space.as_str(), "run", &about.to_string(), step]);
@@ -126,7 +126,7 @@ impl Messages<'_> {
         loop {
             let error = match self.records.provider().store(memory.clone()).await {
                 Ok(id) => return Ok(message(id, new)),
-                // No conflict, by which a run knows that it has lost its own message.
+                // Not `Conflict`, which would tell the run that it has lost its own message.
                 Err(error) => without_erasure(error, gone),
             };
             let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
@@ -146,7 +146,7 @@ impl Messages<'_> {
         let stored = self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await;
         let id = stored.map_err(|error| without_erasure(error, taken))?;
         let stored = self.stored(id).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
-        // It may be the one that was there before, whose receipt is another.
+        // A message that was there before has another receipt.
         if stored.metadata.to_object().get(RECEIPT) == Some(&Json::String(receipt)) {
             Ok(Taken::New(Box::new(message(id, new))))
         } else {
@@ -154,8 +154,8 @@ impl Messages<'_> {
         }
     }
 
-    /// What was stored. A replica that is read may not have it yet; `Unavailable` where it does not come soon, and `Conflict` where it was
-    /// erased meanwhile.
+    /// Reads a message that was just stored, with retries, since a replica may not have it yet. Fails with `Unavailable` if it does not
+    /// appear soon, and with `Conflict` if it was erased meanwhile.
     async fn stored(&self, id: MemoryId) -> Result<Memory> {
         for wait in READ_AGAIN {
             let stored = self.records.provider().get(id).await;
@@ -176,8 +176,8 @@ impl Messages<'_> {
         Ok(memory.with_metadata(metadata(own)?.merge(labels)?).with_status(new.status))
     }
 
-    /// One page of the messages that are to be worked on and that nobody holds, by [`Leases::free`](memory_runtime::Leases::free), oldest
-    /// first: those of a room, or of all. Costs what is open, not what the ledger holds (Q9).
+    /// Returns one page of the open messages that nobody holds ([`Leases::free`](memory_runtime::Leases::free)), of one room or of all,
+    /// oldest first. The cost grows with the open messages, not with the ledger (Q9).
     pub(crate) async fn free(
         &self,
         room: Option<&RoomId>,
@@ -188,7 +188,7 @@ impl Messages<'_> {
             Some(room) => SpaceSelector::exact(messages_space(self.records.agent(), room)?)?,
             None => SpaceSelector::under(rooms_space(self.records.agent())?)?,
         };
-        // The tasks of a runtime in the room have a container.
+        // Tasks of a runtime have a container; messages have none.
         let is_message = Field::metadata([TASK, "container"]).is_null();
         let query = MemoryQuery::builder().selector(place).status(Status::Pending).status(Status::Running);
         let query = query.filter(is_message.and(free.clone())).order(Order::OldestFirst);
@@ -196,7 +196,7 @@ impl Messages<'_> {
         self.records.provider().query(&query.build()?).await
     }
 
-    /// A message that is worked on from its memory; `Corrupt` when it is none of this agent.
+    /// Reads an open message from its memory. Fails with `Corrupt` if it is not a message of this agent.
     pub(crate) fn open(&self, memory: &Memory) -> Result<OpenMessage> {
         let message = read(memory)?;
         if messages_space(self.records.agent(), &message.content.room)? != memory.space_id {
@@ -213,8 +213,8 @@ impl Messages<'_> {
         Ok(OpenMessage { message, run, is_addressed: labels.contains_key(ADDRESSED), journal })
     }
 
-    /// Whether a message that came in after this one in its room was answered, as far as the last 1,000 messages tell. `counts` says for which
-    /// reasons; `None` is one that is not known.
+    /// Whether a later message of the room was already answered, among the last 1,000 messages. Only answers for reasons that `counts`
+    /// accepts count; an unknown reason is `None`.
     pub(crate) async fn is_overtaken(&self, message: &Message, counts: impl Fn(Option<&str>) -> bool) -> Result<bool> {
         let space = messages_space(self.records.agent(), &message.content.room)?;
         let query = MemoryQuery::builder().exact(space).limit(MAX_LIMIT);
@@ -231,13 +231,13 @@ impl Messages<'_> {
         Ok(answers.iter().filter_map(|(one, _)| one.content.in_reply_to).any(|question| newer.contains(&question)))
     }
 
-    /// The message with this id, if it is one of the audience's room.
+    /// Returns the message with this id, if it is in the audience's room.
     pub async fn get(&self, audience: &Audience, id: MemoryId) -> Result<Option<Message>> {
         let memory = self.in_room(audience, id).await?;
         memory.as_ref().map(read).transpose()
     }
 
-    /// The memory with this id, if it is one of the audience's room. One that was erased is not there.
+    /// Returns the memory with this id, if it is in the audience's room. `None` also if it was erased.
     async fn in_room(&self, audience: &Audience, id: MemoryId) -> Result<Option<Memory>> {
         let space = messages_space(self.records.agent(), &audience.room)?;
         match self.records.provider().get(id).await {
@@ -246,16 +246,15 @@ impl Messages<'_> {
         }
     }
 
-    /// The newest messages of the audience's room, newest first; at most 1,000. One recall of one space, so it costs what it
-    /// returns.
+    /// Returns the newest messages of the audience's room, newest first; at most 1,000. It is one query of one space, so the cost grows
+    /// with the result, not with the ledger.
     pub async fn recent(&self, audience: &Audience, limit: usize) -> Result<Vec<Message>> {
         let space = messages_space(self.records.agent(), &audience.room)?;
         self.records.find(MemoryQuery::builder().exact(space).limit(limit.min(MAX_LIMIT)), readable).await
     }
 
-    /// The conversation as far as a message reaches, newest first: the message and what was said before it in its room, and what
-    /// the agent said since in answer to these; at most 1,000. What came in after the message is no part of it, and neither is the
-    /// answer to that.
+    /// Returns the conversation up to a message, newest first; at most 1,000 messages: the message, the earlier messages of its room, and
+    /// what the agent has since answered to these. Later messages and the answers to them are left out.
     pub async fn until(&self, message: &Message, limit: usize) -> Result<Vec<Message>> {
         let (space, at) = (messages_space(self.records.agent(), &message.content.room)?, message.created_at);
         let limit = limit.min(MAX_LIMIT);
@@ -285,14 +284,14 @@ impl Messages<'_> {
         Ok(after)
     }
 
-    /// What was said before a time in the room of a message and has to do with it, as far as its words tell (R4), and with an embedder its meaning
-    /// (M3), oldest first. By words alone where the embedder makes no vector of it soon.
+    /// Recalls earlier messages of the same room that are related to a message, oldest first: those from before a time that match it by
+    /// words (R4) and, with an embedder, by meaning (M3). By words alone if the embedder makes no vector within 500 ms.
     ///
-    /// Costs what the room holds: [`MAX_RECALLED`](memory_core::engine::MAX_RECALLED) messages at most.
+    /// The cost grows with the room, up to [`MAX_RECALLED`](memory_core::engine::MAX_RECALLED) messages.
     pub async fn earlier(&self, message: &Message, before: Timestamp, limit: usize) -> Result<Vec<Message>> {
         let space = messages_space(self.records.agent(), &message.content.room)?;
         let query = MemoryQuery::builder().exact(space).created_before(before).limit(limit.min(MAX_LIMIT)).build()?;
-        // The space above that of the messages is the room, and holds them together.
+        // The space above the messages is the room, which is their container.
         let options = RecallOptions { speaker: AUTHOR.to_owned(), ..RecallOptions::default() };
         let recall = about(&message.content.text, &query, &options)?;
         let recall = self.records.asking(EARLIER_PATIENCE).into_iter().fold(recall, Recall::by_meaning_or_words);
@@ -302,12 +301,12 @@ impl Messages<'_> {
         Ok(messages)
     }
 
-    /// The newest messages up to a time of the audience's entity and of the agent in other rooms of which something may be shown in
-    /// the audience's room, newest first: up to 100, of the last that were said there, ten times as many as are asked for.
+    /// Returns the newest messages, up to a time, of the audience's entity and the agent in the other rooms that the audience may see,
+    /// newest first; at most 100. It looks only at the last messages of those rooms, ten times as many as `limit`.
     pub async fn interactions(&self, audience: &Audience, until: Timestamp, limit: usize) -> Result<Vec<Message>> {
         let mut rooms = self.records.rooms().readable(audience).await?;
         rooms.retain(|room| *room != audience.room);
-        // No selector would be a mistake, and no room is none.
+        // A query without selectors is an error, so no rooms means no messages.
         if rooms.is_empty() {
             return Ok(Vec::new());
         }
@@ -327,8 +326,8 @@ impl Messages<'_> {
         Ok(messages)
     }
 
-    /// Keeps what is known of the attachments of a message of the audience's room now, instead of what was known before.
-    /// `NotFound` when it is not there, `Conflict` while a run works on it.
+    /// Replaces the attachments of a message in the audience's room, with their descriptions. Fails with `NotFound` if the message does not
+    /// exist, and with `Conflict` while a run works on it.
     pub async fn describe(&self, audience: &Audience, id: MemoryId, attachments: Vec<Attachment>) -> Result<()> {
         let memory = self.in_room(audience, id).await?.ok_or_else(Error::not_found)?;
         if memory.status.is_open() && Claim::read(&memory).is_ok() {
@@ -339,7 +338,7 @@ impl Messages<'_> {
         self.update(id, patch).await
     }
 
-    /// Marks a message of the audience's room that could not be said after it was stored. `NotFound` when it is not there.
+    /// Marks a message of the audience's room as undelivered. Fails with `NotFound` if it does not exist.
     pub async fn mark_undelivered(&self, audience: &Audience, id: MemoryId) -> Result<()> {
         if self.get(audience, id).await?.is_none() {
             return Err(Error::not_found());
@@ -347,34 +346,34 @@ impl Messages<'_> {
         self.update(id, MemoryPatch::new().with_status(Status::Failed)).await
     }
 
-    /// Changes a message that was there; `NotFound` where it was erased meanwhile.
+    /// Changes a message. Fails with `NotFound` if it was erased meanwhile.
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<()> {
         let updated = self.records.provider().update(id, patch).await;
         updated.map(drop).map_err(|error| without_erasure(error, Error::not_found))
     }
 }
 
-/// What is told instead of that a memory was erased, which only operators learn.
+/// Replaces the error `Erased`, since only operators may learn of an erasure.
 fn without_erasure(error: Error, told: fn() -> Error) -> Error {
     if error.kind() == ErrorKind::Erased { told().with_outcome(error.outcome()) } else { error }
 }
 
-/// What is told of a message whose external id stands for another one, in the words of the ledger.
+/// The error for an external id that another message has, worded as the ledger's own conflict.
 fn taken() -> Error {
     Error::conflict("the idempotency key belongs to a memory with another trigger or space")
 }
 
-/// What is told of a step whose message is there no more.
+/// The error for a step whose message was erased.
 fn gone() -> Error {
     Error::new(ErrorKind::NotFound, "what this step has said is there no more")
 }
 
-/// Whether a write that has a key, or that only sets values, may succeed when it is repeated.
+/// Whether an idempotent write may succeed if it is retried.
 pub(crate) fn may_be_repeated(error: &Error) -> bool {
     error.is_retryable() || error.outcome() == Outcome::Unknown
 }
 
-/// What decided that a message is answered, where that is kept.
+/// The reason for answering a message, if it is stored.
 fn reason(memory: &Memory) -> Option<String> {
     if let Some(Json::String(why)) = memory.metadata.to_object().get(WHY) {
         return Some(why.clone());
@@ -384,24 +383,24 @@ fn reason(memory: &Memory) -> Option<String> {
     if let EntryState::Done(Value::String(why)) = step.state { Some(why) } else { None }
 }
 
-/// `None` when the memory is no message: one row that somebody else wrote does not hide the others.
+/// Reads a message; `None` if the memory is not a message, so that a foreign row does not hide the others.
 fn readable(memory: &Memory) -> Option<Message> {
     read(memory).inspect_err(|error| tracing::warn!(id = %memory.id, %error, "a message can't be read")).ok()
 }
 
-/// `Corrupt` when the memory is no message.
+/// Reads a message. Fails with `Corrupt` if the memory is not a message.
 fn read(memory: &Memory) -> Result<Message> {
     let corrupt = |_| Error::corrupt(format!("the memory {} is no message", memory.id));
     let mut content: MessageContent = memory.trigger.to_value().map_err(corrupt)?;
     if let Some(context) = &memory.context {
         content.attachments = context.to_value::<Described>().map_err(corrupt)?.attachments;
     }
-    // Of what was received, the status says what became of the work on it.
+    // The status of a received message is that of the work on it, not of its delivery.
     let is_undelivered = memory.status == Status::Failed && !memory.metadata.to_object().contains_key(TASK);
     Ok(Message { id: memory.id, created_at: memory.created_at, content, is_undelivered })
 }
 
-/// What was just stored.
+/// The message that was just stored.
 fn message(id: MemoryId, new: NewMessage) -> Message {
     let is_undelivered = new.status == Status::Failed;
     Message { id, created_at: new.created_at, content: new.content, is_undelivered }

@@ -1,9 +1,8 @@
-//! What an agent knows of its conversations: typed records over the ledger and the documents of any engine.
+//! Typed records of an agent's conversations, over the ledger and the documents of any engine.
 //!
-//! [`Records`] is the way in. Messages, reflections and choices are memories of the ledger; facts, entities and their components,
-//! rooms, worlds, participants, relationships and settings are documents, in collections whose names are reserved, so that no plugin
-//! reaches them.
-//! Everything belongs to one agent, and each read names an [`Audience`]. [`Person`] finds what is known of somebody, for who erases it.
+//! Begin with [`Records`]. Messages, reflections and choices are memories of the ledger. Facts, entities and their components, rooms,
+//! worlds, participants, relationships and settings are documents, in collections with reserved names, so that no plugin reaches them.
+//! All records belong to one agent, and each read names an [`Audience`]. [`Person`] finds everything about an entity, to be erased.
 
 mod audience;
 mod choice;

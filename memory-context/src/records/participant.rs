@@ -1,4 +1,4 @@
-//! Who is in which room.
+//! The participants of rooms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,40 +15,39 @@ use super::{AgentId, Audience, EntityId, Records, RoomId};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Participant {
-    /// Who it is.
+    /// The entity.
     pub entity: EntityId,
-    /// How they follow the room; nothing by default.
+    /// Whether the entity follows or mutes the room; `None` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RoomState>,
 }
 
-/// How an entity follows a room. That of the agent decides whether it answers there.
+/// Whether an entity follows or mutes a room. The agent's own state decides when it answers there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RoomState {
-    /// It attends to everything: a model is not asked first whether to answer.
+    /// The agent answers without asking a model first whether to, as long as not too many of the newest messages are its own.
     Followed,
-    /// It answers only when it is called by name.
+    /// The agent answers only if it is called by name.
     Muted,
 }
 
-/// All that take part in a room, in one document: who is in it is one look.
+/// All participants of a room, in one document, so that they take one read.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Members {
     room: RoomId,
-    /// In the order in which they came.
+    /// In the order in which they joined.
     participants: Vec<Participant>,
-    /// Whether some who came first are left out.
+    /// Whether the earliest participants were dropped to make room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_cut: bool,
 }
 
-/// The most bytes of the participants of a room as JSON: their document has a little more.
+/// The most bytes of a room's participants as JSON. The whole document is slightly larger.
 const MAX_BYTES: usize = 1_000_000;
 
 impl Members {
-    /// Leaves out those who came first until the others fit: not the agent, not who comes now, and nobody who follows the room in a way of
-    /// their own.
+    /// Drops the earliest participants until the others fit. The agent, the newcomer and participants with a state are never dropped.
     fn make_room(&mut self, agent: &EntityId, newcomer: &EntityId) {
         // An id always has a JSON form.
         let size = |one: &Participant| serde_json::to_string(one).map_or(0, |json| json.len() + 1);
@@ -81,29 +80,29 @@ impl Record for Members {
 
 /// The participants of an agent's rooms; see [`Records::participants`].
 ///
-/// Those of one room go into one document, of 1 MB: about 10,000. When more come, those who came first are left out, but for the agent and
-/// who has a state. Who is left out comes back when they join again, and is shown nothing of the room elsewhere until then; an agent
-/// has them join with what they say.
+/// The participants of a room are one document of up to 1 MB, about 10,000 of them. When more join, the earliest are dropped, but never
+/// the agent and those with a state. A dropped participant can join again, which an agent makes it do when it says something. Until then
+/// it is shown nothing of the room elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub struct Participants<'a> {
     records: &'a Records,
 }
 
 impl Records {
-    /// Who is in which room.
+    /// The participants of the agent's rooms.
     pub fn participants(&self) -> Participants<'_> {
         Participants { records: self }
     }
 }
 
 impl Participants<'_> {
-    /// Puts an entity into a room, unless it is there.
+    /// Adds an entity to a room, unless it is in it.
     pub async fn join(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
-        // Who is there is linked, and the links of somebody who is in many rooms are not looked at for each message.
+        // A participant is already linked, so the links of an entity in many rooms are not read for each message.
         if self.members(room).await?.iter().any(|participant| participant.entity == *entity) {
             return Ok(());
         }
-        // The agent is in all of its rooms, which can be more than one document of links holds.
+        // The agent is in all of its rooms, which may be more than one document of links can hold.
         if *entity != self.records.agent().entity() {
             self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
         }
@@ -118,7 +117,7 @@ impl Participants<'_> {
         .await
     }
 
-    /// Takes an entity out of a room, if it is there.
+    /// Removes an entity from a room, if it is in it.
     pub async fn leave(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
         self.change(room, |members| {
             members.participants.retain(|participant| participant.entity != *entity);
@@ -127,7 +126,7 @@ impl Participants<'_> {
         .await
     }
 
-    /// Says how an entity follows a room; `NotFound` when it does not take part in it.
+    /// Sets whether an entity follows or mutes a room. Fails with `NotFound` if it is not in the room.
     pub async fn set_state(&self, room: &RoomId, entity: &EntityId, state: Option<RoomState>) -> Result<()> {
         self.change(room, |members| {
             let participant = members.participants.iter_mut().find(|participant| participant.entity == *entity);
@@ -137,29 +136,29 @@ impl Participants<'_> {
         .await
     }
 
-    /// An entity in the audience's room; `None` when it does not take part in it.
+    /// Returns a participant of the audience's room; `None` if the entity is not in it.
     pub async fn get(&self, audience: &Audience, entity: &EntityId) -> Result<Option<Participant>> {
         Ok(self.of_room(audience).await?.into_iter().find(|participant| participant.entity == *entity))
     }
 
-    /// Who takes part in the audience's room, in the order in which they came.
+    /// Returns the participants of the audience's room, in the order in which they joined.
     pub async fn of_room(&self, audience: &Audience) -> Result<Vec<Participant>> {
         self.members(&audience.room).await
     }
 
-    /// The same; `None` where some are left out.
+    /// Like [`of_room`](Self::of_room), but `None` if some were dropped.
     pub(super) async fn all_of_room(&self, audience: &Audience) -> Result<Option<Vec<Participant>>> {
         let members = self.document(&audience.room).await?;
         Ok(members.map_or(Some(Vec::new()), |members| (!members.is_cut).then_some(members.participants)))
     }
 
-    /// The rooms that an entity other than the agent came to, those last to which it came last. It may have left some.
+    /// The rooms that an entity other than the agent has joined, the latest last. It may have left some of them.
     pub(super) async fn rooms_of(&self, entity: &EntityId) -> Result<Vec<RoomId>> {
         let rooms = self.records.linked(Kind::EntityRooms, entity.as_str()).await?;
         rooms.iter().map(RoomId::parse).collect()
     }
 
-    /// Whether all of these take part in a room.
+    /// Whether all of these entities are in a room.
     pub(super) async fn are_in(&self, room: &RoomId, entities: &BTreeSet<EntityId>) -> Result<bool> {
         let present: BTreeSet<_> =
             self.members(room).await?.into_iter().map(|participant| participant.entity).collect();

@@ -1,4 +1,4 @@
-//! What is known of somebody, and where it lies: for who erases it.
+//! Everything that an agent keeps about an entity, for its erasure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,72 +24,75 @@ use super::{AgentId, Audience, Entity, EntityId, Fact, Records, Relationship, Ro
 use crate::agent::DIRECT;
 use crate::{documents, prompt};
 
-/// What an agent knows of somebody; see [`Records::person`].
+/// Finds everything that an agent keeps about an entity; see [`Records::person`].
 #[derive(Debug, Clone)]
 pub struct Person<'a> {
     records: &'a Records,
     entity: EntityId,
 }
 
-/// What is there of somebody. Erased in this order, field by field, an erasure that was cut finds the rest when it is repeated: the last
-/// records tell where to look.
+/// Everything that exists about an entity. Erase it in this order, field by field: the last records tell where to look, so an erasure
+/// that was cut off finds the rest when it is repeated.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Traces {
-    /// The memories: what they wrote, and everything in the rooms that they have with the agent alone.
+    /// The memories: the entity's messages, and everything in its own rooms, which it shares only with the agent.
     pub memories: Vec<QueryBuilder<Ledger>>,
-    /// The documents in those rooms.
+    /// The documents in its own rooms.
     pub documents: Vec<QueryBuilder<Documents>>,
-    /// Single records: facts about or by them, their choices, their profile in the prompt, and what is kept of them as an entity.
+    /// Single records: facts about the entity or by it, its choices, its profile in the prompt memory, and its records as an entity.
     pub records: Vec<RecordId>,
-    /// What belongs to others and lists them, such as the participants of a group: it stays, and [`Person::leave_lists`] takes them out.
+    /// Records of others that list the entity, such as the participants of a group. They stay; [`Person::leave_lists`] removes the entity
+    /// from them.
     pub lists: Vec<RecordId>,
-    /// Those of the records that other agents read too: prompt memory that was kept without an agent.
+    /// Those of `records` that other agents read, too: prompt memory that was kept without an agent.
     pub shared: Vec<RecordId>,
 }
 
-/// Something of others that lists an entity.
+/// A record of others that lists the entity.
 enum List {
-    /// Who takes part in a room.
+    /// The participants of a room.
     Room(RoomId),
-    /// Who owns a world and what entities may do in it.
+    /// The owner and the roles of a world.
     World(WorldId),
-    /// What is linked to something.
+    /// A link from one id to another.
     Link(Kind, String, String),
 }
 
-/// The rooms that somebody came to.
+/// The rooms that the entity has joined.
 struct Rooms {
-    /// Those that they have with the agent alone.
+    /// The rooms that it shares only with the agent.
     own: Vec<RoomId>,
-    /// The others.
+    /// The other rooms.
     shared: Vec<RoomId>,
-    /// The worlds that all of these belong to.
+    /// The worlds to which these rooms belong.
     worlds: BTreeSet<WorldId>,
 }
 
-/// What is kept of somebody in the prompt memory.
+/// The entity's records in the prompt memory.
 struct Prompts {
     all: Vec<RecordId>,
-    /// Those of them that belong to no agent.
+    /// Those that belong to no agent.
     shared: Vec<RecordId>,
 }
 
-/// How many rooms one query names.
+/// The most rooms in one query.
 const ROOMS_AT_ONCE: usize = 100;
 
 impl Records {
-    /// Somebody of whom everything is looked for.
+    /// Returns a finder for everything about an entity.
     pub fn person(&self, entity: EntityId) -> Person<'_> {
         Person { records: self, entity }
     }
 }
 
 impl Person<'_> {
-    /// What prompt memory, records and messages of this agent have of them, as it is now. Looks at all facts and messages of the agent.
+    /// Finds the entity's traces in the prompt memory, the records and the messages of this agent, as of now. It reads all facts and
+    /// messages of the agent.
     ///
-    /// It finds what they wrote and what is kept under their id, and nothing by their name: what others, or the agent where others listen,
-    /// wrote of them stays, and so does what a host keeps elsewhere, such as prompt memory in files. `InvalidInput` for the agent itself.
+    /// It finds what the entity wrote and what is kept under its id. It does not search by name: what others wrote about the entity
+    /// stays, and so does what the agent wrote about it in rooms with others, and what a host keeps elsewhere, such as prompt memory in
+    /// files. Fails with `InvalidInput` for the agent itself.
     pub async fn traces(&self) -> Result<Traces> {
         let rooms = self.rooms().await?;
         let collections = self.records.documents().collections().await?;
@@ -108,8 +111,8 @@ impl Person<'_> {
         Ok(Traces { memories, documents, records, lists, shared })
     }
 
-    /// Takes them out of the [lists](Traces::lists) of others, each of which is compared and set; tells how many there were. Before their
-    /// own records are erased, which tell where to look. What a list was before stays in its history.
+    /// Removes the entity from the [lists](Traces::lists) of others by compare-and-set, and returns how many lists there were. Call it
+    /// before the entity's own records are erased, which tell where to look. Earlier versions of the lists stay in their history.
     pub async fn leave_lists(&self) -> Result<usize> {
         let lists = self.lists(&self.rooms().await?).await?;
         for list in &lists {
@@ -128,7 +131,7 @@ impl Person<'_> {
         Ok(lists.len())
     }
 
-    /// The memories that they wrote, and all in rooms of their own.
+    /// The entity's messages, and all memories in its own rooms.
     fn memories(&self, own: &[RoomId]) -> Result<Vec<QueryBuilder<Ledger>>> {
         let written = MemoryQuery::builder().under(rooms_space(self.agent())?);
         let mut queries = vec![written.filter(Field::metadata([AUTHOR]).eq(self.entity.as_str()))];
@@ -138,13 +141,13 @@ impl Person<'_> {
         Ok(queries)
     }
 
-    /// The documents in rooms of their own, but those by which these are known.
+    /// The documents in its own rooms, except those by which these rooms are found.
     fn documents(&self, own: &[RoomId], collections: &[Collection]) -> Result<Vec<QueryBuilder<Documents>>> {
         let of_rooms = own.iter().map(|room| fact_collection(self.agent(), room)).collect::<Result<BTreeSet<_>>>()?;
         let mut queries = Vec::new();
         for collection in collections {
             let is_last = [Room::COLLECTION, Members::COLLECTION].contains(&collection.as_str());
-            // Each room has collections of facts and of their vectors, and of these only few hold what is looked for.
+            // Each room has collections of facts and of vectors; only few of them concern these rooms.
             let of_facts = facts_beside(collection);
             if is_last || of_facts.is_some_and(|facts| !of_rooms.iter().any(|own| own.as_str() == facts)) {
                 continue;
@@ -156,12 +159,12 @@ impl Person<'_> {
         Ok(queries)
     }
 
-    /// In and below these rooms.
+    /// Adds selectors for these rooms and everything under them.
     fn under<K: memory_core::Kind>(&self, query: QueryBuilder<K>, rooms: &[RoomId]) -> Result<QueryBuilder<K>> {
         rooms.iter().try_fold(query, |query, room| Ok(query.under(room_space(self.agent(), room)?)))
     }
 
-    /// Facts about or by them in rooms of others; before them what goes with them, and with those of their own rooms.
+    /// The facts about or by the entity in shared rooms; first the records that belong to these facts and to those of its own rooms.
     async fn facts(&self, own: &[RoomId], collections: &[Collection]) -> Result<(Vec<RecordId>, Vec<RecordId>)> {
         let of_own = own.iter().map(|room| fact_collection(self.agent(), room)).collect::<Result<BTreeSet<_>>>()?;
         let named = |name: &str| Field::metadata([name]).eq(self.entity.as_str());
@@ -170,7 +173,7 @@ impl Person<'_> {
         let found = stream::iter(elsewhere).map(|collection| async move {
             let query = DocumentQuery::builder(collection.clone()).all().filter(named("subject").or(named("author")));
             let facts = documents::find(self.records.documents().as_ref(), query, usize::MAX, Fact::read).await?;
-            // Another agent's have other collections.
+            // Facts of other agents are in other collections.
             let is_of_agent =
                 |fact: &Fact| matches!(fact_collection(self.agent(), &fact.room), Ok(one) if one == collection);
             let ids = facts.iter().filter(|fact| is_of_agent(fact)).map(|fact| fact.id.clone()).collect::<Vec<_>>();
@@ -192,7 +195,7 @@ impl Person<'_> {
         Ok((before, facts))
     }
 
-    /// The choices that they made.
+    /// The choices that the entity made.
     async fn choices(&self) -> Result<Vec<RecordId>> {
         #[derive(Deserialize)]
         struct Chosen {
@@ -208,7 +211,7 @@ impl Person<'_> {
             .await
     }
 
-    /// Their profile and what is kept for their own rooms in the prompt memory: of this agent, and what all agents share.
+    /// The prompt memory of the entity's profile and of its own rooms: that of this agent, and that which all agents share.
     async fn prompts(&self, own: &[RoomId]) -> Result<Prompts> {
         let part = |name: &str| Field::metadata([name]);
         let is_shared = part("agent").is_null().and(part("personality").is_null());
@@ -228,7 +231,7 @@ impl Person<'_> {
         Ok(Prompts { all: all.into_iter().collect(), shared: shared.into_iter().collect() })
     }
 
-    /// What is kept of them as an entity.
+    /// The records of the entity itself.
     async fn parts(&self) -> Result<Vec<RecordId>> {
         let named = |name: &str| Field::metadata([name]).eq(self.entity.as_str());
         let space = self.agent().space()?;
@@ -241,7 +244,7 @@ impl Person<'_> {
         Ok(found)
     }
 
-    /// Who takes part in rooms of their own, and these rooms.
+    /// The participants of its own rooms, and these rooms.
     async fn own_rooms(&self, own: &[RoomId]) -> Result<Vec<RecordId>> {
         let mut found = Vec::new();
         for room in own {
@@ -251,7 +254,7 @@ impl Person<'_> {
         Ok(found)
     }
 
-    /// What is linked to them, which comes last.
+    /// The links from the entity, which are erased last.
     async fn own_links(&self) -> Result<Vec<RecordId>> {
         let kinds = [Kind::Acquaintances, Kind::OwnedWorlds, Kind::EntityRooms];
         let links = kinds.map(|kind| self.records.link_record(kind, self.entity.as_str()));
@@ -281,9 +284,9 @@ impl Person<'_> {
         Ok(rooms)
     }
 
-    /// Whether nobody else takes part in a room, and nobody else ever said something there.
+    /// Whether only the entity and the agent take part in a room, and nobody else ever wrote there.
     async fn is_own(&self, audience: &Audience, room: Option<&Room>) -> Result<bool> {
-        // The conversation with the agent has this name, where a program keeps no room of it.
+        // The direct room has this id, even if no program has stored the room itself.
         let is_named = || audience.room.as_str().strip_prefix(DIRECT) == Some(self.entity.as_str());
         if !room.map_or_else(is_named, |room| room.channel_type.is_direct()) {
             return Ok(false);
@@ -300,7 +303,7 @@ impl Person<'_> {
         Ok(self.records.find(query, |_| Some(())).await?.is_empty())
     }
 
-    /// What belongs to others and lists them.
+    /// The records of others that list the entity.
     async fn lists(&self, rooms: &Rooms) -> Result<Vec<List>> {
         let (entity, agent) = (&self.entity, self.agent().entity());
         let mut lists = Vec::new();
@@ -337,12 +340,12 @@ impl Person<'_> {
         }
     }
 
-    /// The record of this kind that has this id.
+    /// The collection and document id of this kind of record for an id.
     fn record<R: Record>(&self, id: &str) -> Result<(Collection, DocumentId)> {
         Ok((Collection::parse(R::COLLECTION)?, document_id(self.agent(), [id])?))
     }
 
-    /// Those of these documents that are there. One that can't be read is.
+    /// Those of these documents that exist, including damaged ones.
     async fn present(&self, ids: impl IntoIterator<Item = (Collection, DocumentId)>) -> Result<Vec<RecordId>> {
         let ids: Vec<_> = ids.into_iter().collect();
         let found = stream::iter(ids).map(|(collection, id)| async move {
@@ -356,7 +359,7 @@ impl Person<'_> {
         found.buffered(AT_ONCE).try_filter_map(future::ok).try_collect().await
     }
 
-    /// The documents that a query finds.
+    /// The ids of the documents that a query finds.
     async fn ids(&self, query: QueryBuilder<Documents>) -> Result<Vec<RecordId>> {
         let id = |document: Document| Ok(RecordId::from((document.collection, document.id)));
         documents::find(self.records.documents().as_ref(), query, usize::MAX, id).await
@@ -368,7 +371,7 @@ impl Person<'_> {
 }
 
 impl fmt::Debug for Traces {
-    /// Only the sizes show, since a filter names the person.
+    /// Shows only sizes, since the filters name the person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { memories, documents, records, lists, shared } = self;
         let (memories, documents) = (memories.len(), documents.len());

@@ -1,8 +1,8 @@
-//! What was said, as a question to the memory.
+//! Recalls with a message's text as the question.
 
 use memory_core::{ErrorKind, Kind, Query, Recall, RecallOptions, Result};
 
-/// A recall of what goes with a text, whatever was said: of a longer one the beginning that a recall takes.
+/// Makes a recall with any text as the question; a text over the limit of a recall is cut.
 pub(crate) fn about<K: Kind + Clone>(mut text: &str, query: &Query<K>, options: &RecallOptions) -> Result<Recall<K>> {
     loop {
         match Recall::with(text, query.clone(), options.clone()) {

@@ -1,4 +1,4 @@
-//! What the agent thinks of how it did.
+//! Reflections: the agent's own assessments of its conversations.
 
 use std::fmt;
 
@@ -11,29 +11,29 @@ use super::layout::reflections_space;
 use super::{Audience, Message, Records};
 use crate::hash;
 
-/// What the agent thought of how it did in a conversation. Its JSON has camelCase names.
+/// The agent's assessment of how it did in a conversation. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Reflection {
-    /// Its id in the ledger.
+    /// The id of the reflection's memory.
     pub id: MemoryId,
-    /// When it was thought.
+    /// The time of the reflection.
     pub created_at: Timestamp,
-    /// The message after which it was thought.
+    /// The message after which the agent reflected.
     pub source: MemoryId,
-    /// What was thought.
+    /// The assessment.
     pub text: String,
 }
 
-/// What lies in the ledger.
+/// The JSON in the ledger.
 #[derive(Serialize, Deserialize)]
 struct Thought {
     source: MemoryId,
     text: String,
 }
 
-/// The most bytes of a reflection; what is behind them is left out.
+/// The most bytes of a reflection; the rest is cut.
 const MAX_BYTES: usize = 4 << 10;
 
 /// The reflections of an agent; see [`Records::reflections`].
@@ -43,15 +43,15 @@ pub struct Reflections<'a> {
 }
 
 impl Records {
-    /// What the agent thinks of how it did.
+    /// The agent's reflections on its conversations.
     pub fn reflections(&self) -> Reflections<'_> {
         Reflections { records: self }
     }
 }
 
 impl Reflections<'_> {
-    /// Appends what was thought after a message, at most 4 KiB of it. A message has one reflection: the first stays, and where that was erased,
-    /// none comes in its place.
+    /// Appends a reflection after a message, cut to 4 KiB. A message has at most one reflection: later ones are ignored, even if the
+    /// first was erased.
     pub async fn add(&self, message: &Message, text: &str, at: Timestamp) -> Result<()> {
         let space = reflections_space(self.records.agent(), &message.content.room)?;
         let source = message.id;
@@ -64,21 +64,21 @@ impl Reflections<'_> {
         }
     }
 
-    /// The newest reflections on the audience's room, newest first; at most 1,000.
+    /// Returns the newest reflections on the audience's room, newest first; at most 1,000.
     pub async fn newest(&self, audience: &Audience, limit: usize) -> Result<Vec<Reflection>> {
         let space = reflections_space(self.records.agent(), &audience.room)?;
         self.records.find(MemoryQuery::builder().exact(space).limit(limit.min(MAX_LIMIT)), read).await
     }
 }
 
-/// `None` when the memory is no reflection.
+/// Reads a reflection; `None` if the memory is not one.
 fn read(memory: &Memory) -> Option<Reflection> {
     let Thought { source, text } = memory.trigger.to_value().ok()?;
     Some(Reflection { id: memory.id, created_at: memory.created_at, source, text })
 }
 
 impl fmt::Debug for Reflection {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reflection({}, {} bytes)", self.id, self.text.len())
     }

@@ -1,4 +1,4 @@
-//! Who knows whom.
+//! Relationships between entities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,35 +11,35 @@ use super::link::Kind;
 use super::table::Record;
 use super::{AgentId, Audience, EntityId, Records};
 
-/// What is between two entities, in one direction. Its JSON has camelCase names.
+/// A relationship between two entities, in one direction. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Relationship {
-    /// From whom.
+    /// The entity that the relationship starts from.
     pub source: EntityId,
-    /// To whom.
+    /// The entity that the relationship leads to.
     pub target: EntityId,
-    /// What it is like.
+    /// Tags that describe the relationship.
     pub tags: BTreeSet<String>,
-    /// How often they had to do with each other.
+    /// The number of interactions.
     pub interactions: u64,
-    /// When they had last.
+    /// The time of the last interaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_interaction_at: Option<Timestamp>,
-    /// What else is known.
+    /// Other properties, for the host.
     #[serde(default)]
     pub metadata: Metadata,
-    /// The messages that were counted last.
+    /// The last messages that were counted as interactions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counted: Vec<MemoryId>,
 }
 
-/// Of how many messages it is known that they were counted.
+/// How many counted messages are remembered, so that they are not counted twice.
 const COUNTED: usize = 16;
 
 impl fmt::Debug for Relationship {
-    /// Payloads stay out of logs.
+    /// Leaves out tags and metadata, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, target, tags) = (&self.source, &self.target, self.tags.len());
         write!(f, "Relationship({source:?} to {target:?}, {tags} tags, {} interactions)", self.interactions)
@@ -69,15 +69,14 @@ pub struct Relationships<'a> {
 }
 
 impl Records {
-    /// Who knows whom.
+    /// The relationships between entities.
     pub fn relationships(&self) -> Relationships<'_> {
         Relationships { records: self }
     }
 }
 
 impl Relationships<'_> {
-    /// Counts one more interaction, which makes the relationship if there is none, and adds tags to those that it has. Racing
-    /// calls lose nothing.
+    /// Counts one interaction and adds tags; creates the relationship if there is none. Concurrent calls lose nothing.
     pub async fn interact(
         &self,
         source: &EntityId,
@@ -94,8 +93,7 @@ impl Relationships<'_> {
         .await
     }
 
-    /// Counts a message as one interaction. The work on a message may be repeated, so one of the last 16 that were counted is not counted
-    /// again.
+    /// Counts a message as one interaction. The work on a message may be repeated, so the last 16 counted messages are not counted again.
     pub(crate) async fn interact_by(
         &self,
         source: &EntityId,
@@ -116,7 +114,7 @@ impl Relationships<'_> {
         .await
     }
 
-    /// Changes a relationship, and changes it again when somebody else was first. One that is not known begins without
+    /// Changes a relationship by compare-and-set; `change` is called again after a lost race. A new relationship starts without
     /// interactions. The two entities stay.
     pub async fn change(
         &self,
@@ -143,7 +141,7 @@ impl Relationships<'_> {
         self.records.table().change(&new.id(self.records.agent())?, self.records.now(), change).await
     }
 
-    /// The relationships of the audience's entity in both directions, those with the most interactions first.
+    /// Returns the relationships of the audience's entity in both directions, those with the most interactions first.
     pub async fn of(&self, audience: &Audience) -> Result<Vec<Relationship>> {
         let linked = self.records.linked(Kind::Acquaintances, audience.entity.as_str()).await?;
         let others: Vec<_> = linked.iter().map(EntityId::parse).collect::<Result<_>>()?;
@@ -156,16 +154,16 @@ impl Relationships<'_> {
         Ok(found)
     }
 
-    /// Those of these entities with which an entity has a relationship, in either direction.
+    /// Returns those of these entities with which an entity has a relationship, in either direction.
     pub(super) async fn among(&self, entity: &EntityId, others: &[EntityId]) -> Result<BTreeSet<EntityId>> {
         let found = self.between(entity, others).await?;
         Ok(found.into_iter().flat_map(|relationship| [relationship.source, relationship.target]).collect())
     }
 
-    /// The relationships of an entity with these, in both directions.
+    /// Returns the relationships of an entity with these entities, in both directions.
     async fn between(&self, entity: &EntityId, others: &[EntityId]) -> Result<Vec<Relationship>> {
         let pairs = others.iter().flat_map(|other| {
-            // One with itself has both directions.
+            // A relationship of an entity with itself is the same in both directions.
             let back = (other != entity).then_some([other, entity]);
             [Some([entity, other]), back].into_iter().flatten()
         });

@@ -1,4 +1,4 @@
-//! Where conversations take place.
+//! Rooms, in which conversations take place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,33 +11,33 @@ use super::layout::{document_id, room_space};
 use super::table::{AT_ONCE, Record, absent};
 use super::{AgentId, Audience, ChannelType, EntityId, Records, RoomId, WorldId, link};
 
-/// A conversation. Its JSON has camelCase names.
+/// A place of conversation: a channel, a chat, a thread. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
-    /// Unique among the rooms of the agent.
+    /// The id, unique among the rooms of the agent.
     pub id: RoomId,
-    /// What it is called.
+    /// The name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What kind of place it is.
+    /// The type of the room.
     pub channel_type: ChannelType,
-    /// The platform, as in `discord`.
+    /// The platform, as in `discord`; empty by default.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// What it belongs to.
+    /// The world to which the room belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<WorldId>,
-    /// What the platform calls it.
+    /// The platform's own id of the room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_id: Option<String>,
-    /// What else is known.
+    /// Other properties, for the host.
     #[serde(default)]
     pub metadata: Metadata,
 }
 
 impl Room {
-    /// A room that belongs to nothing.
+    /// Makes a room without a name, a platform and a world.
     pub fn new(id: RoomId, channel_type: ChannelType) -> Self {
         let source = String::new();
         Self { id, name: None, channel_type, source, world: None, channel_id: None, metadata: Metadata::default() }
@@ -45,7 +45,7 @@ impl Room {
 }
 
 impl fmt::Debug for Room {
-    /// Payloads stay out of logs.
+    /// Leaves out the name and the metadata, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Room({:?}, {}, {:?})", self.id, self.channel_type, self.world)
     }
@@ -79,19 +79,19 @@ pub struct Rooms<'a> {
     records: &'a Records,
 }
 
-/// Of how many rooms, beside the audience's own, something is shown at most: those to which its entity came last.
+/// The most rooms, beside the audience's own, of which records are shown: those that its entity joined last.
 const MAX_OTHERS: usize = 100;
 impl Records {
-    /// Where conversations take place.
+    /// The rooms of the agent.
     pub fn rooms(&self) -> Rooms<'_> {
         Rooms { records: self }
     }
 }
 
 impl Rooms<'_> {
-    /// Keeps a room that is not known yet; tells whether it was not.
+    /// Stores a room unless it exists. Returns whether it was stored.
     pub async fn ensure(&self, room: &Room) -> Result<bool> {
-        // What is known is linked, and the links of a large world are not looked at for each message.
+        // A room that exists is already linked, so the links of a large world are not read for each message.
         let known: Option<Room> = self.records.table().get(&room_document(self.records.agent(), &room.id)?).await?;
         if known.is_some() {
             return Ok(false);
@@ -100,7 +100,8 @@ impl Rooms<'_> {
         self.records.table().ensure(room, self.records.now()).await
     }
 
-    /// Changes a room, and changes it again when somebody else was first; `NotFound` when it is not known. The id stays.
+    /// Changes a room by compare-and-set; `change` is called again after a lost race. The id stays. Fails with `NotFound` if the room does
+    /// not exist.
     pub async fn update(&self, id: &RoomId, change: impl Fn(&mut Room)) -> Result<Room> {
         let document = room_document(self.records.agent(), id)?;
         let change = |room: Option<Room>| {
@@ -109,20 +110,20 @@ impl Rooms<'_> {
             room.id = id.clone();
             Ok(room)
         };
-        // Linked before it belongs there; where somebody else is faster, it may belong elsewhere in the end.
+        // Linked before the room is written. After a lost race the room may belong to another world; the link is then dangling.
         self.link(&change(self.records.table().get(&document).await?)?).await?;
         let room = self.records.table().change(&document, self.records.now(), change).await?;
         self.link(&room).await?;
         Ok(room)
     }
 
-    /// The audience's room, if it is known.
+    /// Returns the audience's room, if it exists.
     pub async fn get(&self, audience: &Audience) -> Result<Option<Room>> {
         self.records.table().get(&room_document(self.records.agent(), &audience.room)?).await
     }
 
-    /// The rooms of the world to which the audience's room belongs, in the order in which they became known: the audience's room,
-    /// and those in which the audience's entity takes part; all for the agent. Empty when the room belongs to none.
+    /// Returns the rooms of the audience's world, in the order in which they became known: the audience's room, and those in which the
+    /// audience's entity takes part; for the agent all of them. Empty if the room belongs to no world.
     pub async fn of_world(&self, audience: &Audience) -> Result<Vec<Room>> {
         let Some(world) = self.get(audience).await?.and_then(|room| room.world) else { return Ok(Vec::new()) };
         let mut linked = self.records.linked(link::Kind::WorldRooms, world.as_str()).await?;
@@ -138,25 +139,25 @@ impl Rooms<'_> {
         Ok(rooms)
     }
 
-    /// The rooms in which both the audience's entity and another take part, those first to which the audience's entity came last, or
-    /// the other where that is the agent: never those of one of them alone.
+    /// Returns the rooms in which both the audience's entity and another take part. The rooms that the audience's entity joined last come
+    /// first; if it is the agent, those that the other joined last.
     pub async fn shared(&self, audience: &Audience, other: &EntityId) -> Result<Vec<RoomId>> {
         let both = BTreeSet::from([audience.entity.clone(), other.clone()]);
         self.common(&both, &audience.entity, usize::MAX).await
     }
 
-    /// The rooms of which something may be shown in the audience's room: itself first, then, where it is known to be
-    /// [direct](ChannelType::is_direct), up to 100 in which everybody who takes part in it takes part, those first to which
-    /// the audience's entity came last.
+    /// Returns the rooms whose records the audience may see: its own room first; then, if that is stored as a
+    /// [direct](ChannelType::is_direct) room, up to 100 rooms in which all its participants take part, those first that the audience's
+    /// entity joined last.
     ///
-    /// The agent takes part in all of its rooms, and does not count. By itself, in a room of its own, it is shown those that
-    /// became known last; where nobody is known to listen to it, or not everybody, no other.
+    /// The agent takes part in all of its rooms and does not count. Alone in its own room, it sees the rooms that became known last. If the
+    /// participants of the room are unknown or not all known, no other room is shown.
     pub async fn readable(&self, audience: &Audience) -> Result<Vec<RoomId>> {
         let mut rooms = vec![audience.room.clone()];
         let Some(room) = self.get(audience).await?.filter(|room| room.channel_type.is_direct()) else {
             return Ok(rooms);
         };
-        // Somebody who is not known any more may listen too.
+        // A participant that was dropped from the list may listen, too.
         let Some(present) = self.records.participants().all_of_room(audience).await? else { return Ok(rooms) };
         let mut listeners: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
         listeners.insert(audience.entity.clone());
@@ -164,7 +165,7 @@ impl Rooms<'_> {
         if listeners.is_empty() && room.channel_type != ChannelType::Own {
             return Ok(rooms);
         }
-        // One more, as the audience's own may be among them.
+        // One more, since the audience's own room may be among them.
         let mut others = self.common(&listeners, &audience.entity, MAX_OTHERS + 1).await?;
         others.retain(|room| *room != audience.room);
         others.truncate(MAX_OTHERS);
@@ -172,8 +173,8 @@ impl Rooms<'_> {
         Ok(rooms)
     }
 
-    /// The rooms in which all of these take part, those first to which the first of them came last. Those that became known last
-    /// where nobody but the agent is among them.
+    /// Returns the rooms in which all of these entities take part, those first that `first` joined last. If the agent is alone, the rooms
+    /// that became known last.
     async fn common(&self, entities: &BTreeSet<EntityId>, first: &EntityId, limit: usize) -> Result<Vec<RoomId>> {
         let (participants, agent) = (self.records.participants(), self.records.agent().entity());
         let others = entities.iter().filter(|entity| *entity != first);
@@ -184,7 +185,7 @@ impl Rooms<'_> {
         };
         let mut rooms = participants.rooms_of(first).await?;
         rooms.reverse();
-        // Their links narrow it, mostly to one room at once; the rooms themselves have the last word.
+        // The links narrow the candidates, mostly to a single room; the participants of the rooms decide.
         for entity in linked {
             if rooms.len() <= 1 {
                 break;

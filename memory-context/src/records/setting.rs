@@ -1,4 +1,4 @@
-//! How worlds are set up, and what of it is secret.
+//! The settings of worlds, and their secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::layout::{agent_space, document_id};
 use super::table::{Record, absent};
 use super::{AgentId, Audience, Records, WorldId};
 
-/// A value that nobody sees by accident: it has neither `Display` nor JSON, and its `Debug` does not show it.
+/// A value that can't be shown by accident: it has neither `Display` nor a JSON form, and `Debug` hides it.
 ///
 /// ```compile_fail
 /// serde_json::to_string(&memory_context::records::Secret::new("xyzzy"));
@@ -19,12 +19,12 @@ use super::{AgentId, Audience, Records, WorldId};
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a value.
+    /// Wraps a value.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value, for the call that needs it.
+    /// The value itself, for the call that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -36,50 +36,50 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What can be set in a world. Its JSON has camelCase names.
+/// The definition of a setting. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingDefinition {
-    /// Unique in its world.
+    /// The key, unique within its world.
     pub key: String,
-    /// What people call it.
+    /// The name to show.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the setting; empty by default.
     #[serde(default)]
     pub description: String,
-    /// Whether the world is not set up without it.
+    /// Whether the world needs a value for its set-up.
     #[serde(default)]
     pub is_required: bool,
-    /// Whether nobody may see the value.
+    /// Whether the value is secret, so that it is never shown.
     #[serde(default)]
     pub is_secret: bool,
 }
 
-/// A setting as it may be shown: the value of a secret is not in it. Its JSON has camelCase names.
+/// A setting with its value, without the values of secrets. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Setting {
-    /// What it is.
+    /// The definition.
     pub definition: SettingDefinition,
-    /// What it is set to.
+    /// The value.
     pub value: SettingValue,
 }
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SettingValue {
-    /// To nothing yet.
+    /// No value is set.
     Unset,
-    /// To this.
+    /// This value is set.
     Plain(String),
-    /// To something that only [`Settings::secret`] tells.
+    /// A secret is set; only [`Settings::secret`] returns it.
     Secret,
 }
 
 impl fmt::Debug for SettingValue {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unset => f.write_str("Unset"),
@@ -89,7 +89,7 @@ impl fmt::Debug for SettingValue {
     }
 }
 
-/// A setting as it is kept. Private, since it is the one type that holds a secret and has a JSON form.
+/// A setting as it is stored. It is private, since it is the only type with a secret and a JSON form.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Stored {
     definition: SettingDefinition,
@@ -100,7 +100,7 @@ struct Stored {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct WorldSettings {
     world: WorldId,
-    /// In the order of their definition.
+    /// The settings, in the order of their definition.
     settings: Vec<Stored>,
 }
 
@@ -138,15 +138,15 @@ pub struct Settings<'a> {
 }
 
 impl Records {
-    /// How worlds are set up.
+    /// The settings of the agent's worlds.
     pub fn settings(&self) -> Settings<'_> {
         Settings { records: self }
     }
 }
 
 impl Settings<'_> {
-    /// Defines a setting of a world, or defines it anew. Its value stays, but what was secret is never shown: a definition
-    /// that makes it public unsets it.
+    /// Defines a setting of a world, or replaces its definition. The value stays, unless the new definition makes a secret public: then the
+    /// setting is unset.
     pub async fn define(&self, world: &WorldId, definition: SettingDefinition) -> Result<()> {
         self.change(world, |settings| {
             let known = settings.iter_mut().find(|stored| stored.definition.key == definition.key);
@@ -164,7 +164,7 @@ impl Settings<'_> {
         .await
     }
 
-    /// Sets or unsets a setting; `NotFound` when it is not defined.
+    /// Sets a value, or unsets it with `None`. Fails with `NotFound` if the setting is not defined.
     pub async fn set(&self, world: &WorldId, key: &str, value: Option<Secret>) -> Result<()> {
         self.change(world, |settings| {
             let stored = settings.iter_mut().find(|stored| stored.definition.key == key);
@@ -174,14 +174,14 @@ impl Settings<'_> {
         .await
     }
 
-    /// The settings of a world in the order of their definition: of the world of the audience's room, or of one that the audience's
-    /// entity owns; `Unauthorized` for any other.
+    /// Returns the settings of a world, in the order of their definition. The world must be that of the audience's room, or one that the
+    /// audience's entity owns; otherwise the call fails with `Unauthorized`.
     pub async fn of(&self, audience: &Audience, world: &WorldId) -> Result<Vec<Setting>> {
         Ok(self.read(audience, world).await?.into_iter().map(Setting::from).collect())
     }
 
-    /// What a secret is set to, for the call that needs it; `None` when it is not set or not secret. `Unauthorized` as with
-    /// [`of`](Self::of).
+    /// Returns the value of a secret, for the call that needs it; `None` if it is not set or not secret. Fails with `Unauthorized` as
+    /// [`of`](Self::of) does.
     pub async fn secret(&self, audience: &Audience, world: &WorldId, key: &str) -> Result<Option<Secret>> {
         let mut settings = self.read(audience, world).await?.into_iter();
         let stored = settings.find(|stored| stored.definition.key == key && stored.definition.is_secret);

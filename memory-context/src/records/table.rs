@@ -1,4 +1,4 @@
-//! Typed records as documents.
+//! Typed records, stored as documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use super::layout::agent_space;
 use crate::deadline::within_deadline;
 use crate::documents;
 
-/// How many documents are read at once.
+/// How many documents are read concurrently.
 pub(super) const AT_ONCE: usize = 16;
 
-/// One kind of record. Each is a document: its JSON is the content, and its labels are what filters find it by.
+/// A kind of record. Each record is a document: its JSON is the content, and its labels are the metadata, for filters.
 pub(super) trait Record: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync {
-    /// The collection of this kind. Its name is reserved, so no plugin reaches it.
+    /// The collection of this kind. The name is reserved, so no plugin reaches it.
     const COLLECTION: &'static str;
 
-    /// The id of its document.
+    /// The id of the record's document.
     fn id(&self, agent: &AgentId) -> Result<DocumentId>;
 
-    /// The space of its document.
+    /// The space of the record's document.
     fn space(&self, agent: &AgentId) -> Result<SpaceId>;
 
-    /// What filters find it by.
+    /// The labels, by which filters find the record.
     fn labels(&self) -> BTreeMap<&'static str, &str>;
 }
 
-/// The records of one kind that one agent has.
+/// Reads and writes the records of one agent.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     pub(super) documents: &'a Arc<dyn DocumentStore>,
@@ -42,26 +42,26 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The record in this document.
+    /// Returns the record in this document, if it exists.
     pub(super) async fn get<R: Record>(&self, id: &DocumentId) -> Result<Option<R>> {
         let document = self.documents.get(&collection::<R>()?, id).await?;
         document.as_ref().map(read).transpose()
     }
 
-    /// The records in these documents, in their order; those that are not there are left out.
+    /// Returns the records in these documents, in their order; missing ones are left out.
     pub(super) async fn get_many<R: Record>(&self, ids: impl IntoIterator<Item = DocumentId>) -> Result<Vec<R>> {
         let ids: Vec<_> = ids.into_iter().collect();
         let found = stream::iter(ids).map(|id| async move { self.get(&id).await }).buffered(AT_ONCE);
         found.try_filter_map(future::ok).try_collect().await
     }
 
-    /// The records that were put first last, the last one first; one that holds something else hides no other.
+    /// Returns the records that were created last, the newest first. A document that is not such a record is skipped.
     pub(super) async fn newest<R: Record>(&self, limit: usize) -> Result<Vec<R>> {
         let query = DocumentQuery::builder(collection::<R>()?).under(agent_space(self.agent)?);
         documents::find(self.documents.as_ref(), query, limit, |document| read(&document)).await
     }
 
-    /// Puts a record where none is; tells whether it was put.
+    /// Stores a record unless it exists. Returns whether it was stored.
     pub(super) async fn ensure<R: Record>(&self, record: &R, now: Timestamp) -> Result<bool> {
         match self.documents.put(self.write(record, now)?.expect(Expect::Absent)).await {
             Ok(_) => Ok(true),
@@ -70,9 +70,9 @@ impl Table<'_> {
         }
     }
 
-    /// Changes what is in place, and changes it again when somebody else was first: racing changes lose nothing.
+    /// Changes a record by compare-and-set, and retries after a lost race, so that concurrent changes lose nothing.
     ///
-    /// The change gets `None` where no record is, and answers with the record to put; an equal one is not written.
+    /// `change` gets `None` if there is no record, and returns the record to store. A record that did not change is not written.
     pub(super) async fn change<R: Record>(
         &self,
         id: &DocumentId,
@@ -98,7 +98,7 @@ impl Table<'_> {
         .await
     }
 
-    /// Takes a record away; tells whether it was there.
+    /// Removes a record. Returns whether it existed.
     pub(super) async fn remove<R: Record>(&self, id: DocumentId) -> Result<bool> {
         let selection = DocumentSelection::ids(collection::<R>()?, [id])?;
         Ok(!self.documents.remove(&selection, 1).await?.is_empty())
@@ -112,13 +112,13 @@ impl Table<'_> {
     }
 }
 
-/// Labels as the metadata of a record.
+/// Converts labels to metadata.
 pub(crate) fn metadata<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Metadata> {
     let member = |(name, value): (&str, &str)| (name.to_owned(), Json::String(value.to_owned()));
     Metadata::from_object(&labels.into_iter().map(member).collect::<JsonObject>())
 }
 
-/// What a change of a record answers that is not there.
+/// The error for a change of a record that does not exist.
 pub(super) fn absent(what: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("no such {what} is known"))
 }
@@ -127,7 +127,7 @@ fn collection<R: Record>() -> Result<Collection> {
     Collection::parse(R::COLLECTION)
 }
 
-/// `Corrupt` when the document was not written here.
+/// Reads a record. Fails with `Corrupt` if the document is not such a record.
 fn read<R: Record>(document: &Document) -> Result<R> {
     serde_json::from_str(document.content.as_str())
         .map_err(|_| Error::corrupt(format!("the record {} of {} holds something else", document.id, R::COLLECTION)))

@@ -1,4 +1,4 @@
-//! What rooms belong to.
+//! Worlds, to which rooms belong.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,47 +11,47 @@ use super::link::Kind;
 use super::table::{Record, absent};
 use super::{AgentId, Audience, EntityId, Records, WorldId};
 
-/// A server, a group or a namespace of a platform. Its JSON has camelCase names.
+/// A group of rooms: a server, a group or a namespace of a platform. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
-    /// Unique among the worlds of the agent.
+    /// The id, unique among the worlds of the agent.
     pub id: WorldId,
-    /// What it is called.
+    /// The name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whose it is.
+    /// The entity that owns the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
-    /// What entities may do in it; those that are not named have no role.
+    /// The roles of entities; entities that are not listed have none.
     #[serde(default)]
     pub roles: BTreeMap<EntityId, WorldRole>,
-    /// What else is known.
+    /// Other properties, for the host.
     #[serde(default)]
     pub metadata: Metadata,
 }
 
-/// What an entity may do in a world.
+/// The role of an entity in a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum WorldRole {
-    /// Everything.
+    /// May do everything.
     Owner,
-    /// To manage it.
+    /// May manage the world.
     Admin,
-    /// To take part.
+    /// May take part.
     Member,
 }
 
 impl World {
-    /// A world without owner and roles.
+    /// Makes a world without a name, an owner and roles.
     pub fn new(id: WorldId) -> Self {
         Self { id, name: None, owner: None, roles: BTreeMap::new(), metadata: Metadata::default() }
     }
 }
 
 impl fmt::Debug for World {
-    /// Payloads stay out of logs.
+    /// Leaves out the name and the metadata, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "World({:?}, owner {:?}, {} roles)", self.id, self.owner, self.roles.len())
     }
@@ -86,20 +86,21 @@ pub struct Worlds<'a> {
 }
 
 impl Records {
-    /// What rooms belong to.
+    /// The worlds of the agent.
     pub fn worlds(&self) -> Worlds<'_> {
         Worlds { records: self }
     }
 }
 
 impl Worlds<'_> {
-    /// Keeps a world that is not known yet; tells whether it was not.
+    /// Stores a world unless it exists. Returns whether it was stored.
     pub async fn ensure(&self, world: &World) -> Result<bool> {
         self.link(world).await?;
         self.records.table().ensure(world, self.records.now()).await
     }
 
-    /// Changes a world, and changes it again when somebody else was first; `NotFound` when it is not known. The id stays.
+    /// Changes a world by compare-and-set; `change` is called again after a lost race. The id stays. Fails with `NotFound` if the world
+    /// does not exist.
     pub async fn update(&self, id: &WorldId, change: impl Fn(&mut World)) -> Result<World> {
         let document = world_document(self.records.agent(), id)?;
         let change = |world: Option<World>| {
@@ -113,14 +114,14 @@ impl Worlds<'_> {
         Ok(world)
     }
 
-    /// The world to which the audience's room belongs, if both are known.
+    /// Returns the world of the audience's room, if both exist.
     pub async fn get(&self, audience: &Audience) -> Result<Option<World>> {
         let room = self.records.rooms().get(audience).await?;
         let Some(world) = room.and_then(|room| room.world) else { return Ok(None) };
         self.records.table().get(&world_document(self.records.agent(), &world)?).await
     }
 
-    /// The worlds that the audience's entity owns, in the order in which they became its own.
+    /// Returns the worlds that the audience's entity owns, in the order in which it became their owner.
     pub async fn owned(&self, audience: &Audience) -> Result<Vec<World>> {
         let linked = self.records.linked(Kind::OwnedWorlds, audience.entity.as_str()).await?;
         let document = |world: &String| document_id(self.records.agent(), [world.as_str()]);
@@ -130,7 +131,7 @@ impl Worlds<'_> {
         Ok(worlds)
     }
 
-    /// Whether the settings of a world may be shown: it is that of the audience's room, or its owner asks.
+    /// Whether the audience may see the settings of a world: it is the world of the audience's room, or the audience's entity owns it.
     pub(super) async fn is_visible(&self, audience: &Audience, id: &WorldId) -> Result<bool> {
         let room = self.records.rooms().get(audience).await?;
         Ok(room.and_then(|room| room.world).as_ref() == Some(id) || self.is_owner(audience, id).await?)

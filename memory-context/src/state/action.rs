@@ -1,4 +1,4 @@
-//! What an agent did about a message.
+//! The actions and tool results of a turn.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,45 +8,45 @@ use serde_json::Value;
 
 use super::Values;
 
-/// One message of an example.
+/// One message of an example conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExampleMessage {
-    /// Who says it; `{{name1}}`, `{{name2}}` and so on stand for people.
+    /// The speaker; `{{name1}}`, `{{name2}}` and so on are placeholders for people.
     pub name: String,
-    /// What is said.
+    /// The text of the message.
     pub text: String,
-    /// What is done besides.
+    /// The actions that go with the text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
 }
 
-/// What an agent did in a turn so far. It goes in as an argument: no state is shared between turns.
+/// The actions of the agent in a turn so far. It is passed as an argument; turns share no state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ActionState {
-    /// What came of the tools that were called, in their order.
+    /// The results of the tool calls, in their order.
     pub results: Vec<ToolResult>,
-    /// What was planned, where that is more than one action.
+    /// The plan, if it has more than one action.
     pub plan: Option<ActionPlan>,
-    /// What actions noted for those after them, oldest first.
+    /// Notes of actions for later actions, oldest first.
     pub working_memory: Vec<Note>,
 }
 
 impl ActionState {
-    /// Marks a step of the plan, if there is one.
+    /// Marks a step of the plan as over, if there is a plan.
     pub(crate) fn end_step(&mut self, at: usize, success: bool) {
         if let Some(step) = self.plan.as_mut().and_then(|plan| plan.steps.get_mut(at)) {
             step.status = if success { StepStatus::Completed } else { StepStatus::Failed };
         }
     }
 
-    /// Whether what was done has brought something that is for one answer alone.
+    /// Whether a result is private.
     pub(crate) fn has_private(&self) -> bool {
         self.results.iter().any(|result| result.is_private)
     }
 
-    /// What others than the one answer may see.
+    /// Returns a copy without the texts of private results.
     pub(crate) fn shared(&self) -> Self {
         let mut shared = Self { results: self.results.iter().map(ToolResult::shared).collect(), ..self.clone() };
         if let Some(plan) = shared.plan.as_mut().filter(|_| self.has_private()) {
@@ -56,54 +56,55 @@ impl ActionState {
     }
 }
 
-/// How much of a tool's result a model is shown, in bytes.
+/// The most bytes of a tool's result that a model is shown.
 pub const MAX_RESULT: usize = 64 << 10;
 
-/// What came of a call of a tool.
+/// The result of a tool call.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The name of the tool; what the model wrote where no tool has it.
+    /// The name of the tool; if there is no such tool, what the model wrote.
     pub tool: String,
-    /// What it was called with, as far as that is JSON.
+    /// The arguments of the call; null if they were not JSON.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub arguments: Value,
-    /// Whether it did what it should.
+    /// Whether the call succeeded.
     pub success: bool,
-    /// What it gave back: up to 256 KiB where that was said, else what the model was shown; absent where it is nothing.
+    /// The output: up to 256 KiB if it was said, otherwise what the model was shown; `None` if it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Whether the agent said the text to the user.
     pub is_said: bool,
-    /// Whether the text is for this answer alone; see [`ToolOutput::private`](crate::tool::ToolOutput::private).
+    /// Whether the text is private to this answer; see [`ToolOutput::private`](crate::tool::ToolOutput::private).
     pub is_private: bool,
-    /// For templates.
+    /// Values for templates.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub values: Values,
-    /// For programs.
+    /// Data for programs.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub data: Values,
-    /// The providers that it has the model asked with; see [`ToolOutput::with_providers`](crate::tool::ToolOutput::with_providers).
+    /// The providers that are added to the next prompts; see
+    /// [`ToolOutput::with_providers`](crate::tool::ToolOutput::with_providers).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub providers: Vec<String>,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl ToolResult {
-    /// The result of a call that did what it should.
+    /// Makes the result of a successful call.
     pub fn done(tool: impl Into<String>, text: impl Into<String>) -> Self {
         Self { tool: tool.into(), success: true, text: Some(text.into()), ..Self::default() }
     }
 
-    /// The result of a call that failed.
+    /// Makes the result of a failed call.
     pub fn failed(tool: impl Into<String>, error: impl Into<String>) -> Self {
         Self { tool: tool.into(), error: Some(error.into()), ..Self::default() }
     }
 
-    /// The same without what is for one answer alone.
+    /// Returns a copy without what is private.
     pub(crate) fn shared(&self) -> Self {
         let mut shared = self.clone();
         if self.is_private {
@@ -112,15 +113,15 @@ impl ToolResult {
         shared
     }
 
-    /// What the model is told: the text or why it failed, up to [`MAX_RESULT`].
+    /// What the model is shown: the text or the reason of the failure, up to [`MAX_RESULT`].
     pub(crate) fn told(&self) -> Cow<'_, str> {
         let told = self.error.as_ref().or(self.text.as_ref()).map_or("", String::as_str);
-        // One that is not said was cut when it was made.
+        // A text that is not said was cut when the result was made.
         if self.is_said { cut(told, MAX_RESULT) } else { Cow::Borrowed(told) }
     }
 }
 
-/// A text without what is beyond a number of bytes, which is told instead.
+/// Cuts a text to a number of bytes, and appends how much is missing.
 pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);
@@ -130,19 +131,19 @@ pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
 }
 
 impl fmt::Debug for ToolResult {
-    /// Payloads stay out of logs, and the name may be what a model wrote: only the success shows.
+    /// Shows only the success: payloads stay out of logs, and the name may be what a model wrote.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ToolResult({})", if self.success { "done" } else { "failed" })
     }
 }
 
-/// Actions that are to be done one after the other.
+/// A plan of actions to run one after the other.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ActionPlan {
-    /// Why.
+    /// The reason for the plan.
     pub thought: String,
-    /// In their order.
+    /// The steps, in the order in which they run.
     pub steps: Vec<PlanStep>,
 }
 
@@ -152,56 +153,56 @@ pub struct ActionPlan {
 pub struct PlanStep {
     /// The name of the action.
     pub action: String,
-    /// How far it is.
+    /// The progress of the step.
     #[serde(default)]
     pub status: StepStatus,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepStatus {
-    /// It was not done yet.
+    /// The step has not run yet.
     #[default]
     Pending,
-    /// It is done.
+    /// The step succeeded.
     Completed,
-    /// It failed.
+    /// The step failed.
     Failed,
 }
 
 impl ActionPlan {
-    /// How many steps are over.
+    /// The number of steps that succeeded or failed.
     pub fn steps_over(&self) -> usize {
         self.steps.iter().filter(|step| step.status != StepStatus::Pending).count()
     }
 }
 
 impl fmt::Debug for ActionPlan {
-    /// Payloads stay out of logs: only the steps show.
+    /// Shows only the steps, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ActionPlan({:?})", self.steps)
     }
 }
 
 impl fmt::Debug for PlanStep {
-    /// The name may be what a model wrote: only the status shows.
+    /// Shows only the status, since the name may be what a model wrote.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PlanStep({:?})", self.status)
     }
 }
 
-/// What an action noted for those after it.
+/// A note of an action for later actions.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Note {
-    /// Whose it is: the name of the action, or a key.
+    /// The name of the action, or another key.
     pub key: String,
-    /// What it says.
+    /// The text of the note.
     pub text: String,
 }
 
 impl fmt::Debug for Note {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Note({} bytes)", self.text.len())
     }

@@ -1,9 +1,9 @@
-//! How long the text of a state may be.
+//! The size limit of a state's text.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The most that the text of a state may take.
+/// The size limit of a state's text, in bytes, tokens or another unit.
 #[derive(Clone)]
 pub struct Budget {
     pub(super) limit: usize,
@@ -11,12 +11,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most so many bytes.
+    /// A limit in bytes.
     pub fn bytes(limit: usize) -> Self {
         Self::counted(limit, str::len)
     }
 
-    /// At most so many tokens, or whatever a function counts. The sum over the sections and what stands between them counts.
+    /// A limit in tokens, or in any unit that `count` measures. The counts of the sections and of the separators between them are summed.
     pub fn counted(limit: usize, count: impl Fn(&str) -> usize + Send + Sync + 'static) -> Self {
         Self { limit, count: Arc::new(count) }
     }

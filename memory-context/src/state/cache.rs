@@ -1,4 +1,4 @@
-//! What earlier compositions of a message got.
+//! The cache of provider results.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,27 +12,27 @@ use moka::policy::EvictionPolicy;
 
 use super::{ProviderResult, StateData};
 
-/// What providers gave for the messages that were composed last; see [`Composer::cache`](super::Composer::cache) and
-/// [`Agent::cache`](crate::agent::Agent::cache). It holds 64 MiB of results at most, as they are in JSON.
+/// The provider results of the messages that were composed last; see [`Composer::cache`](super::Composer::cache) and
+/// [`Agent::cache`](crate::agent::Agent::cache). It holds at most 64 MiB of results, measured as JSON.
 ///
-/// What is taken away is gone for the compositions that begin later; one that is under way goes on with what it got.
+/// A removal affects compositions that begin later. A composition in progress keeps the results that it has read.
 #[derive(Debug)]
 pub struct StateCache {
     messages: moka::sync::Cache<MemoryId, Arc<Slots>>,
-    /// Orders runs and compositions by their beginning.
+    /// Orders provider runs and compositions by their start.
     stamps: AtomicU64,
 }
 
-/// The most bytes of all results together.
+/// The most bytes of all results together, measured as JSON.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// For how long results count from the first of a message on.
+/// The time to live of a message's results, counted from the first of them.
 struct Lifetime(Duration);
 
-/// The slots of one message.
+/// The results of one message, one slot per provider.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// The registration that the results are of.
+    /// The generation of the registration that made the results.
     generation: u64,
     of_providers: Mutex<HashMap<String, Arc<Slot>>>,
 }
@@ -41,32 +41,32 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     kept: Mutex<Option<Kept>>,
-    /// Held while the provider runs, so that whoever wants the same waits for it.
+    /// Locked while the provider runs, so that concurrent compositions wait for the same run.
     pub(super) running: tokio::sync::Mutex<()>,
 }
 
-/// A result, and what it came of.
+/// A cached result, and what it depends on.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) result: Arc<ProviderResult>,
-    /// Of the result as JSON.
+    /// The size of the result as JSON.
     pub(super) bytes: usize,
-    /// When its run began.
+    /// The start of its run.
     pub(super) stamp: Stamp,
-    /// What its provider saw of lower positions, if it looked.
+    /// The results of lower positions that its provider saw; `None` if it did not read them.
     pub(super) seen: Option<Arc<Seen>>,
 }
 
-/// The names of the providers in a snapshot, and which of their runs it holds.
+/// The providers in a snapshot, each with the run that gave its result.
 pub(super) type Seen = Vec<(String, Stamp)>;
 
-/// A point in the order of all beginnings.
+/// A logical time of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(u64);
 
 impl StateCache {
     pub(super) fn new(messages: u64, time_to_live: Duration) -> Self {
-        // Each message weighs at least its part of the number, so that both bounds hold.
+        // Each message weighs at least its share of the bytes, so that the bound on the number of messages holds, too.
         let least = MAX_BYTES.checked_div(messages).unwrap_or(MAX_BYTES + 1);
         let weigh = move |_: &MemoryId, slots: &Arc<Slots>| slots.bytes().max(least).try_into().unwrap_or(u32::MAX);
         let builder = moka::sync::Cache::builder().max_capacity(MAX_BYTES).weigher(weigh);
@@ -74,7 +74,7 @@ impl StateCache {
         Self { messages: builder.build(), stamps: AtomicU64::new(0) }
     }
 
-    /// What is kept for a message: the results by the names of their providers. `None` when it is not known.
+    /// Returns the cached results of a message by the names of their providers; `None` if nothing is cached for it.
     pub fn get(&self, message: MemoryId) -> Option<StateData> {
         let slots = self.messages.get(&message)?;
         let of_providers = lock(&slots.of_providers);
@@ -82,35 +82,35 @@ impl StateCache {
         Some(StateData { providers: results.collect() })
     }
 
-    /// The messages that it knows, in no order.
+    /// The messages with cached results, in no order.
     pub fn messages(&self) -> Vec<MemoryId> {
         self.messages.run_pending_tasks();
         self.messages.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Takes away what is kept for a message.
+    /// Removes the results of a message.
     pub fn remove(&self, message: MemoryId) {
         self.messages.invalidate(&message);
     }
 
-    /// Takes away what a provider gave, for all messages.
+    /// Removes the results of a provider, for all messages.
     pub fn remove_provider(&self, name: &str) {
         for (_, slots) in &self.messages {
             lock(&slots.of_providers).remove(name);
         }
     }
 
-    /// Takes everything away.
+    /// Removes all results.
     pub fn clear(&self) {
         self.messages.invalidate_all();
     }
 
-    /// Later than all stamps before.
+    /// Returns a stamp later than all earlier ones.
     pub(super) fn stamp(&self) -> Stamp {
         Stamp(self.stamps.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The slots of a message for this registration. Those of an earlier one are dropped; those of a later one are not looked at.
+    /// Returns the slots of a message for this generation. Slots of an earlier generation are dropped; those of a later one are not used.
     pub(super) fn slots(&self, id: MemoryId, generation: u64) -> Arc<Slots> {
         let new = || Arc::new(Slots { generation, of_providers: Mutex::default() });
         let entry = self.messages.entry(id).or_insert_with_if(new, |slots| slots.generation < generation);
@@ -118,12 +118,12 @@ impl StateCache {
         if slots.generation == generation { slots } else { new() }
     }
 
-    /// Keeps a result in one of the slots of a message, and weighs the message anew.
+    /// Stores a result in a slot of a message, and updates the weight of the message.
     pub(super) fn keep(&self, message: MemoryId, slots: &Arc<Slots>, slot: &Slot, kept: Kept) {
         slot.keep(kept);
         self.messages.entry(message).and_compute_with(|entry| match entry {
             Some(entry) if Arc::ptr_eq(entry.value(), slots) => Op::Put(entry.into_value()),
-            // They were taken away meanwhile.
+            // The slots were removed meanwhile.
             _ => Op::Nop,
         });
     }
@@ -144,7 +144,7 @@ impl Slots {
         Arc::clone(slots.entry(provider.to_owned()).or_default())
     }
 
-    /// How many bytes the results have together.
+    /// The size of all results in bytes.
     fn bytes(&self) -> u64 {
         let slots = lock(&self.of_providers);
         slots.values().map(|slot| lock(&slot.kept).as_ref().map_or(0, |kept| kept.bytes as u64)).sum()
@@ -156,7 +156,7 @@ impl Slot {
         lock(&self.kept).as_ref().map(|kept| Arc::clone(&kept.result))
     }
 
-    /// The result, if it holds for what the provider would see now, and its run began after `since` where that is asked for.
+    /// Returns the result if the provider would see the same now and, if `since` is given, its run began after that.
     pub(super) fn get(&self, since: Option<Stamp>, seen: &Seen) -> Option<Kept> {
         let kept = lock(&self.kept).clone()?;
         let holds = kept.seen.as_deref().is_none_or(|before| before == seen);
@@ -169,6 +169,6 @@ impl Slot {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds the lock can panic half way through a change.
+    // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

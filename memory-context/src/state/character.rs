@@ -1,4 +1,4 @@
-//! Who an agent is.
+//! The character of an agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,60 +7,60 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::ExampleMessage;
 
-/// The personality of an agent. Its JSON is that of elizaOS character files; members that it does not know are passed over.
+/// The personality of an agent. Its JSON is that of elizaOS character files; unknown members are ignored.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Character {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Its instructions.
+    /// The system message.
     pub system: String,
-    /// What is to be known of it, in sentences.
+    /// Sentences about the character.
     #[serde(deserialize_with = "one_or_many")]
     pub bio: Vec<String>,
-    /// What interests it.
+    /// Topics that interest the character.
     pub topics: Vec<String>,
-    /// What it is like.
+    /// Adjectives that describe the character.
     pub adjectives: Vec<String>,
-    /// How it speaks.
+    /// Directions for how the character writes.
     pub style: Style,
-    /// Conversations that it might have.
+    /// Example conversations.
     #[serde(deserialize_with = "examples")]
     pub message_examples: Vec<Vec<ExampleMessage>>,
-    /// Posts that it might write.
+    /// Example posts.
     pub post_examples: Vec<String>,
-    /// Templates of its own by their names; see [`Templates::of`](crate::template::Templates::of).
+    /// Prompt templates by name, which replace the default ones; see [`Templates::of`](crate::template::Templates::of).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub templates: BTreeMap<String, String>,
 }
 
-/// How an agent speaks.
+/// Directions for how an agent writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Style {
-    /// Everywhere.
+    /// Directions for all texts.
     pub all: Vec<String>,
-    /// In conversations.
+    /// Directions for conversations.
     pub chat: Vec<String>,
-    /// In posts.
+    /// Directions for posts.
     pub post: Vec<String>,
 }
 
 impl Character {
-    /// One that has nothing but a name.
+    /// Makes a character with a name and nothing else.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 }
 
 impl fmt::Debug for Character {
-    /// Payloads stay out of logs: only the name shows.
+    /// Shows only the name, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Character({:?})", self.name)
     }
 }
 
-/// A list, or a text that stands for a list of one.
+/// Parses a list; a text becomes a list of one.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -74,7 +74,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
     })
 }
 
-/// Examples whose messages have their text and actions in a member `content`, as such files have them.
+/// Parses examples, whose messages have the text and the actions in a member `content`.
 fn examples<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<ExampleMessage>>, D::Error> {
     #[derive(Deserialize)]
     struct Written {

@@ -1,4 +1,4 @@
-//! What a composition gives: the state, and how it came to be.
+//! The result of a composition: the state, and the outcome of each provider.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,77 +10,76 @@ use serde::{Serialize, Serializer};
 
 use super::{ProviderResult, Snapshot, StateData, Values};
 
-/// What an agent knows when it speaks.
+/// The composed state: what an agent knows when it answers a message.
 #[derive(Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct State {
-    /// The values of all providers, for templates; those of higher positions over those of lower ones. `providers` is the
-    /// text.
+    /// The values of all providers, for templates. On a collision the value of the higher position wins. The value `providers` is the text.
     pub values: Values,
-    /// The results of each, for programs.
+    /// The results of each provider, for programs.
     pub data: StateData,
-    /// The texts of all, for the prompt.
+    /// The texts of all providers, for the prompt.
     pub text: String,
-    /// How each selected provider fared, in the order in which they ran.
+    /// The outcome of each selected provider, in the order in which they ran.
     pub outcomes: Vec<ProviderOutcome>,
-    /// Which values were given more than once.
+    /// The values that more than one provider gave.
     pub collisions: Vec<Collision>,
-    /// Names that were asked for and that no provider has.
+    /// The requested names that no provider has.
     pub unknown: Vec<String>,
 }
 
-/// How a provider fared.
+/// The outcome of a provider in a composition.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ProviderOutcome {
-    /// Its name.
+    /// The name of the provider.
     pub provider: String,
-    /// What became of it.
+    /// Whether it contributed, and if not, why.
     pub status: ProviderStatus,
-    /// Whether its result is that of an earlier composition, or of one at the same time.
+    /// Whether the result comes from another composition, an earlier or a concurrent one.
     pub cached: bool,
-    /// How long the composition waited for it. As JSON, in microseconds.
+    /// How long the composition waited for it; in JSON as `micros`, in microseconds.
     #[serde(rename = "micros", serialize_with = "micros")]
     pub duration: Duration,
-    /// The size of its result as JSON.
+    /// The size of the result as JSON, in bytes.
     pub bytes: usize,
-    /// The size of its part of the text.
+    /// The size of its section of the text, in bytes.
     pub text_bytes: usize,
-    /// Where its part stands in the text of the state; empty where it has none there.
+    /// The range of its section in the text of the state; empty if it has none.
     #[serde(skip)]
     pub(super) text_place: Range<usize>,
-    /// What the budget left out of its text.
+    /// What the budget cut from its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
-    /// Why it failed.
+    /// The error of a failure.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "message")]
     pub error: Option<Error>,
 }
 
-/// What became of a provider.
+/// Whether a provider contributed to a state, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProviderStatus {
-    /// It contributed.
+    /// It contributed something.
     Ok,
     /// It had nothing to contribute.
     Empty,
-    /// It failed, or panicked.
+    /// It failed or panicked.
     Failed,
-    /// It was given up.
+    /// It missed its deadline.
     TimedOut,
-    /// It was not begun, since the deadline of the composition had passed.
+    /// It was not started, since the deadline of the composition had passed.
     Skipped,
 }
 
-/// What is missing in a section.
+/// The size of what was cut from a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Cut {
-    /// How many lines.
+    /// The number of lines that are missing.
     pub lines: usize,
-    /// How many bytes.
+    /// The number of bytes that are missing.
     pub bytes: usize,
 }
 
@@ -89,24 +88,24 @@ pub struct Cut {
 pub struct Collision {
     /// The name of the value.
     pub value: String,
-    /// Whose it is in the state.
+    /// The provider whose value is in the state.
     pub kept: String,
-    /// Whose is lost.
+    /// The provider whose value is lost.
     pub lost: String,
 }
 
 impl State {
-    /// What a provider gave, if it ran and did not fail.
+    /// Returns the result of a provider, if it ran and did not fail.
     pub fn provider(&self, name: &str) -> Option<&ProviderResult> {
         self.data.providers.get(name).map(Arc::as_ref)
     }
 
-    /// Values and results alone, as actions and evaluators see them.
+    /// Returns only values and results, as actions and evaluators see them.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { values: self.values.clone(), data: self.data.clone() }
     }
 
-    /// The parts of the text in their order, each with how its provider fared. One that has no part is left out.
+    /// Returns the sections of the text in their order, each with the outcome of its provider. Providers without a section are left out.
     pub fn sections(&self) -> Vec<(&ProviderOutcome, &str)> {
         let section = |outcome: &ProviderOutcome| self.text.get(outcome.text_place.clone()).unwrap_or_default();
         let mut sections: Vec<_> = self.outcomes.iter().map(|outcome| (outcome, section(outcome))).collect();
@@ -115,14 +114,14 @@ impl State {
         sections
     }
 
-    /// How a provider fared, if it was selected.
+    /// Returns the outcome of a provider, if it was selected.
     pub fn outcome(&self, name: &str) -> Option<&ProviderOutcome> {
         self.outcomes.iter().find(|outcome| outcome.provider == name)
     }
 }
 
 impl fmt::Debug for State {
-    /// Payloads stay out of logs: the outcomes show.
+    /// Shows only the outcomes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("text_bytes", &self.text.len())
@@ -134,7 +133,7 @@ impl fmt::Debug for State {
 }
 
 impl ProviderStatus {
-    /// Its name in JSON.
+    /// The name, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -1,4 +1,4 @@
-//! Composing the state: which providers run, and when.
+//! The composer, which runs the providers and makes the state.
 
 use std::convert::Infallible;
 use std::mem;
@@ -22,8 +22,7 @@ use super::{
 };
 use crate::template::Templates;
 
-/// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone: the clones share their
-/// registration and their cache.
+/// Composes the state of an agent from the registered providers. Cloning is cheap; clones share their registration and cache.
 #[derive(Debug, Clone)]
 pub struct Composer {
     shared: Arc<Shared>,
@@ -31,7 +30,7 @@ pub struct Composer {
 
 #[derive(Debug)]
 struct Shared {
-    /// What is registered now. A composition goes on with what it began with.
+    /// The present registration. A composition in progress keeps the one that it started with.
     services: Mutex<Arc<Services>>,
     plugins: Mutex<Plugins>,
     cache: StateCache,
@@ -39,7 +38,7 @@ struct Shared {
     cached_messages: u64,
 }
 
-/// Makes a [`Composer`]; see [`Composer::builder`].
+/// Configures a [`Composer`]; see [`Composer::builder`].
 #[derive(Debug)]
 pub struct ComposerBuilder {
     services: Services,
@@ -48,21 +47,21 @@ pub struct ComposerBuilder {
 }
 
 impl Composer {
-    /// Starts the description of a composer without any provider.
+    /// Returns a builder for a composer without any provider.
     pub fn builder(services: Services) -> ComposerBuilder {
         ComposerBuilder { services, cache_for: Duration::from_secs(300), cached_messages: 1_000 }
     }
 
-    /// What the agent knows in this turn. It never fails: what is missing stands in the outcomes.
+    /// Composes the state of a turn. It never fails; the outcomes say what is missing.
     ///
     /// # Behavior
-    /// - Providers of lower positions run first, those of the same position concurrently; each sees what lower ones gave, and
-    ///   nothing of its own position.
-    /// - One that fails, panics or is not over before its deadline contributes nothing, and the others go on. Waiting for a
-    ///   composition that runs the same provider for the same message counts.
-    /// - Values, text and outcomes come in the order of positions, and within one in that of registration: the same results
-    ///   make the same bytes.
-    /// - Dropping the future ends all providers that are running.
+    /// - Providers of lower positions run first; those of the same position run concurrently. Each sees the results of lower positions, and
+    ///   none of its own position.
+    /// - A provider that fails, panics or misses its deadline contributes nothing; the others go on. Waiting for a concurrent composition
+    ///   that runs the same provider for the same message counts towards the deadline.
+    /// - Values, text and outcomes are in the order of positions, and within a position in that of registration. So the same results make
+    ///   the same bytes.
+    /// - Dropping the future drops all running providers.
     pub async fn compose_state(&self, turn: &Turn, options: &ComposeOptions) -> State {
         let services = self.services_of(turn);
         let (selected, unknown) = select(services.providers(), &options.selection);
@@ -78,17 +77,17 @@ impl Composer {
         composition.run(&selected, unknown).instrument(span).await
     }
 
-    /// What evaluators are given in this turn: the services, and a state that was composed for it.
+    /// Returns the context for evaluators in this turn: the services, and a state that was composed for it.
     pub fn cx<'a>(&self, turn: &'a Turn, state: &'a Snapshot) -> Cx<'a> {
         Cx::new(turn, self.services_of(turn), state)
     }
 
-    /// What the composer and its providers use, as it is registered now.
+    /// The services and parts, as registered now.
     pub fn services(&self) -> Arc<Services> {
         Arc::clone(&self.present())
     }
 
-    /// The same for a turn, with the models and events of its run.
+    /// Like [`services`](Self::services), but with the models and events of the turn's run.
     pub(crate) fn services_of(&self, turn: &Turn) -> Arc<Services> {
         let services = self.services();
         match turn.flow() {
@@ -101,15 +100,15 @@ impl Composer {
         }
     }
 
-    /// What earlier compositions got.
+    /// The cached results of earlier compositions.
     pub fn cache(&self) -> &StateCache {
         &self.shared.cache
     }
 
-    /// Registers parts behind those that are there, all or none. `InvalidInput` when a name is empty or taken.
+    /// Registers parts after the existing ones, all or none. Fails with `InvalidInput` if a name is empty or taken.
     ///
-    /// Here as with every other change of the registration, a composition that is under way keeps what it began with, and what was
-    /// cached before does not count any more.
+    /// After any change of the registration, compositions in progress keep the registration that they started with, and results that were
+    /// cached before are no longer used.
     pub fn add(&self, parts: ContextParts) -> Result<()> {
         self.change(|services| {
             services.parts.add(parts);
@@ -117,8 +116,8 @@ impl Composer {
         })
     }
 
-    /// Registers parts in the places of those with their names, built-in ones too, and behind the rest where there is none.
-    /// `InvalidInput` when a name is empty.
+    /// Replaces the parts with the same names, even built-in ones, and appends those with new names. Fails with `InvalidInput` if a name is
+    /// empty.
     pub fn replace(&self, parts: ContextParts) -> Result<()> {
         self.change(|services| {
             services.parts.replace(parts);
@@ -126,13 +125,13 @@ impl Composer {
         })
     }
 
-    /// Takes away what has a name, built-in ones too; tells whether it was there.
+    /// Removes the part with a name, even a built-in one. Returns whether it existed.
     pub fn remove(&self, part: &ContextPart) -> bool {
         let Ok(was_there) = self.change(|services| Ok::<_, Infallible>(services.parts.remove(part)));
         was_there
     }
 
-    /// Has models asked with other templates from the next step on.
+    /// Replaces the prompt templates, from the next step of each run on.
     pub fn set_templates(&self, templates: Templates) {
         let Ok(()) = self.change(|services| {
             services.templates = Arc::new(templates);
@@ -140,7 +139,7 @@ impl Composer {
         });
     }
 
-    /// Has providers, tools and evaluators find what a service works with.
+    /// Sets the models and events that providers, tools and evaluators find in the services.
     pub(crate) fn set_flow(&self, flow: Flow) {
         let Ok(()) = self.change(|services| {
             services.flow = Some(flow);
@@ -148,8 +147,8 @@ impl Composer {
         });
     }
 
-    /// The same registration with a wrapper around each provider, such as one that traces its calls, in a composer of its own.
-    /// `InvalidInput` when the wrapped ones share a name.
+    /// Makes a separate composer with the same registration, in which each provider is wrapped, for example to trace its calls. Fails with
+    /// `InvalidInput` if two wrapped providers have the same name.
     pub fn wrapped(&self, wrap: impl Fn(&Arc<dyn ContextProvider>) -> Arc<dyn ContextProvider>) -> Result<Self> {
         let mut services = Services::clone(&self.services());
         services.parts.providers = services.parts.providers.iter().map(wrap).collect();
@@ -157,12 +156,12 @@ impl Composer {
         ComposerBuilder { services, cache_for, cached_messages }.build()
     }
 
-    /// Its plugins. Neither they nor anything of theirs is called while the lock is held, apart from their names.
+    /// The installed plugins. While the lock is held, nothing of a plugin is called but its name.
     pub(super) fn plugins(&self) -> MutexGuard<'_, Plugins> {
         self.shared.plugins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes these very parts away.
+    /// Removes exactly these parts, compared by identity.
     pub(super) fn remove_all(&self, parts: &ContextParts) {
         let Ok(()) = self.change(|services| {
             services.parts.remove_all(parts);
@@ -171,18 +170,18 @@ impl Composer {
     }
 
     fn present(&self) -> MutexGuard<'_, Arc<Services>> {
-        // No code that holds the lock can panic half way through a change.
+        // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
         self.shared.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts what a change makes of the registration in its place, unless that fails.
+    /// Changes a copy of the registration, and puts it in place unless the change fails.
     fn change<T, E>(&self, change: impl FnOnce(&mut Services) -> Result<T, E>) -> Result<T, E> {
         let mut present = self.present();
         let mut services = Services::clone(&present);
         let changed = change(&mut services)?;
         services.generation += 1;
         let before = mem::replace(&mut *present, Arc::new(services));
-        // What is dropped with it may do anything, such as to change the registration.
+        // Dropped here, without the lock: a part may run any code when it is dropped, even change the registration.
         drop(present);
         drop(before);
         Ok(changed)
@@ -190,28 +189,28 @@ impl Composer {
 }
 
 impl ComposerBuilder {
-    /// Also this provider: [`parts`](Self::parts) with nothing else.
+    /// Adds a provider; short for [`parts`](Self::parts) with only this provider.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
         self.services.parts.providers.push(provider);
         self
     }
 
-    /// Also these parts.
+    /// Adds parts.
     #[must_use]
     pub fn parts(mut self, parts: ContextParts) -> Self {
         self.services.parts.add(parts);
         self
     }
 
-    /// For how long results count from the first composition of a message on; 5 minutes by default.
+    /// Sets how long results stay cached, counted from the first composition of a message; 5 minutes by default.
     #[must_use]
     pub fn cache_for(mut self, time: Duration) -> Self {
         self.cache_for = time;
         self
     }
 
-    /// The results of how many messages are kept, those that were used last; 1,000 by default, and fewer where theirs have more than
+    /// Sets for how many messages results stay cached, the most recently used ones; 1,000 by default, and fewer if the results have more than
     /// 64 MiB together.
     #[must_use]
     pub fn cached_messages(mut self, messages: u64) -> Self {
@@ -219,8 +218,8 @@ impl ComposerBuilder {
         self
     }
 
-    /// Makes the composer. `InvalidInput` when two providers, two tools, two evaluators or two services share a name, whoever
-    /// brought them, when a name is empty, and when a tool can't be offered to a model.
+    /// Makes the composer. Fails with `InvalidInput` if two providers, tools, evaluators or services have the same name, whatever their
+    /// source, if a name is empty, or if a tool can't be offered to a model.
     pub fn build(self) -> Result<Composer> {
         let Self { services, cache_for, cached_messages } = self;
         services.parts.check()?;
@@ -230,7 +229,7 @@ impl ComposerBuilder {
     }
 }
 
-/// The providers that run, by position, and the names that none has.
+/// Returns the selected providers by position, and the requested names that no provider has.
 fn select<'a>(
     providers: &'a [Arc<dyn ContextProvider>],
     selection: &Selection,
@@ -246,14 +245,14 @@ fn select<'a>(
         defaults && info.is_default() || is_named(&info.name)
     };
     let mut selected: Vec<_> = providers.iter().filter(is_selected).collect();
-    // Stable, so that equal positions keep the order of their registration.
+    // A stable sort, so that equal positions keep the order of their registration.
     selected.sort_by_key(|provider| provider.info().position);
     let is_unknown = |name: &&String| !selected.iter().any(|provider| provider.info().name == name.as_str());
     let unknown = names.into_iter().flatten().filter(is_unknown).cloned().collect();
     (selected, unknown)
 }
 
-/// One composition on its way.
+/// A composition in progress.
 struct Composition<'a> {
     shared: &'a Shared,
     services: Arc<Services>,
@@ -296,7 +295,7 @@ impl Composition<'_> {
         }
     }
 
-    /// The result of a provider, and whether it is another composition's.
+    /// Returns the result of a provider, and whether it comes from another composition.
     async fn get(&self, provider: &dyn ContextProvider, lower: &Merge<'_>) -> Result<(Kept, bool)> {
         let info = provider.info();
         if !info.cached {
@@ -308,7 +307,7 @@ impl Composition<'_> {
             return Ok((kept, true));
         }
         let _running = slot.running.lock().await;
-        // Whoever ran before may have got it.
+        // A concurrent composition may have stored the result while this one waited.
         if let Some(kept) = slot.get(since, lower.seen()) {
             return Ok((kept, true));
         }

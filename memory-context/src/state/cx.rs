@@ -1,4 +1,4 @@
-//! What a provider is given.
+//! The context of a provider call.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,42 +11,42 @@ use super::services::Flow;
 use super::{ActionState, ProviderInfo, ProviderResult, Services, Values};
 use crate::records::{Audience, Message};
 
-/// The message that an agent is about to answer, and what it did about it so far.
+/// A turn: the message that an agent answers, and its actions so far.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Turn {
-    /// What was received.
+    /// The message that was received.
     pub message: Arc<Message>,
-    /// The actions of this turn.
+    /// The actions of this turn so far.
     pub actions: Arc<ActionState>,
-    /// What its run works with, in the place of what the services have.
+    /// The models and events of the turn's run, which replace those of the services.
     flow: Option<Arc<Flow>>,
 }
 
 impl Turn {
-    /// The beginning of a turn.
+    /// Makes a turn without actions.
     pub fn new(message: impl Into<Arc<Message>>) -> Self {
         Self { message: message.into(), actions: Arc::default(), flow: None }
     }
 
-    /// The same turn, of a message of which more is known.
+    /// Replaces the message, for example by one whose attachments were described.
     pub(crate) fn with_message(mut self, message: Message) -> Self {
         self.message = Arc::new(message);
         self
     }
 
-    /// The turn of a run that works with this.
+    /// Sets the models and events of the turn's run.
     pub(crate) fn with_flow(mut self, flow: Flow) -> Self {
         self.flow = Some(Arc::new(flow));
         self
     }
 
-    /// What its run works with; `None` outside of one.
+    /// The models and events of the turn's run; `None` outside of a run.
     pub(super) fn flow(&self) -> Option<&Flow> {
         self.flow.as_deref()
     }
 
-    /// With actions that were done.
+    /// Sets the actions so far.
     #[must_use]
     pub fn with_actions(mut self, actions: impl Into<Arc<ActionState>>) -> Self {
         self.actions = actions.into();
@@ -54,7 +54,7 @@ impl Turn {
     }
 }
 
-/// Where a provider finds what it needs: the turn, the services of the host, and what lower positions gave.
+/// The context of a provider call: the turn, the services of the host, and the results of lower positions.
 #[derive(Debug)]
 pub struct Cx<'a> {
     turn: &'a Turn,
@@ -68,23 +68,24 @@ impl<'a> Cx<'a> {
         Self { turn, services, state, has_read_state: AtomicBool::new(false) }
     }
 
-    /// What was received.
+    /// The message that was received.
     pub fn message(&self) -> &'a Message {
         &self.turn.message
     }
 
-    /// To whom records are shown, and in which room: author and room of the message.
+    /// The audience for reads of records: the room and the author of the message.
     pub fn audience(&self) -> Audience {
         let content = &self.turn.message.content;
         Audience::new(content.room.clone(), content.author.clone())
     }
 
-    /// What the agent did in this turn so far. It changes within a turn, so whoever reads it is uncached.
+    /// The actions of this turn so far. They change within a turn, so a provider that reads them must be
+    /// [`uncached`](super::ProviderInfo::uncached).
     pub fn actions(&self) -> &'a ActionState {
         &self.turn.actions
     }
 
-    /// The services of the host, and what was registered when the composition began.
+    /// The services of the host and the parts, as registered when the composition began.
     pub fn services(&self) -> &Services {
         &self.services
     }
@@ -94,50 +95,50 @@ impl<'a> Cx<'a> {
         self.services.providers().iter().map(|provider| provider.info())
     }
 
-    /// What the providers of lower positions gave in this composition.
+    /// The results of lower positions in this composition.
     pub fn state(&self) -> &'a Snapshot {
         self.has_read_state.store(true, Ordering::Relaxed);
         self.state
     }
 
-    /// Whether the result depends on the snapshot.
+    /// Whether the provider has read the snapshot, so that its result depends on it.
     pub(super) fn has_read_state(&self) -> bool {
         self.has_read_state.load(Ordering::Relaxed)
     }
 }
 
-/// What a composition has so far. It does not change any more.
+/// The immutable results of a composition so far.
 #[derive(Clone, PartialEq, Default, Serialize)]
 pub struct Snapshot {
-    /// The values of all, those of higher positions over those of lower ones.
+    /// The values of all providers. On a collision the value of the higher position wins.
     pub values: Values,
-    /// The results of each.
+    /// The results of each provider.
     pub data: StateData,
 }
 
-/// The structured part of a state.
+/// The structured results of a state.
 #[derive(Clone, PartialEq, Default, Serialize)]
 pub struct StateData {
-    /// What each provider gave, by its name. One that failed is not there.
+    /// The result of each provider by name. Providers that failed are missing.
     pub providers: BTreeMap<String, Arc<ProviderResult>>,
 }
 
 impl Snapshot {
-    /// What a provider gave, if it ran and did not fail.
+    /// Returns the result of a provider, if it ran and did not fail.
     pub fn provider(&self, name: &str) -> Option<&ProviderResult> {
         self.data.providers.get(name).map(Arc::as_ref)
     }
 }
 
 impl fmt::Debug for Snapshot {
-    /// Payloads stay out of logs: only the names show.
+    /// Shows only the names, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Snapshot({:?})", self.data.providers.keys())
     }
 }
 
 impl fmt::Debug for StateData {
-    /// Payloads stay out of logs: only the names show.
+    /// Shows only the names, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StateData({:?})", self.providers.keys())
     }

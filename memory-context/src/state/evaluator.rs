@@ -1,4 +1,4 @@
-//! Looking at what an agent did.
+//! Evaluators, which look at a turn after the agent has acted.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cx, ExampleMessage, State};
 use crate::records::Message;
 
-/// Looks at what an agent did, held as `Arc<dyn Evaluator>`.
+/// Runs after a turn, for example to learn from it. Held as `Arc<dyn Evaluator>`.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -37,15 +37,15 @@ use crate::records::Message;
 /// ```
 #[async_trait]
 pub trait Evaluator: Send + Sync + 'static {
-    /// What it is called, and what it does. The same at every call.
+    /// The name and properties; the same in every call.
     fn info(&self) -> &EvaluatorInfo;
 
-    /// Whether it has something to do in this turn; always, unless it says something else.
+    /// Whether the evaluator wants to run for this turn; `true` by default.
     async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
         Ok(true)
     }
 
-    /// Does it.
+    /// Runs the evaluator.
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()>;
 }
 
@@ -55,78 +55,79 @@ impl fmt::Debug for dyn Evaluator {
     }
 }
 
-/// What an [`Evaluator`] looks at.
+/// The input of an [`Evaluator`].
 #[derive(Clone, Copy)]
 pub struct Evaluation<'a> {
     /// The turn, with the results of its actions, and the services.
     pub cx: &'a Cx<'a>,
-    /// What the agent knows now, from the default providers and those that a reflection needs.
+    /// The present state, from the default providers and those that a reflection needs.
     pub state: &'a State,
-    /// What the agent said in the turn, and what its actions told, oldest first; empty where it did not answer.
+    /// The messages that the agent said in the turn and the results of its actions, oldest first; empty if it did not answer.
     pub responses: &'a [Message],
-    /// Whether it answered.
+    /// Whether the agent answered.
     pub has_answered: bool,
-    /// How to say something.
+    /// Says messages for the evaluator; see [`Evaluation::say`].
     pub voice: &'a dyn Voice,
 }
 
 impl Evaluation<'_> {
-    /// Says something in the room of the message, in answer to it: stored first, then said. Whoever asked hears it where the evaluator is
-    /// awaited. What the platform or the engine answers.
+    /// Says a text in the room of the message, as a reply to it. It is stored first, then said. It is part of the answer if the evaluator
+    /// is [awaited](EvaluatorInfo::is_awaited). Fails with the error of the platform or the engine.
     pub async fn say(&self, text: &str) -> Result<Message> {
         self.voice.say(text).await
     }
 }
 
-/// Says something on behalf of the agent.
+/// Says messages on behalf of the agent.
 #[async_trait]
 pub trait Voice: Send + Sync {
-    /// Says a text; gives the message as it is stored.
+    /// Says a text, and returns the message as it was stored.
     async fn say(&self, text: &str) -> Result<Message>;
 }
 
 impl fmt::Debug for Evaluation<'_> {
-    /// Payloads stay out of logs: only the number of responses shows.
+    /// Shows only the number of responses, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Evaluation({} responses, answered: {})", self.responses.len(), self.has_answered)
     }
 }
 
-/// What an [`Evaluator`] is called, and what it does.
+/// The name and properties of an [`Evaluator`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct EvaluatorInfo {
-    /// Unique among all evaluators; never empty.
+    /// The name, not empty and unique among all evaluators.
     pub name: Cow<'static, str>,
-    /// What it does.
+    /// A description of what it does.
     pub description: Cow<'static, str>,
-    /// Whether it also runs when the agent did not answer.
+    /// Whether it also runs if the agent did not answer.
     pub always_run: bool,
-    /// Whether whoever asked waits for it, so that what it says is part of the answer. What others say is heard from the platform alone.
+    /// Whether the answer waits for it, so that what it says is part of the answer. What other evaluators say is delivered only by the
+    /// platform.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_awaited: bool,
-    /// What it made of what.
+    /// Examples of its input and outcome.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<EvaluatorExample>,
 }
 
 impl EvaluatorInfo {
-    /// An evaluator without examples, for turns in which the agent answered, that nobody waits for.
+    /// Makes the properties of an evaluator without examples that runs only if the agent answered and that the answer does not wait for.
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> Self {
         let (name, description) = (name.into(), description.into());
         Self { name, description, always_run: false, is_awaited: false, examples: Vec::new() }
     }
 }
 
-/// What an evaluator made of a conversation.
+/// An example of an evaluator's input and outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvaluatorExample {
-    /// What was known before.
+    /// The situation before the conversation.
     pub prompt: String,
-    /// What was said.
+    /// The conversation.
     pub messages: Vec<ExampleMessage>,
-    /// What came of it.
+    /// The outcome of the evaluator.
     pub outcome: String,
 }

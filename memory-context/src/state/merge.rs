@@ -1,4 +1,4 @@
-//! The results of the providers, one after the other, as they become a state.
+//! Merges the results of providers into a state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::{
     Collision, ComposeOptions, ProviderInfo, ProviderOutcome, ProviderResult, ProviderStatus, Snapshot, State,
 };
 
-/// What is known so far of a composition.
+/// The merged results of a composition so far.
 #[derive(Debug, Default)]
 pub(super) struct Merge<'a> {
     snapshot: Snapshot,
     seen: Seen,
-    /// Who gave each value.
+    /// The provider of each value.
     owners: BTreeMap<String, &'a str>,
     outcomes: Vec<(&'a ProviderInfo, ProviderOutcome)>,
     collisions: Vec<Collision>,
 }
 
-/// What became of a provider.
+/// The run of a provider: its outcome and its result.
 #[derive(Debug)]
 pub(super) struct Run {
     status: ProviderStatus,
@@ -34,7 +34,7 @@ pub(super) struct Run {
     duration: Duration,
 }
 
-/// The value that is the text of the state, and whom it belongs to.
+/// The name of the value that holds the text of the state, and its owner in collisions.
 const TEXT: (&str, &str) = ("providers", "compose_state");
 
 impl<'a> Merge<'a> {
@@ -42,12 +42,12 @@ impl<'a> Merge<'a> {
         &self.snapshot
     }
 
-    /// Which runs the snapshot holds.
+    /// The provider runs in the snapshot.
     pub(super) fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    /// Puts a run behind those before it.
+    /// Adds a run after the earlier ones.
     pub(super) fn add(&mut self, info: &'a ProviderInfo, run: Run) {
         let Run { status, kept, is_cached, error, duration } = run;
         let name = info.name.as_ref();
@@ -75,7 +75,7 @@ impl<'a> Merge<'a> {
         self.outcomes.push((info, outcome));
     }
 
-    /// The state, with its text.
+    /// Makes the state, with its text.
     pub(super) fn into_state(mut self, options: &ComposeOptions, unknown: Vec<String>) -> State {
         let text_of = |name: &str| self.snapshot.provider(name).map_or("", |result| &result.text);
         let sections: Vec<_> =

@@ -1,7 +1,7 @@
-//! State composition: what an agent knows when it speaks.
+//! State composition: collects what an agent knows when it answers a message.
 //!
-//! [`Composer`] is the way in: [`ContextProvider`]s contribute values, data and text, and
-//! [`compose_state`](Composer::compose_state) makes one [`State`] of what they give for a message.
+//! Begin with [`Composer`]. [`ContextProvider`]s contribute values, data and text for a message, and
+//! [`compose_state`](Composer::compose_state) merges them into one [`State`].
 
 mod action;
 mod budget;

@@ -1,12 +1,12 @@
-//! What a composition is asked for.
+//! The options of a composition.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::budget::Budget;
 
-/// Which providers run, and what becomes of what they give. By default those that are neither dynamic nor private, from the
-/// cache where it holds, in the order of their positions, without a budget.
+/// Which providers run, and how their results are ordered, cached and cut. By default the providers that are neither dynamic nor private
+/// run, from the cache if possible, with their sections in the order of positions and without a budget.
 ///
 /// ```
 /// use memory_context::state::{Budget, ComposeOptions};
@@ -34,7 +34,7 @@ pub(super) enum Selection {
     Only(BTreeSet<String>),
 }
 
-/// Whose cached results don't count.
+/// The providers whose cached results are not used.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Fresh {
     #[default]
@@ -43,7 +43,7 @@ pub(super) enum Fresh {
     All,
 }
 
-/// How the sections of the text come.
+/// The order of the sections in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Order {
     #[default]
@@ -52,17 +52,17 @@ pub(super) enum Order {
 }
 
 impl ComposeOptions {
-    /// The default providers and these, dynamic and private ones included.
+    /// Selects the default providers and these, which may be dynamic or private.
     pub fn with<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { selection: Selection::DefaultsAnd(names.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
-    /// These providers and no others; none at all where none is named.
+    /// Selects only these providers; none if no name is given.
     pub fn only<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { selection: Selection::Only(names.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
-    /// Also these providers.
+    /// Adds these providers to the selection.
     #[must_use]
     pub fn and<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
@@ -74,22 +74,22 @@ impl ComposeOptions {
         self
     }
 
-    /// Runs all selected providers anew. What they give takes the place of what is cached.
+    /// Runs all selected providers again; their results replace the cached ones.
     #[must_use]
     pub fn skip_cache(mut self) -> Self {
         self.fresh = Fresh::All;
         self
     }
 
-    /// Runs these providers anew, as far as they are selected, and those that saw what they gave before.
+    /// Runs those of these providers again that are selected, and those that depend on their results.
     #[must_use]
     pub fn refresh<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.fresh = Fresh::Named(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Puts sections that seldom change first and those that change with every message last, so that the cache of a model for
-    /// the beginnings of prompts holds for longer. Within a class, positions count.
+    /// Puts sections that rarely change first and those that change with every message last, so that a model's prompt cache, which works on
+    /// prefixes, hits more often. Sections of the same stability are ordered by position.
     #[must_use]
     pub fn stable_first(mut self) -> Self {
         self.order = Order::StableFirst;
@@ -103,7 +103,7 @@ impl ComposeOptions {
         self
     }
 
-    /// Ends the whole composition after this long: what runs then has timed out, and what did not begin is skipped.
+    /// Sets a deadline for the whole composition. At the deadline, running providers have timed out, and those not started are skipped.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);

@@ -1,4 +1,4 @@
-//! What is registered: context providers, tools, evaluators, services and triggers, each under a name of its own.
+//! The parts that can be registered: context providers, tools, evaluators, services and triggers, each with a unique name.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{ContextProvider, Evaluator, Service};
 use crate::agent::MessageTrigger;
 use crate::tool::{Tool, ToolAlias};
 
-/// What one source brings along: registered as a whole or not at all.
+/// A set of parts, which is registered as a whole or not at all.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::tool::{Tool, ToolAlias};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct ContextParts {
-    /// What contributes to the state.
+    /// Providers, which contribute to the state.
     pub providers: Vec<Arc<dyn ContextProvider>>,
-    /// What the agent can do.
+    /// Tools, which the agent can call.
     pub tools: Vec<Tool>,
-    /// Names that models may call the tools by as well, whoever brought these.
+    /// Other names for tools, which may come from any source.
     pub aliases: Vec<ToolAlias>,
-    /// What looks at what it did.
+    /// Evaluators, which run after a turn.
     pub evaluators: Vec<Arc<dyn Evaluator>>,
-    /// What the others use.
+    /// Services, which the other parts use.
     pub services: Vec<Arc<dyn Service>>,
-    /// What brings messages. An [`Agent`](crate::agent::Agent) runs them, a composer by itself does not.
+    /// Triggers, which bring messages. An [`Agent`](crate::agent::Agent) runs them; a composer alone does not.
     pub triggers: Vec<Arc<dyn MessageTrigger>>,
 }
 
-/// The name of something that is registered.
+/// The kind and name of a registered part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ContextPart {
     /// A context provider.
@@ -52,50 +52,50 @@ pub enum ContextPart {
 }
 
 impl ContextParts {
-    /// Also a context provider.
+    /// Adds a context provider.
     #[must_use]
     pub fn with_provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
         self.providers.push(provider);
         self
     }
 
-    /// Also a tool.
+    /// Adds a tool.
     #[must_use]
     pub fn with_tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Also a name for a tool of this name, whoever brings that.
+    /// Adds another name for the tool with the name `tool`, which may come from any source.
     #[must_use]
     pub fn with_alias(mut self, name: impl Into<String>, tool: impl Into<String>) -> Self {
         self.aliases.push(ToolAlias { name: name.into(), tool: tool.into() });
         self
     }
 
-    /// Also an evaluator.
+    /// Adds an evaluator.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Arc<dyn Evaluator>) -> Self {
         self.evaluators.push(evaluator);
         self
     }
 
-    /// Also a service.
+    /// Adds a service.
     #[must_use]
     pub fn with_service(mut self, service: Arc<dyn Service>) -> Self {
         self.services.push(service);
         self
     }
 
-    /// Also a trigger.
+    /// Adds a trigger.
     #[must_use]
     pub fn with_trigger(mut self, trigger: Arc<dyn MessageTrigger>) -> Self {
         self.triggers.push(trigger);
         self
     }
 
-    /// `InvalidInput` when two of a kind share a name, when a name is empty, when a tool can't be offered to a model, and when an alias is
-    /// of no tool.
+    /// Fails with `InvalidInput` if two parts of a kind have the same name, if a name is empty, if a tool can't be offered to a model, or
+    /// if an alias names no tool.
     pub(super) fn check(&self) -> Result<()> {
         check(&self.providers)?;
         check(&self.tools)?;
@@ -106,7 +106,7 @@ impl ContextParts {
         check(&self.triggers)
     }
 
-    /// Puts others behind these.
+    /// Appends other parts.
     pub(super) fn add(&mut self, others: Self) {
         self.providers.extend(others.providers);
         self.tools.extend(others.tools);
@@ -116,7 +116,7 @@ impl ContextParts {
         self.triggers.extend(others.triggers);
     }
 
-    /// Puts others in the places of those with their names, and behind the rest where there is none.
+    /// Replaces the parts with the same names, and appends those with new names.
     pub(super) fn replace(&mut self, others: Self) {
         replace(&mut self.providers, others.providers);
         replace(&mut self.tools, others.tools);
@@ -126,7 +126,7 @@ impl ContextParts {
         replace(&mut self.triggers, others.triggers);
     }
 
-    /// Takes one away; tells whether it was there.
+    /// Removes a part. Returns whether it existed.
     pub(super) fn remove(&mut self, part: &ContextPart) -> bool {
         let was_there = match part {
             ContextPart::Provider(name) => remove(&mut self.providers, name),
@@ -140,7 +140,7 @@ impl ContextParts {
         was_there
     }
 
-    /// Takes these very ones away; what took the place of one of them stays.
+    /// Removes exactly these parts, compared by identity; a part that has replaced one of them stays.
     pub(super) fn remove_all(&mut self, others: &Self) {
         self.providers.retain(|one| !holds(&others.providers, one));
         self.tools.retain(|one| !holds(&others.tools, one));
@@ -151,13 +151,13 @@ impl ContextParts {
     }
 }
 
-/// Something that is registered under a name.
+/// A part with a name.
 trait Named {
     const KIND: &'static str;
 
     fn name(&self) -> &str;
 
-    /// Whether it is this very one, and not another of the same name.
+    /// Whether both are the same part, compared by identity, not by name.
     fn is_same(&self, other: &Self) -> bool;
 }
 

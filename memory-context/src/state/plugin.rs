@@ -1,4 +1,4 @@
-//! What brings several parts along, and has a beginning and an end.
+//! Context plugins, which bring several parts and have a life cycle.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -12,20 +12,20 @@ use tokio::time::timeout;
 
 use super::{Composer, ContextParts, Services, Values};
 
-/// How long the `init` of a [`ContextPlugin`] may take, and how long its `shutdown`.
+/// The deadline of a [`ContextPlugin`]'s `init`, and of its `shutdown`.
 pub const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A source of providers, tools, evaluators, services and triggers, held as `Arc<dyn ContextPlugin>`.
 #[async_trait]
 pub trait ContextPlugin: Send + Sync + 'static {
-    /// What it is called. Unique among the plugins of a composer; never empty. The same at every call.
+    /// The name. It is not empty, unique among the plugins of a composer, and the same in every call.
     fn name(&self) -> &str;
 
-    /// Makes it ready, and gives what it brings along. `config` is what the host says about it. The future is dropped after
+    /// Initialises the plugin and returns its parts. `config` is the host's configuration of the plugin. The future is dropped after
     /// [`PLUGIN_DEADLINE`].
     async fn init(&self, config: &Values, services: &Services) -> Result<ContextParts>;
 
-    /// Ends it, when nothing new gets its parts any more. The future is dropped after [`PLUGIN_DEADLINE`].
+    /// Shuts the plugin down, after its parts were removed. The future is dropped after [`PLUGIN_DEADLINE`].
     async fn shutdown(&self) -> Result<()> {
         Ok(())
     }
@@ -41,30 +41,31 @@ impl fmt::Debug for dyn ContextPlugin {
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
     installed: Vec<Installed>,
-    /// The names of those that are being made ready or shut down.
+    /// The names of the plugins that are being initialised or shut down.
     busy: Vec<String>,
     is_closed: bool,
 }
 
-/// A plugin that is installed.
+/// An installed plugin with its parts.
 #[derive(Debug)]
 struct Installed {
     plugin: Arc<dyn ContextPlugin>,
     parts: ContextParts,
 }
 
-/// A name that is taken by a plugin that is being made ready or shut down, until this is dropped. No lock is held meanwhile.
+/// Reserves the name of a plugin while it is initialised or shut down, until dropped. It holds no lock.
 struct Busy<'a> {
     composer: &'a Composer,
     name: String,
 }
 
 impl Composer {
-    /// Makes a plugin ready and registers what it brings along, as a whole or not at all. Others come and go meanwhile.
+    /// Initialises a plugin and registers its parts, as a whole or not at all. Other plugins can be installed concurrently.
     ///
-    /// `InvalidInput` when its name is empty or taken, or one of its parts has a taken name, whereupon the plugin is shut down;
-    /// `Timeout` when its `init` is not over within [`PLUGIN_DEADLINE`], `Unexpected` when that panics, `Closed` after a
-    /// [`shutdown`](Self::shutdown); otherwise what `init` answers.
+    /// # Errors
+    /// `InvalidInput` if its name is empty or taken, or if the name of a part is taken (then the plugin is shut down); `Timeout` if `init`
+    /// misses [`PLUGIN_DEADLINE`]; `Unexpected` if `init` panics; `Closed` after a [`shutdown`](Self::shutdown); otherwise the error of
+    /// `init`.
     pub async fn install(&self, plugin: Arc<dyn ContextPlugin>, config: &Values) -> Result<()> {
         let busy = self.begin_install(plugin.name())?;
         let services = self.services();
@@ -78,11 +79,10 @@ impl Composer {
         registered
     }
 
-    /// Takes away what a plugin brought along, and shuts it down; tells whether it was installed. What took the place of one of its
-    /// parts stays.
+    /// Removes the parts of a plugin and shuts it down. Returns whether it was installed. A part that has replaced one of its parts stays.
     ///
-    /// One whose `shutdown` fails is uninstalled all the same: the error is what that answers, `Timeout` when it is not over within
-    /// [`PLUGIN_DEADLINE`], `Unexpected` when it panics.
+    /// If the plugin's `shutdown` fails, the plugin is uninstalled anyway, and its error is returned: `Timeout` if it misses
+    /// [`PLUGIN_DEADLINE`], `Unexpected` if it panics.
     pub async fn uninstall(&self, name: &str) -> Result<bool> {
         let (installed, _busy) = {
             let mut plugins = self.plugins();
@@ -96,7 +96,7 @@ impl Composer {
         Ok(true)
     }
 
-    /// Uninstalls all plugins, the last one first, and takes no more. One that fails keeps no other from it; the first error is told.
+    /// Uninstalls all plugins, the last one first, and refuses new ones. It goes on after an error and returns the first one.
     pub async fn shutdown(&self) -> Result<()> {
         self.plugins().is_closed = true;
         let mut result = Ok(());
@@ -106,7 +106,7 @@ impl Composer {
         }
     }
 
-    /// Takes the triggers of a plugin away, before the rest of it.
+    /// Removes the triggers of a plugin, before its other parts.
     pub(crate) fn remove_triggers_of(&self, name: &str) {
         let plugins = self.plugins();
         let installed = plugins.installed.iter().find(|installed| installed.plugin.name() == name);
@@ -131,7 +131,7 @@ impl Composer {
         Ok(Busy { composer: self, name: name.to_owned() })
     }
 
-    /// Registers the parts of a plugin that is ready, unless the composer was shut down meanwhile.
+    /// Registers the parts of an initialised plugin, unless the composer was shut down meanwhile.
     fn register(&self, installed: Installed) -> Result<()> {
         let parts = installed.parts.clone();
         self.add(parts.clone())?;
@@ -161,7 +161,7 @@ async fn shut_down(plugin: &dyn ContextPlugin) -> Result<()> {
     in_time(plugin.name(), "shutdown", async { plugin.shutdown().await }).await
 }
 
-/// What a plugin answers within its deadline.
+/// Runs a call of a plugin with a deadline, and turns a panic into an error.
 async fn in_time<T>(plugin: &str, call: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     match timeout(PLUGIN_DEADLINE, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(answer)) => answer,

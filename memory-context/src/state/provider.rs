@@ -1,4 +1,4 @@
-//! Context providers: what contributes to the state of an agent before it speaks.
+//! Context providers, which contribute to the state of an agent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 
 use super::Cx;
 
-/// Values by name, as JSON has them.
+/// JSON values by name.
 pub type Values = Map<String, Value>;
 
-/// Something that an agent should know when it speaks, held as `Arc<dyn ContextProvider>`.
+/// Contributes values, data and text to the state of each turn. Held as `Arc<dyn ContextProvider>`.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -38,16 +38,17 @@ pub type Values = Map<String, Value>;
 /// ```
 #[async_trait]
 pub trait ContextProvider: Send + Sync + 'static {
-    /// What it is called and when it runs. The same at every call.
+    /// The name and properties; the same in every call.
     fn info(&self) -> &ProviderInfo;
 
-    /// What it contributes to this turn.
+    /// Returns the contribution to a turn.
     ///
     /// # Behavior
-    /// - The future is dropped when the deadline passes, and when the composition is no longer waited for.
-    /// - An error, a panic or a deadline that passed leaves it out of the state; the others go on, and nothing is cached.
-    /// - What it reads by [`Cx::state`] decides with the message whether a cached result still holds. What it reads elsewhere
-    ///   does not: a result that changes between two compositions of one turn is [`uncached`](ProviderInfo::uncached).
+    /// - The future is dropped at the deadline, and when the composition is dropped.
+    /// - After an error, a panic or a missed deadline the provider contributes nothing and nothing is cached; the others go on.
+    /// - A cached result is used again for the same message, as long as what the provider read by [`Cx::state`] is the same. Other inputs
+    ///   are not tracked: a provider whose result changes between two compositions of a turn must be
+    ///   [`uncached`](ProviderInfo::uncached).
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult>;
 }
 
@@ -57,31 +58,31 @@ impl fmt::Debug for dyn ContextProvider {
     }
 }
 
-/// What a [`ContextProvider`] is called, when it runs, and how it stands in the text.
+/// The name of a [`ContextProvider`], when it runs, and how its text is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ProviderInfo {
-    /// Unique among all providers of a composer; never empty.
+    /// The name, not empty and unique among the providers of a composer.
     pub name: Cow<'static, str>,
-    /// What it is good for, for a model that has to choose.
+    /// What it provides, for a model that chooses providers.
     pub description: Cow<'static, str>,
-    /// Whether it only runs when it is asked for by name.
+    /// Whether it runs only if it is requested by name.
     pub dynamic: bool,
-    /// Whether it is internal: like a dynamic one, and not shown to the model.
+    /// Whether it is internal: it runs only if it is requested by name, and models are not told of it.
     pub private: bool,
-    /// Lower ones run first, equal ones concurrently; 0 by default.
+    /// The position: lower ones run first, equal ones concurrently; 0 by default.
     pub position: i32,
-    /// How long a composition waits for it; [`PROVIDER_DEADLINE`](super::PROVIDER_DEADLINE) by default.
+    /// The deadline of a call; [`PROVIDER_DEADLINE`] by default.
     #[serde(skip)]
     pub deadline: Duration,
-    /// Whether a second composition of the same message may take what the first one got; true by default.
+    /// Whether later compositions of the same message may reuse its result; `true` by default.
     #[serde(skip)]
     pub cached: bool,
-    /// Over the budget, sections of a lower priority are cut first; 50 by default.
+    /// The priority within a budget: sections of lower priority are cut first; 50 by default.
     #[serde(skip)]
     pub priority: u8,
-    /// Which lines of its text stay when it is cut; the first ones by default.
+    /// Which lines of its text are kept when it is cut; the first ones by default.
     #[serde(skip)]
     pub keep: Keep,
     /// How often its text changes; with every message by default.
@@ -89,38 +90,39 @@ pub struct ProviderInfo {
     pub stability: Stability,
 }
 
-/// Which lines of a text stay when it is cut.
+/// Which lines of a text are kept when it is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
-    /// The first.
+    /// The first lines.
     #[default]
     First,
-    /// The last, below the line that the text begins with, its heading.
+    /// The heading, which is the first line, and the last lines.
     Last,
 }
 
-/// How often a text changes, from seldom to often: the order of the sections where that is asked for.
+/// How often a text changes, ordered from rarely to often. [`ComposeOptions::stable_first`](super::ComposeOptions::stable_first) orders
+/// sections by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Stability {
-    /// Seldom: the same for many messages of a room.
+    /// Rarely; it is the same for many messages of a room.
     Stable,
-    /// It grows with the conversation.
+    /// Grows with the conversation.
     Conversation,
-    /// With every message, or with the clock.
+    /// Changes with every message, or with the time.
     #[default]
     Turn,
 }
 
-/// How long a composition waits for a provider unless that says otherwise.
+/// The default deadline of a provider call.
 pub const PROVIDER_DEADLINE: Duration = Duration::from_secs(5);
 
 impl ProviderInfo {
-    /// One that every composition runs, at position 0.
+    /// Makes the properties of a provider that runs by default, at position 0.
     pub const fn new(name: &'static str, description: &'static str) -> Self {
         Self::of(Cow::Borrowed(name), Cow::Borrowed(description))
     }
 
-    /// The same under a name that is only known while the program runs.
+    /// Like [`new`](Self::new), for names that are not known at compile time.
     pub fn named(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self::of(Cow::Owned(name.into()), Cow::Owned(description.into()))
     }
@@ -140,107 +142,107 @@ impl ProviderInfo {
         }
     }
 
-    /// Runs only when it is asked for by name.
+    /// Makes it run only if it is requested by name.
     #[must_use]
     pub const fn dynamic(mut self) -> Self {
         self.dynamic = true;
         self
     }
 
-    /// Is internal.
+    /// Makes it internal: it runs only if it is requested by name, and models are not told of it.
     #[must_use]
     pub const fn private(mut self) -> Self {
         self.private = true;
         self
     }
 
-    /// Runs at this position.
+    /// Sets the position.
     #[must_use]
     pub const fn position(mut self, position: i32) -> Self {
         self.position = position;
         self
     }
 
-    /// Is given up after this long.
+    /// Sets the deadline of a call.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Runs anew in every composition.
+    /// Makes it run again in every composition, without the cache.
     #[must_use]
     pub const fn uncached(mut self) -> Self {
         self.cached = false;
         self
     }
 
-    /// Has this priority within a budget.
+    /// Sets the priority within a budget.
     #[must_use]
     pub const fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Keeps these lines when it is cut.
+    /// Sets which lines are kept when its text is cut.
     #[must_use]
     pub const fn keep(mut self, keep: Keep) -> Self {
         self.keep = keep;
         self
     }
 
-    /// Changes this often.
+    /// Sets how often its text changes.
     #[must_use]
     pub const fn stability(mut self, stability: Stability) -> Self {
         self.stability = stability;
         self
     }
 
-    /// Whether every composition runs it that does not say otherwise.
+    /// Whether it runs by default, that is, it is neither dynamic nor private.
     pub fn is_default(&self) -> bool {
         !self.dynamic && !self.private
     }
 }
 
-/// What a provider contributes. Each part may be empty.
+/// The contribution of a provider. Each part may be empty.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ProviderResult {
-    /// For templates.
+    /// Values for templates.
     pub values: Values,
-    /// For programs: actions and providers of higher positions.
+    /// Data for programs: actions and providers of higher positions.
     pub data: Values,
-    /// For the prompt.
+    /// Text for the prompt.
     pub text: String,
 }
 
 impl ProviderResult {
-    /// A text alone.
+    /// Makes a result that has only a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// With a value.
+    /// Adds a value for templates.
     #[must_use]
     pub fn with_value(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.values.insert(name.to_owned(), value.into());
         self
     }
 
-    /// With structured data.
+    /// Adds data for programs.
     #[must_use]
     pub fn with_data(mut self, name: &str, data: impl Into<Value>) -> Self {
         self.data.insert(name.to_owned(), data.into());
         self
     }
 
-    /// Whether it contributes nothing.
+    /// Whether all parts are empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.data.is_empty() && self.text.trim().is_empty()
     }
 }
 
 impl fmt::Debug for ProviderResult {
-    /// Payloads stay out of logs: only the sizes show.
+    /// Shows only the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (values, data, text) = (self.values.len(), self.data.len(), self.text.len());
         write!(f, "ProviderResult({values} values, {data} data, {text} bytes of text)")

@@ -1,4 +1,4 @@
-//! The text of a state: its sections in order, within a budget.
+//! Renders the text of a state: its sections in order, cut to a budget.
 
 use std::ops::Range;
 
@@ -7,29 +7,28 @@ use super::composed::Cut;
 use super::options::Order;
 use super::provider::{Keep, ProviderInfo};
 
-/// What stands between two sections.
+/// The separator between two sections.
 const SEPARATOR: &str = "\n\n";
-/// What stands where lines were left out.
+/// The mark where lines were cut.
 const MARK: &str = "[...truncated]";
 
-/// The text of one provider.
+/// A section: the text of one provider.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
     pub(super) info: &'a ProviderInfo,
     pub(super) text: &'a str,
 }
 
-/// A section as it stands in the text.
+/// A section after the cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) text: String,
     pub(super) cut: Option<Cut>,
-    /// Its place in the whole text, in bytes; empty where it takes none.
+    /// The byte range in the whole text; empty if the section is not shown.
     pub(super) place: Range<usize>,
 }
 
-/// The sections as they are shown, in the order in which they were given, and the text that they make. Empty texts take no
-/// place.
+/// Returns the cut sections, in the order in which they were given, and the whole text. Empty sections are left out of the text.
 pub(super) fn render(sections: &[Section<'_>], order: Order, budget: Option<&Budget>) -> (Vec<Shown>, String) {
     let whole = |section: &Section<'_>| Shown { text: section.text.to_owned(), ..Shown::default() };
     let mut shown = match budget {
@@ -55,7 +54,7 @@ pub(super) fn render(sections: &[Section<'_>], order: Order, budget: Option<&Bud
     (shown, text)
 }
 
-/// Gives each section what the more important ones leave; of equally important ones the first are served first.
+/// Cuts sections to the budget: each gets what those of higher priority leave; among equal ones the first come first.
 fn fit(sections: &[Section<'_>], budget: &Budget) -> Vec<Shown> {
     let mut places: Vec<_> = (0..sections.len()).collect();
     places.sort_by_key(|place| std::cmp::Reverse(sections[*place].info.priority));
@@ -76,7 +75,7 @@ fn fit(sections: &[Section<'_>], budget: &Budget) -> Vec<Shown> {
     shown
 }
 
-/// As many whole lines as fit, with a mark in the place of the others; nothing when not even one line does.
+/// Keeps as many whole lines as fit, with a mark for the others; nothing if not even one line fits.
 fn cut(text: &str, keep: Keep, fits: impl Fn(&str) -> bool) -> Shown {
     if fits(text) {
         return Shown { text: text.to_owned(), ..Shown::default() };
@@ -86,7 +85,7 @@ fn cut(text: &str, keep: Keep, fits: impl Fn(&str) -> bool) -> Shown {
         Keep::First => [&lines[..kept], &[MARK]].concat().join("\n"),
         Keep::Last => [&lines[..1], &[MARK], &lines[lines.len() - (kept - 1)..]].concat().join("\n"),
     };
-    // More lines never take less room, so the number that fits is found by halving.
+    // More lines never take less room, so a binary search finds the number that fits.
     let (mut fit, mut too_many) = (0, lines.len());
     while too_many - fit > 1 {
         let middle = fit + (too_many - fit) / 2;

@@ -1,4 +1,4 @@
-//! What a host gives to context providers.
+//! The services and parts of a composer.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::records::Records;
 use crate::template::Templates;
 use crate::tool::{Tool, ToolAlias};
 
-/// Everything that providers read apart from the message, as it is registered at one moment.
+/// A snapshot of the registration: everything that providers can use apart from the message.
 #[derive(Debug, Clone)]
 pub struct Services {
     character: Arc<Character>,
@@ -26,11 +26,11 @@ pub struct Services {
     pub(super) flow: Option<Flow>,
     pub(super) templates: Arc<Templates>,
     pub(super) parts: ContextParts,
-    /// How often the registration changed: what was composed before a change does not count after it.
+    /// The number of changes of the registration. Results that were cached under a lower number are not used.
     pub(super) generation: u64,
 }
 
-/// What a [`MessageService`](crate::flow::MessageService) works with.
+/// The models and events of a [`MessageService`](crate::flow::MessageService).
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
     pub(crate) model: Arc<dyn Model>,
@@ -38,17 +38,17 @@ pub(crate) struct Flow {
     pub(crate) events: Events,
 }
 
-/// Something of the host that providers and tools use, such as a client of a platform.
+/// A service of the host that providers and tools use, such as a client of a platform.
 pub trait Service: Any + Send + Sync {
-    /// What it is called. Unique among all services; never empty.
+    /// The name, not empty and unique among all services.
     fn name(&self) -> &str;
 
-    /// What the agent can do by it, for a model.
+    /// What the agent can do with it, for a model.
     fn description(&self) -> &str;
 }
 
 impl Services {
-    /// The memory of an agent, and who it is. Its prompt memory lies on the engine of the records.
+    /// Makes services with the records and the character of an agent. The prompt memory is kept on the engine of the records.
     pub fn new(records: Records, character: impl Into<Arc<Character>>) -> Self {
         let prompt_memory = PromptMemory::new(Arc::clone(records.documents()));
         Self {
@@ -64,70 +64,69 @@ impl Services {
         }
     }
 
-    /// With another clock than that of the machine.
+    /// Sets the clock; the system clock by default.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With another number of messages that a conversation shows than 32.
+    /// Sets how many messages of a conversation are shown; 32 by default.
     #[must_use]
     pub fn with_conversation_length(mut self, messages: usize) -> Self {
         self.conversation_length = messages;
         self
     }
 
-    /// With another prompt memory. A call of it that takes longer than ten seconds or panics has failed.
+    /// Sets the prompt memory. A call of it fails if it takes longer than ten seconds or panics.
     #[must_use]
     pub fn with_prompt_memory(mut self, memory: Arc<dyn PromptSource>) -> Self {
         self.prompt_memory = Some(Arc::new(Guarded::new(memory)));
         self
     }
 
-    /// Without a prompt memory.
+    /// Leaves out the prompt memory.
     #[must_use]
     pub fn without_prompt_memory(mut self) -> Self {
         self.prompt_memory = None;
         self
     }
 
-    /// With other templates than the default ones.
+    /// Sets the prompt templates.
     #[must_use]
     pub fn with_templates(mut self, templates: Templates) -> Self {
         self.templates = Arc::new(templates);
         self
     }
 
-    /// Who the agent is.
+    /// The character of the agent.
     pub fn character(&self) -> &Character {
         &self.character
     }
 
-    /// What it remembers.
+    /// The records of the agent.
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// What time it is.
+    /// The clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// How many messages a conversation shows.
+    /// How many messages of a conversation are shown.
     pub fn conversation_length(&self) -> usize {
         self.conversation_length
     }
 
-    /// What it keeps for the prompt.
+    /// The prompt memory, if there is one.
     pub fn prompt_memory(&self) -> Option<&dyn PromptSource> {
         self.prompt_memory.as_deref()
     }
 
-    /// The model that writes the agent's answers. In a run it is that of the service whose run it is: its calls count in the usage of the
-    /// answer, and each has [`Limits::model`](crate::flow::Limits::model). Elsewhere, as for a plugin that is made ready, it is the bare
-    /// model of the service that was made last. `None` without a [`MessageService`](crate::flow::MessageService) over the composer, as
-    /// for the two below.
+    /// The model that writes the agent's answers. Within a run, its calls count in the usage of the answer, and each has the deadline
+    /// [`Limits::model`](crate::flow::Limits::model). Elsewhere, as in the `init` of a plugin, it is the plain model of the service that
+    /// was made last. `None` if there is no [`MessageService`](crate::flow::MessageService) over the composer.
     pub fn model(&self) -> Option<&Arc<dyn Model>> {
         self.flow.as_ref().map(|flow| &flow.model)
     }
@@ -137,47 +136,47 @@ impl Services {
         self.flow.as_ref().map(|flow| &flow.small_model)
     }
 
-    /// Where to hear what happens in the runs.
+    /// The events of the runs, to subscribe to; see [`model`](Self::model).
     pub fn events(&self) -> Option<&Events> {
         self.flow.as_ref().map(|flow| &flow.events)
     }
 
-    /// What a model is asked in each step of the flow.
+    /// The prompt templates.
     pub fn templates(&self) -> &Templates {
         &self.templates
     }
 
-    /// What contributes to the state, in the order of the registration.
+    /// The providers, in the order of their registration.
     pub fn providers(&self) -> &[Arc<dyn ContextProvider>] {
         &self.parts.providers
     }
 
-    /// What the agent can do.
+    /// The tools.
     pub fn tools(&self) -> &[Tool] {
         &self.parts.tools
     }
 
-    /// Names that models may call the tools by as well.
+    /// The other names of tools.
     pub fn aliases(&self) -> &[ToolAlias] {
         &self.parts.aliases
     }
 
-    /// What looks at what it did.
+    /// The evaluators.
     pub fn evaluators(&self) -> &[Arc<dyn Evaluator>] {
         &self.parts.evaluators
     }
 
-    /// All services of the host.
+    /// The services of the host.
     pub fn services(&self) -> &[Arc<dyn Service>] {
         &self.parts.services
     }
 
-    /// What brings messages.
+    /// The triggers.
     pub fn triggers(&self) -> &[Arc<dyn MessageTrigger>] {
         &self.parts.triggers
     }
 
-    /// The service of a type, the first if there are several.
+    /// Returns the service of a type; the first if there are several.
     pub fn service<S: Service>(&self) -> Option<&S> {
         self.parts.services.iter().find_map(|service| {
             let any: &dyn Any = service.as_ref();

@@ -1,25 +1,25 @@
-//! Names that a host gives to tools of others.
+//! Aliases: other names that a host gives to tools.
 
 use memory_core::{Error, Result};
 
 use super::definition::{MAX_NAME, Tool, plain};
 use crate::flow::answer::{IGNORE, REPLY};
 
-/// One more name by which a model may call a tool, besides the tool's own and its similes: for tools that a host did not make, and for
-/// [`REPLY`] and [`IGNORE`]. Case and what separates words don't count.
+/// Another name by which a model may call a tool, beside the tool's own name and its similes. It also works for tools that the host did
+/// not make, and for [`REPLY`] and [`IGNORE`]. Case and word separators are ignored.
 ///
-/// It goes away with its tool, and stays where the tool is replaced.
+/// It is removed with its tool, and stays when the tool is replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolAlias {
-    /// What a model may write; 1 to [`MAX_NAME`] bytes. Unique among all aliases, tools and similes.
+    /// The other name; 1 to [`MAX_NAME`] bytes, unique among all aliases, tools and similes.
     pub name: String,
     /// The name of the tool.
     pub tool: String,
 }
 
 impl ToolAlias {
-    /// `InvalidInput` where one can't be told from a tool or from another alias, is too long, or is of no tool. The error names it by its
-    /// number, since what a file has in the place of a name may be anything.
+    /// Fails with `InvalidInput` if an alias equals the name of a tool or another alias, is empty or too long, or names no tool. The error
+    /// gives the number of the alias, not its name, since a configuration file may hold anything there.
     pub(crate) fn check_all(aliases: &[Self], tools: &[Tool]) -> Result<()> {
         for (at, alias) in aliases.iter().enumerate() {
             let (name, wanted) = (&alias.name, plain(&alias.name));
@@ -40,12 +40,12 @@ impl ToolAlias {
         Ok(())
     }
 
-    /// Whether its tool is among these, or is a word of the answer.
+    /// Whether its tool is among these, or is [`REPLY`] or [`IGNORE`].
     pub(crate) fn is_of(&self, tools: &[Tool]) -> bool {
         [REPLY, IGNORE].contains(&self.tool.as_str()) || tools.iter().any(|tool| tool.name() == self.tool)
     }
 
-    /// What a name means: the tool of the alias that it is, else itself.
+    /// Resolves a name: returns the tool if the name is an alias, otherwise the name itself.
     pub(crate) fn meant(aliases: &[Self], name: &str) -> String {
         let wanted = plain(name);
         let alias = aliases.iter().find(|alias| plain(&alias.name) == wanted);

@@ -1,4 +1,4 @@
-//! What a tool is given beside its arguments.
+//! The context of a tool call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::flow::answer::MAX_ANSWER;
 use crate::records::{Audience, Message, Records};
 use crate::state::{ActionState, Services, State, Turn};
 
-/// What a [`Tool`](super::Tool) is given beside its arguments. Owned and cheap to clone, so a tool can hand it to tasks of its own.
+/// The context of a [`Tool`](super::Tool) call. It is owned and cheap to clone, so a tool can pass it to tasks that it spawns.
 #[derive(Clone)]
 pub struct ToolContext {
     turn: Turn,
@@ -25,7 +25,7 @@ pub struct ToolContext {
     voice: mpsc::Sender<Saying>,
 }
 
-/// A text that a tool wants said.
+/// A text that a tool wants the agent to say.
 #[derive(Debug)]
 pub(crate) struct Saying {
     pub(crate) text: String,
@@ -33,7 +33,7 @@ pub(crate) struct Saying {
 }
 
 impl ToolContext {
-    /// The context of a call that ends at the deadline, and what the tool wants said.
+    /// Makes the context of a call with a deadline, and the receiver of the texts that the tool wants said.
     pub(crate) fn new(
         turn: Turn,
         state: Arc<State>,
@@ -46,23 +46,23 @@ impl ToolContext {
         (Self { turn, state, services, model, deadline, cancellation, voice }, sayings)
     }
 
-    /// The message that the agent works on.
+    /// The message that the agent answers.
     pub fn message(&self) -> &Message {
         &self.turn.message
     }
 
-    /// To whom records are shown, and in which room: author and room of the message.
+    /// The audience for reads of records: the room and the author of the message.
     pub fn audience(&self) -> Audience {
         let content = &self.message().content;
         Audience::new(content.room.clone(), content.author.clone())
     }
 
-    /// What the agent knew when it decided to call the tool.
+    /// The state when the model decided to call the tool.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// What the agent did in this turn before.
+    /// The earlier actions of this turn.
     pub fn actions(&self) -> &ActionState {
         &self.turn.actions
     }
@@ -72,35 +72,35 @@ impl ToolContext {
         &self.model
     }
 
-    /// What the agent remembers.
+    /// The records of the agent.
     pub fn records(&self) -> &Records {
         self.services.records()
     }
 
-    /// The services of the host, the agent's character and its clock.
+    /// The services of the host, with the agent's character and clock.
     pub fn services(&self) -> &Services {
         &self.services
     }
 
-    /// When the call is given up. Time that [`say`](Self::say) takes counts.
+    /// The deadline of the call, at which the tool is dropped. Time spent in [`say`](Self::say) counts.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether nobody waits for the result any more: the call is over, late, or its run was stopped.
+    /// Whether the result is no longer needed: the call is over, it missed its deadline, or its run was stopped.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
 
-    /// Waits until nobody waits for the result any more. The tool itself is dropped then; this is for tasks that it has started.
+    /// Completes when the result is no longer needed. The tool itself is dropped then; this is for tasks that it has spawned.
     pub async fn cancelled(&self) {
         self.cancellation.cancelled().await;
     }
 
-    /// Says a text to the user at once, as a message of the agent that is stored like any other.
+    /// Says a text to the user at once, as a message of the agent, which is stored like any other.
     ///
-    /// `InvalidInput` for a blank text, `TooLarge` for more than 256 KiB, `Closed` once the call is over; else what the engine or
-    /// the platform answers.
+    /// Fails with `InvalidInput` if the text is blank, with `TooLarge` if it has more than 256 KiB, with `Closed` if the call is over, and
+    /// otherwise with the error of the engine or the platform.
     pub async fn say(&self, text: impl Into<String>) -> Result<Message> {
         let text = text.into();
         if text.trim().is_empty() {
@@ -120,7 +120,7 @@ fn over() -> Error {
 }
 
 impl fmt::Debug for ToolContext {
-    /// Payloads stay out of logs.
+    /// Shows no payloads, so that they stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext").field("message", &self.message().id).finish_non_exhaustive()
     }

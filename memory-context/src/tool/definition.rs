@@ -1,4 +1,4 @@
-//! The one kind of tool.
+//! The tool type.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -20,14 +20,14 @@ use crate::flow::answer::{IGNORE, REPLY};
 use crate::records::Message;
 use crate::state::{ExampleMessage, Services};
 
-/// The most bytes of the name of a tool.
+/// The longest name of a tool, in bytes.
 pub const MAX_NAME: usize = 64;
 /// The most bytes of the arguments of one call, as JSON.
 pub const MAX_ARGUMENTS: usize = 256 << 10;
-/// How long it may take to check whether a tool is offered.
+/// The deadline of the check whether a tool is offered.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// Something that an agent can do, and that a model may call. Cheap to clone.
+/// A function that a model may call. Cloning is cheap.
 ///
 /// ```
 /// use memory_context::tool::{Tool, ToolContext};
@@ -52,7 +52,7 @@ const CHECK: Duration = Duration::from_secs(5);
 pub struct Tool {
     name: String,
     description: String,
-    /// Why there is none, where it is no schema of an object.
+    /// The schema, or why it is invalid.
     parameters: std::result::Result<Arc<Schema>, String>,
     similes: Vec<String>,
     examples: Vec<Vec<ExampleMessage>>,
@@ -65,11 +65,11 @@ type Handler = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<ToolOutpu
 type Check = dyn Fn(Arc<Message>, Arc<Services>) -> BoxFuture<'static, Result<bool>> + Send + Sync;
 
 impl Tool {
-    /// A tool whose arguments are a type: the type's documentation is its description, and that of the fields tells the model what they
-    /// mean. `()` takes no arguments.
+    /// Makes a tool with typed arguments. The doc comment of the type becomes the description of the tool, and those of its fields describe
+    /// the arguments to the model. `()` takes no arguments.
     ///
-    /// A name has 1 to [`MAX_NAME`] of the characters `a-z`, `A-Z`, `0-9`, `_` and `-`, and is not [`REPLY`] or [`IGNORE`], which are
-    /// words of the answer. A tool with another one, or whose arguments are no object, is refused where it is registered.
+    /// A name has 1 to [`MAX_NAME`] of the characters `a-z`, `A-Z`, `0-9`, `_` and `-`, and is not [`REPLY`] or [`IGNORE`], which have a
+    /// meaning in answers. The registration refuses a tool with another name, or whose arguments are not an object.
     pub fn new<A, O, F, R>(name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -101,7 +101,7 @@ impl Tool {
         })
     }
 
-    /// A tool whose arguments are an object that satisfies a JSON Schema (2020-12).
+    /// Makes a tool whose arguments are an object that satisfies a JSON Schema (2020-12).
     pub fn with_schema<O, F, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -142,37 +142,37 @@ impl Tool {
         }
     }
 
-    /// With another description: what it does and when to call it, for a model that has to choose.
+    /// Sets the description: what the tool does and when to call it, for a model that chooses tools.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Adds a name that a model may call it by as well.
+    /// Adds another name by which a model may call it.
     #[must_use]
     pub fn with_simile(mut self, name: impl Into<String>) -> Self {
         self.similes.push(name.into());
         self
     }
 
-    /// Adds a conversation in which it is called, for the model.
+    /// Adds an example conversation in which it is called, for the model.
     #[must_use]
     pub fn with_example(mut self, messages: Vec<ExampleMessage>) -> Self {
         self.examples.push(messages);
         self
     }
 
-    /// Declares that calling it twice does no more than calling it once. After a crash, a call of which nobody knows whether it was
-    /// done is done again only then.
+    /// Declares the tool idempotent: calling it twice has the same effect as calling it once. After a crash, a call with unknown outcome is
+    /// repeated only if the tool is declared so.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.is_repeatable = true;
         self
     }
 
-    /// Offers it only where the check says so, which looks at the message before each round of the conversation with the model. It is
-    /// not offered where the check fails.
+    /// Offers the tool only if `check` returns true. It is called with the message before each round of the dialogue with the model; if it
+    /// fails, the tool is not offered.
     #[must_use]
     pub fn when<F, R>(mut self, check: F) -> Self
     where
@@ -183,42 +183,42 @@ impl Tool {
         self
     }
 
-    /// By what it is called.
+    /// The name by which models call the tool.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it does and when to call it.
+    /// The description: what the tool does and when to call it.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The JSON Schema of its arguments; null where that is refused.
+    /// The JSON Schema of the arguments; null if it is invalid.
     pub fn parameters(&self) -> &Value {
         self.parameters.as_ref().map_or(&Value::Null, |schema| schema.as_value())
     }
 
-    /// Other names that a model may call it by.
+    /// Other names by which models may call the tool.
     pub fn similes(&self) -> &[String] {
         &self.similes
     }
 
-    /// Conversations in which it is called.
+    /// Example conversations in which the tool is called.
     pub fn examples(&self) -> &[Vec<ExampleMessage>] {
         &self.examples
     }
 
-    /// Whether calling it twice does no more than calling it once.
+    /// Whether the tool is idempotent; see [`repeatable`](Self::repeatable).
     pub fn is_repeatable(&self) -> bool {
         self.is_repeatable
     }
 
-    /// Whether it is this very tool, and not another of the same name.
+    /// Whether both are the same tool, compared by identity, not by name.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handler, &other.handler)
     }
 
-    /// `InvalidInput` where it can't be registered: for its name or its schema.
+    /// Fails with `InvalidInput` if the name or the schema is not valid.
     pub(crate) fn validate(&self) -> Result<()> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !(1..=MAX_NAME).contains(&self.name.len()) || !self.name.bytes().all(is_allowed) {
@@ -233,14 +233,14 @@ impl Tool {
         self.parameters.as_ref().map(drop).map_err(Error::invalid)
     }
 
-    /// The tools that can be called in answer to a message, in the order of their registration.
+    /// The tools that are offered for a message, in the order of their registration.
     pub(crate) async fn offered(services: &Arc<Services>, message: &Arc<Message>) -> Vec<Self> {
         let tools = services.tools();
         let offered = join_all(tools.iter().map(|tool| tool.is_offered(message, services))).await;
         tools.iter().zip(offered).filter(|(_, is_offered)| *is_offered).map(|(tool, _)| tool.clone()).collect()
     }
 
-    /// Whether it can be called in answer to a message. One whose check fails, panics or takes longer than [`CHECK`] can't.
+    /// Whether the tool is offered for a message. If its check fails, panics or takes longer than [`CHECK`], it is not.
     async fn is_offered(&self, message: &Arc<Message>, services: &Arc<Services>) -> bool {
         let Some(check) = &self.check else { return true };
         let checked = async { check(Arc::clone(message), Arc::clone(services)).await };
@@ -254,24 +254,23 @@ impl Tool {
         false
     }
 
-    /// As a model is told of it.
+    /// The description for a model; `None` if the schema is invalid.
     pub(crate) fn spec(&self) -> Option<ToolSpec> {
         let parameters = Arc::clone(self.parameters.as_ref().ok()?);
         Some(ToolSpec { name: self.name.clone(), description: self.description.clone(), parameters })
     }
 
-    /// `InvalidInput` with the faults of the arguments, and none of their values.
+    /// Validates arguments. Fails with `InvalidInput`, which lists the faults and quotes no values.
     pub(crate) fn check_arguments(&self, arguments: &Value) -> Result<()> {
         self.parameters.as_ref().map_err(Error::invalid)?.check(arguments)
     }
 
-    /// Calls it with arguments that were checked.
+    /// Calls the tool with validated arguments.
     pub(crate) fn call(&self, arguments: Value, context: ToolContext) -> BoxFuture<'static, Result<ToolOutput>> {
         (self.handler)(arguments, context)
     }
 
-    /// The tool that a model means: by its name, else by one of its similes, without regard to case and to what separates words. A name
-    /// that is only part of another is not that one.
+    /// Finds a tool by its name or else by one of its similes, ignoring case and word separators. The whole name must match.
     pub(crate) fn find<'t>(tools: &'t [Self], name: &str) -> Option<&'t Self> {
         let wanted = plain(name);
         let exact = tools.iter().find(|tool| tool.name == name);
@@ -280,7 +279,7 @@ impl Tool {
     }
 }
 
-/// A name without what makes no difference: its case, and what separates its words.
+/// Normalises a name: ignores case and word separators.
 pub(crate) fn plain(name: &str) -> String {
     name.replace(['_', '-', ':', '.', ' '], "").to_lowercase()
 }

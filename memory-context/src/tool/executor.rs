@@ -1,4 +1,4 @@
-//! Executors of plugins as tools.
+//! Adapters from executors of plugins to tools.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use memory_core::{Actor, Collection, Result, SpaceSelector};
 use super::{Tool, ToolContext};
 use crate::state::{ContextParts, ContextPlugin, Services, Values};
 
-/// The collection that executors use unless a host says otherwise.
+/// The default collection of executors.
 const NOTES: &str = "notes";
 
-/// A plugin of executors as a [`ContextPlugin`], which brings them along as tools; see [`Tool::from_plugin`].
+/// An adapter from a plugin with executors to a [`ContextPlugin`] with tools; see [`Tool::from_plugin`].
 #[derive(Debug)]
 pub struct PluginTools {
     plugin: Arc<dyn Plugin>,
 }
 
 impl PluginTools {
-    /// It is initialised and shut down with the plugin that it becomes.
+    /// Wraps a plugin. Installing the context plugin initialises it, and uninstalling shuts it down.
     pub fn new(plugin: Arc<dyn Plugin>) -> Self {
         Self { plugin }
     }
@@ -42,8 +42,8 @@ impl ContextPlugin for PluginTools {
 }
 
 impl Tool {
-    /// An executor of a plugin, which may use what `scope` says for each call. Its name has `_` in the place of other characters, and
-    /// its own name is a simile.
+    /// Makes a tool of an executor. `scope` returns for each call what the executor may use. In the name of the tool `_` replaces
+    /// characters that are not allowed; the executor's own name is a simile.
     pub fn from_executor(
         executor: Arc<dyn Executor>,
         scope: impl Fn(&ToolContext) -> Result<Scope> + Send + Sync + 'static,
@@ -62,8 +62,8 @@ impl Tool {
         tool.with_simile(own)
     }
 
-    /// The executors of a plugin, each within the room of the message: they read the space of the room, and write it and the collection
-    /// `notes`.
+    /// Makes tools of the executors of a plugin, each limited to the room of the message: they read and write the space of the room, and
+    /// use the collection `notes`.
     pub fn from_plugin(plugin: &dyn Plugin) -> Vec<Self> {
         let executors = plugin.executors().iter();
         executors.map(|executor| Self::from_executor(Arc::clone(executor), room_scope)).collect()

@@ -1,7 +1,7 @@
-//! Tools: what an agent can do, and what a model may call.
+//! Tools: functions that a model may call.
 //!
-//! [`Tool`] is the one kind of them. A function of typed arguments becomes one by [`Tool::new`], a function of any JSON object by
-//! [`Tool::with_schema`], and an executor of a plugin by [`Tool::from_executor`].
+//! [`Tool::new`] makes a [`Tool`] of a function with typed arguments, [`Tool::with_schema`] of a function of a JSON object, and
+//! [`Tool::from_executor`] of an executor of a plugin.
 
 mod alias;
 mod built_in;

@@ -1,4 +1,4 @@
-//! What a tool gives back.
+//! The output of a tool.
 
 use std::fmt;
 
@@ -6,39 +6,41 @@ use serde_json::Value;
 
 use crate::state::Values;
 
-/// What a [`Tool`](super::Tool) gives back: a text for the model, and perhaps for the user, values for templates, data for programs.
+/// The output of a [`Tool`](super::Tool): a text for the model and perhaps the user, values for templates, and data for programs.
 #[derive(Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// For the model, which is shown the first 64 KiB. Of a text that is said, the user hears up to 256 KiB.
+    /// The text for the model, which sees the first 64 KiB. If the text is said, the user gets up to 256 KiB.
     pub text: String,
-    /// Whether the agent says the text to the user, as soon as the tool is over.
+    /// Whether the agent says the text to the user, as soon as the tool has ended.
     pub is_said: bool,
-    /// Whether it is for this answer alone; see [`ToolOutput::private`].
+    /// Whether the output is private to this answer; see [`ToolOutput::private`].
     pub is_private: bool,
-    /// For the templates of what the model is asked next.
+    /// Values for the templates of the next prompts.
     pub values: Values,
-    /// For programs, in [`ToolResult::data`](crate::state::ToolResult::data).
+    /// Data for programs, in [`ToolResult::data`](crate::state::ToolResult::data).
     pub data: Values,
-    /// See [`ToolOutput::with_providers`].
+    /// The providers that are added to the next prompts; see [`ToolOutput::with_providers`].
     pub providers: Vec<String>,
 }
 
 impl ToolOutput {
-    /// A text for the model alone.
+    /// Makes an output whose text only the model sees.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A text that the agent says to the user, and that the model sees too.
+    /// Makes an output whose text the agent says to the user; the model sees it, too.
     pub fn said(text: impl Into<String>) -> Self {
         Self { is_said: true, ..Self::new(text) }
     }
 
-    /// Keeps it for this answer alone, as what those who are in the room now may know, and others may not: whoever comes later is shown that
-    /// the tool was called, and not what it gave. Evaluators don't see it, and the room keeps no thoughts that came behind it. A run that
-    /// goes on after a cut calls a [repeatable](super::Tool::repeatable) tool anew; what another one gave is kept with the message until its
-    /// answer is given, and in the versions of the message where the ledger keeps a history. What is [said](Self::said) is in the room all the same, and so is why a tool failed.
+    /// Makes the output private to this answer: for what the people in the room now may know, but later ones may not.
+    ///
+    /// - The room keeps that the tool was called, but not its output, and no thoughts of the model after it. Evaluators don't see it.
+    /// - A run that is recovered calls a [repeatable](super::Tool::repeatable) tool again. The output of any other tool is kept with the
+    ///   message until the message is answered, and in the versions of the message if the ledger keeps a history.
+    /// - What is [said](Self::said) is in the room anyway, and so is the reason of a failure.
     #[must_use]
     pub fn private(mut self) -> Self {
         self.is_private = true;
@@ -52,8 +54,7 @@ impl ToolOutput {
         self
     }
 
-    /// Has the model asked next, and from then on in this run, with what these providers know too: dynamic ones, as an answer in a form names
-    /// them.
+    /// Adds these providers, usually dynamic ones, to the next prompts of this run, as if an answer in a form had named them.
     #[must_use]
     pub fn with_providers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.providers.extend(names.into_iter().map(Into::into));
@@ -81,21 +82,21 @@ impl From<&str> for ToolOutput {
 }
 
 impl From<Value> for ToolOutput {
-    /// The model sees the JSON.
+    /// Makes an output with the JSON as its text.
     fn from(value: Value) -> Self {
         Self::new(value.to_string())
     }
 }
 
 impl From<()> for ToolOutput {
-    /// Done, with nothing to tell.
+    /// Makes an empty output.
     fn from((): ()) -> Self {
         Self::default()
     }
 }
 
 impl fmt::Debug for ToolOutput {
-    /// Payloads stay out of logs: only the sizes show.
+    /// Shows only the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, values, data) = (self.text.len(), self.values.len(), self.data.len());
         write!(f, "ToolOutput({text} bytes, {values} values, {data} data)")

@@ -1,4 +1,4 @@
-//! A model that makes vectors on the processor of this machine.
+//! An embedding model that runs in this process.
 
 mod bert;
 mod settings;
@@ -83,7 +83,7 @@ impl Embedder for LocalEmbedder {
         self.loaded.width
     }
 
-    /// Few, so that a question does not wait for long behind a batch.
+    /// A small batch, so that a question does not wait for long behind one.
     fn batch(&self) -> usize {
         32
     }
@@ -137,7 +137,7 @@ impl Loaded {
         })
     }
 
-    /// Makes the vectors of these texts, and stops early once `is_over`.
+    /// Computes the vectors of these texts; stops between passes once `is_over` returns true.
     fn embed(&self, texts: &[String], is_over: impl Fn() -> bool) -> Result<Vec<Vec<f32>>> {
         let mut vectors = Vec::with_capacity(texts.len());
         let mut pass = Vec::new();
@@ -158,7 +158,7 @@ impl Loaded {
         Ok(vectors)
     }
 
-    /// The ids of a text's tokens: at least one, at most as many as the model takes.
+    /// The token ids of a text: at least one, at most as many as the model takes.
     fn tokens(&self, text: &str) -> Result<Vec<u32>> {
         let lower = self.lowercases.then(|| text.to_lowercase());
         // The tokenizer's error is left out, since it may quote the text.

@@ -1,4 +1,4 @@
-//! What the files of a model's folder say about the model.
+//! The settings of a model, read from the files in its folder.
 
 use std::fs;
 use std::io::ErrorKind as IoErrorKind;
@@ -8,7 +8,7 @@ use memory_core::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What to do where a file is missing.
+/// Tells the user what to do if a file is missing.
 const EXPECTED: &str = "name the folder of a sentence-transformers model with BERT architecture, which holds modules.json, config.json, \
     tokenizer.json, model.safetensors and 1_Pooling/config.json";
 
@@ -57,7 +57,7 @@ pub(super) enum Activation {
     Relu,
 }
 
-/// How the vectors of tokens become that of their text.
+/// How the vectors of the tokens are combined to the vector of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pooling {
     /// The mean of all tokens.
@@ -66,7 +66,7 @@ pub(super) enum Pooling {
     Cls,
 }
 
-/// What `config.json` says beside [`BertConfig`].
+/// The fields of `config.json` that are not in [`BertConfig`].
 #[derive(Deserialize)]
 struct Architecture {
     model_type: String,
@@ -140,7 +140,7 @@ impl Pooling {
 }
 
 impl Settings {
-    /// Reads the small files of a folder. `InvalidInput` names the file that is missing or that asks for something unsupported.
+    /// Reads the small files of a folder. Fails with `InvalidInput`, which names the file that is missing or unsupported.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let [transformer, pooling] = modules(folder)?;
         let config = transformer.join("config.json");
@@ -182,7 +182,7 @@ impl Settings {
 fn modules(folder: &Path) -> Result<[PathBuf; 2]> {
     let file = folder.join("modules.json");
     let modules: Vec<Module> = json(&file)?;
-    // Named by their Python classes, whose modules differ between versions.
+    // Modules are named by their Python classes, whose packages differ between versions.
     let classes: Vec<_> = modules.iter().map(|module| module.class.rsplit('.').next().unwrap_or_default()).collect();
     match classes[..] {
         ["Transformer", "Pooling"] | ["Transformer", "Pooling", "Normalize"] => {
@@ -219,7 +219,7 @@ fn label(name: &str) -> String {
     if label.is_empty() { "bert".to_owned() } else { label }
 }
 
-/// Reads a file. `InvalidInput` names it and says what to do.
+/// Reads a file. Fails with `InvalidInput`, which names the file and says what to do.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).map_err(|error| unreadable(file, error))
 }

@@ -1,4 +1,4 @@
-//! The weights of a model, from a file in the format of safetensors.
+//! The weights of a model, read from a safetensors file.
 
 use std::collections::HashMap;
 use std::fs::File;

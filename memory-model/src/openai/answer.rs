@@ -1,4 +1,4 @@
-//! The answer of an endpoint, as a whole or in pieces.
+//! Parses the answer of an endpoint, whole or streamed.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use super::endpoint::{refused, too_large, unexpected};
 use crate::completion::{Completion, Finish, Usage};
 use crate::tool::ToolCall;
 
-/// What has come of an answer so far.
+/// The part of an answer that has arrived so far.
 #[derive(Default)]
 pub(super) struct Answer {
     text: String,
     calls: Vec<PartialCall>,
     finish: Option<Finish>,
     usage: Usage,
-    /// Whether anything has come that belongs to an answer.
+    /// Whether a part of a message has arrived.
     has_begun: bool,
     is_refusal: bool,
 }
 
-/// A tool call whose arguments may go on.
+/// A tool call whose arguments may be incomplete.
 struct PartialCall {
     index: Option<u64>,
     call: ToolCall,
@@ -82,12 +82,12 @@ struct WireCall {
 #[derive(Deserialize)]
 struct Function {
     name: Option<String>,
-    /// A text by the protocol; some endpoints write the object itself.
+    /// JSON in a string by the protocol; some endpoints write the object itself.
     arguments: Option<Box<RawValue>>,
 }
 
 impl Answer {
-    /// Reads a whole answer.
+    /// Parses an answer that was not streamed.
     pub(super) fn whole(json: &[u8]) -> Result<Completion> {
         let mut answer = Self::default();
         answer.add(json)?;
@@ -97,7 +97,7 @@ impl Answer {
         Ok(answer.into_completion())
     }
 
-    /// Adds a part and returns the text in it.
+    /// Adds the data of one event, or a whole answer, and returns the text in it.
     pub(super) fn add(&mut self, json: &[u8]) -> Result<String> {
         let part: Part = serde_json::from_slice(json).map_err(|error| match error.is_eof() {
             true => cut(),
@@ -124,19 +124,19 @@ impl Answer {
         }
     }
 
-    /// Whether the endpoint has said why the answer ends: nothing but its usage comes after that.
+    /// Whether the endpoint has said why the answer ends. Only the usage comes after that.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Takes the endpoint's word that the answer is whole, where it says no more than that.
+    /// Marks an answer as complete at `[DONE]`, for endpoints that give no reason why it ends.
     pub(super) fn mark_end(&mut self) {
         if self.has_begun {
             self.finish.get_or_insert(Finish::Stop);
         }
     }
 
-    /// The answer as it stands at the end of the stream; fails for one that stopped in the middle.
+    /// Returns the answer at the end of the stream. Fails if the stream ended before the answer did.
     pub(super) fn end(self) -> Result<Completion> {
         match (self.is_finished(), self.has_begun) {
             (true, _) => Ok(self.into_completion()),
@@ -150,7 +150,7 @@ impl Answer {
         let tool_calls: Vec<_> = self.calls.into_iter().map(|partial| named(partial.call, &mut ids)).collect();
         let finish = match self.finish {
             _ if self.is_refusal => Finish::Filtered,
-            // Endpoints differ in what they say of tool calls.
+            // Endpoints disagree on the reason for answers with tool calls.
             None | Some(Finish::Stop | Finish::ToolCalls) if tool_calls.is_empty() => Finish::Stop,
             None | Some(Finish::Stop | Finish::ToolCalls) => Finish::ToolCalls,
             Some(finish) => finish,
@@ -174,8 +174,8 @@ impl Answer {
         Ok(text)
     }
 
-    /// Goes on with a call, or begins the next one. Fragments of a call have the same index and, where they repeat it, the same
-    /// id; some endpoints give all calls the same index, or none.
+    /// Appends a fragment to its call, or begins a new call. Fragments of a call have the same index and, if they repeat the id, the
+    /// same id. Some endpoints give all calls the same index, or none.
     fn add_call(&mut self, wire: WireCall) -> Result<()> {
         let id = wire.id.unwrap_or_default();
         let last = self.calls.iter().rposition(|partial| wire.index.is_none() || partial.index == wire.index);
@@ -208,7 +208,7 @@ impl Answer {
     }
 }
 
-/// With an id of its own, and with arguments.
+/// Gives a call a unique id, and `{}` if it has no arguments.
 fn named(mut call: ToolCall, ids: &mut HashSet<String>) -> ToolCall {
     while call.id.is_empty() || !ids.insert(call.id.clone()) {
         call.id = format!("call_{:016x}", fastrand::u64(..));
@@ -229,7 +229,7 @@ fn finish(reason: &str) -> Finish {
     }
 }
 
-/// The error that an endpoint tells in the place of an answer: by its status where it names one.
+/// Maps an error object that an endpoint sends instead of an answer, by the status code in it if there is one.
 fn told(error: &RawValue) -> Error {
     match serde_json::from_str(error.get()) {
         Ok(WireError { code: status @ 400..600 }) => refused(status),

@@ -14,34 +14,34 @@ use crate::modalities::Modalities;
 use crate::model::{Model, Prompt, pieces};
 use crate::retry::Retrying;
 
-/// A [`Model`] that asks the endpoint, and asks again as the [`Retries`](crate::Retries) of its configuration say.
+/// A [`Model`] behind an endpoint; it retries calls as the [`Retries`](crate::Retries) of its configuration say.
 ///
 /// # Limits
-/// - An answer has at most 16 MiB, as a text and as a body; a stream has at most 64 MiB with all that is around the text.
+/// - An answer has at most 16 MiB, both as text and as response body. A stream has at most 64 MiB, including the JSON around the text.
 /// - A completion has at most 128 tool calls, each of at most 1 MiB.
 ///
-/// What is over them fails with `Unexpected`. A stream that breaks off fails with a retryable `Unavailable`.
+/// An answer over a limit fails with `Unexpected`. A stream that breaks off fails with a retryable `Unavailable`.
 #[derive(Debug)]
 pub struct OpenAiModel(Retrying<Chat>);
 
-/// Asks the endpoint once for each prompt.
+/// The model without retries.
 #[derive(Debug)]
 struct Chat {
     config: OpenAiConfig,
     endpoint: Endpoint,
 }
 
-/// An answer that comes in events.
+/// An answer that arrives as server-sent events.
 struct Streamed {
     body: Body,
     events: Events,
     answer: Answer,
-    /// Whether nothing more comes of the body.
+    /// Whether the body was read to its end.
     is_read: bool,
 }
 
 impl OpenAiModel {
-    /// Makes a client; asks nobody yet. `InvalidInput` for a URL that is none.
+    /// Makes a client without connecting. Fails with `InvalidInput` if the URL is not an HTTP URL.
     pub fn new(config: OpenAiConfig) -> Result<Self> {
         let (endpoint, retries) = (Endpoint::new(&config, "chat/completions")?, config.retries);
         Ok(Self(Retrying::new(Chat { config, endpoint }, retries)))
@@ -87,7 +87,7 @@ impl Model for Chat {
 }
 
 impl Chat {
-    /// The pieces of an answer. An endpoint that does not stream answers with one JSON object.
+    /// Begins a call and returns the pieces of the answer. An endpoint that does not stream answers with one JSON object.
     async fn begin(&self, prompt: &Prompt) -> Result<BoxStream<'static, Result<Delta>>> {
         let mut body = self.endpoint.open(&request::streamed(&self.config, prompt)).await?;
         let mut events = Events::default();
@@ -111,14 +111,14 @@ impl Chat {
 
 impl Streamed {
     fn deltas(self) -> impl futures::Stream<Item = Result<Delta>> {
-        // Nothing is left behind the last piece.
+        // `None` follows the last piece.
         stream::try_unfold(Some(self), async |streamed| match streamed {
             Some(streamed) => streamed.next().await.map(Some),
             None => Ok(None),
         })
     }
 
-    /// The next piece, and what follows it.
+    /// Returns the next piece, and the rest of the stream if there is one.
     async fn next(mut self) -> Result<(Delta, Option<Self>)> {
         loop {
             while let Some(event) = self.events.pop() {
@@ -140,7 +140,7 @@ impl Streamed {
                     self.events.close();
                     self.is_read = true;
                 }
-                // Only the usage may be missing.
+                // The answer is complete; only its usage may be missing.
                 Err(_) if self.answer.is_finished() => self.is_read = true,
                 Err(error) => return Err(error),
             }

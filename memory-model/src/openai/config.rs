@@ -1,4 +1,4 @@
-//! Where an endpoint is, and how to speak to it.
+//! The address of an endpoint and the settings of its calls.
 
 use std::fmt;
 
@@ -12,46 +12,45 @@ use crate::retry::Retries;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OpenAiConfig {
-    /// The base of its URLs, as in `https://api.openai.com/v1` or `http://localhost:11434/v1`.
+    /// The base URL, as in `https://api.openai.com/v1` or `http://localhost:11434/v1`.
     pub url: String,
     /// The name of the model.
     pub model: String,
-    /// What it takes for a bearer token; none by default.
+    /// The bearer token; none by default.
     #[serde(default)]
     pub key: Option<String>,
-    /// How long one attempt may take from the connection to the last byte, also of a stream, in milliseconds; 60 s by
-    /// default.
+    /// The deadline of one attempt in milliseconds, from the connection to the last byte, also of a stream; 60 s by default.
     #[serde(default = "default_deadline_ms")]
     pub deadline_ms: u64,
-    /// How the endpoint is told of a schema; [`SchemaHint::JsonSchema`] by default.
+    /// How the schema of an answer is sent; [`SchemaHint::JsonSchema`] by default.
     #[serde(default)]
     pub schema_hint: SchemaHint,
-    /// What the model takes beside text; nothing by default.
+    /// The kinds of attachments that the model takes; none by default.
     #[serde(default)]
     pub modalities: Modalities,
-    /// Whether the model calls tools, so that an agent offers it some; `true` by default. Endpoints refuse tools for a model that does not.
+    /// Whether the model calls tools, so that an agent offers it some; `true` by default. Set it to `false` for a model that does not:
+    /// endpoints refuse requests that offer tools to such a model.
     #[serde(default = "default_tool_calls")]
     pub tool_calls: bool,
-    /// When a call is tried again: after a connection that failed, an attempt that took too long, and the answers 408, 429 and
-    /// 5xx.
+    /// How calls are retried. Retryable are failed connections, attempts over the deadline, and the status codes 408, 429 and 5xx.
     #[serde(default)]
     pub retries: Retries,
 }
 
-/// How an endpoint is told that the answer has a schema. The prompt holds the schema in any case, and the answer is
-/// checked.
+/// How the schema of an answer is sent to an endpoint. In both cases the prompt holds the schema too, and the answer is checked
+/// against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SchemaHint {
-    /// By `response_format` with the schema.
+    /// In `response_format`.
     #[default]
     JsonSchema,
-    /// By the prompt alone, for endpoints that refuse a `response_format`.
+    /// In the prompt only, for endpoints that refuse `response_format`.
     Prompt,
 }
 
 impl OpenAiConfig {
-    /// A model at an endpoint without a key, and with the defaults.
+    /// Returns a configuration without a key, with the defaults.
     pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
         let (url, model) = (url.into(), model.into());
         Self {
@@ -68,7 +67,7 @@ impl OpenAiConfig {
 }
 
 impl fmt::Debug for OpenAiConfig {
-    /// Without the key, and without the URL, which may hold one.
+    /// Leaves out the key, and the URL, which may hold one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenAiConfig")
             .field("model", &self.model)

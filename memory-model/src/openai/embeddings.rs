@@ -10,11 +10,11 @@ use super::endpoint::{Endpoint, unexpected};
 use crate::retry::Retrying;
 use memory_core::Embedder;
 
-/// An [`Embedder`] that asks the endpoint, and asks again as the [`Retries`](crate::Retries) of its configuration say.
+/// An [`Embedder`] behind an endpoint; it retries calls as the [`Retries`](crate::Retries) of its configuration say.
 #[derive(Debug)]
 pub struct OpenAiEmbedder(Retrying<Embeddings>);
 
-/// Asks the endpoint once for each call.
+/// The embedder without retries.
 #[derive(Debug)]
 struct Embeddings {
     endpoint: Endpoint,
@@ -34,7 +34,8 @@ struct Embedding {
 }
 
 impl OpenAiEmbedder {
-    /// Makes a client; asks nobody yet. The width is that of the model's vectors. `InvalidInput` for a URL that is none.
+    /// Makes a client without connecting. `width` is the number of dimensions of the model's vectors. Fails with `InvalidInput` if the
+    /// URL is not an HTTP URL.
     pub fn new(config: OpenAiConfig, width: usize) -> Result<Self> {
         let endpoint = Endpoint::new(&config, "embeddings")?;
         let embeddings = Embeddings { endpoint, model: config.model, width };
@@ -81,7 +82,7 @@ impl Embedder for Embeddings {
         let no_embeddings = || unexpected("the endpoint's answer holds no embeddings");
         let mut answer: Answer = serde_json::from_slice(&body).map_err(|_| no_embeddings())?;
         answer.data.sort_by_key(|embedding| embedding.index);
-        // Each index once, so that no text gets the vector of another.
+        // Each index must occur once, else a text would get the vector of another.
         if !answer.data.iter().map(|embedding| embedding.index).eq(0..texts.len()) {
             return Err(no_embeddings());
         }

@@ -1,4 +1,4 @@
-//! One of the URLs of an endpoint, and how to post to it.
+//! The HTTP client of one URL of an endpoint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ pub(super) struct Endpoint {
     key: Option<String>,
 }
 
-/// The body of an answer, which is read as it comes.
+/// The body of a response, read chunk by chunk.
 pub(super) struct Body {
     response: Response,
-    /// How many more bytes are read.
+    /// How many more bytes may be read.
     left: usize,
 }
 
-/// The largest answer that is read as a whole.
+/// The largest response that is read whole, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
-/// The largest stream that is read: each token comes in an event of its own.
+/// The largest stream that is read, in bytes. It is larger, since each token comes in an event of its own.
 const MAX_STREAM_BYTES: usize = 4 * MAX_ANSWER_BYTES;
 
 impl Endpoint {
-    /// Makes a client of this path below the base of the configuration; asks nobody yet. `InvalidInput` for a URL that is none.
+    /// Makes a client for this path below the base URL, without connecting. Fails with `InvalidInput` if the URL is not an HTTP URL.
     pub(super) fn new(config: &OpenAiConfig, path: &str) -> Result<Self> {
         let url = format!("{}/{path}", config.url.trim_end_matches('/'));
         let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -44,21 +44,21 @@ impl Endpoint {
         let client = Client::builder()
             .tls_backend_preconfigured(tls()?)
             .timeout(Duration::from_millis(config.deadline_ms))
-            // Another address would get the whole prompt, wherever it is.
+            // A redirect would send the whole prompt to an address that nobody configured.
             .redirect(Policy::none())
             .build()
             .map_err(|error| unexpected("no HTTP client").with_source(error))?;
         Ok(Self { client, url, key: config.key.clone() })
     }
 
-    /// What it answers to a body; at most 16 MiB.
+    /// Posts a body and returns the response, of at most 16 MiB.
     ///
-    /// A retryable `Unavailable` or `Timeout` says that the same call may succeed later; `Unauthorized` that the key is refused.
+    /// Fails with a retryable `Unavailable` or `Timeout` if the same call may succeed later, and with `Unauthorized` if the key is refused.
     pub(super) async fn post(&self, body: &Value) -> Result<Vec<u8>> {
         self.open(body).await?.rest(Vec::new()).await
     }
 
-    /// The same, as it comes.
+    /// Posts a body and returns the response as soon as its headers are there; fails as [`Endpoint::post`] does.
     pub(super) async fn open(&self, body: &Value) -> Result<Body> {
         let mut request = self.client.post(self.url.clone()).header("content-type", "application/json");
         if let Some(key) = &self.key {
@@ -76,14 +76,14 @@ impl Endpoint {
 }
 
 impl Body {
-    /// The next bytes, or nothing at the end.
+    /// Returns the next bytes, or `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(chunk) = self.response.chunk().await.map_err(broken_off)? else { return Ok(None) };
         self.left = self.left.checked_sub(chunk.len()).ok_or_else(too_large)?;
         Ok(Some(chunk.into()))
     }
 
-    /// All that is left, behind what was read; together at most 16 MiB.
+    /// Reads the rest and returns it behind `read`; together at most 16 MiB.
     pub(super) async fn rest(mut self, mut read: Vec<u8>) -> Result<Vec<u8>> {
         while let Some(chunk) = self.chunk().await? {
             if read.len() + chunk.len() > MAX_ANSWER_BYTES {
@@ -96,13 +96,13 @@ impl Body {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without the key, and without the URL, which may hold one.
+    /// Leaves out the key, and the URL, which may hold one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").finish_non_exhaustive()
     }
 }
 
-/// TLS that trusts what the machine trusts.
+/// TLS settings that trust the certificate authorities of the operating system.
 fn tls() -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -111,7 +111,7 @@ fn tls() -> Result<ClientConfig> {
     Ok(config.with_no_client_auth())
 }
 
-/// Why there is no answer. The error is told without its URL, which may hold a key.
+/// Maps a request that failed before its response. The URL is removed from the source, since it may hold a key.
 fn not_sent(error: reqwest::Error) -> Error {
     let (kind, message) = match error.is_timeout() {
         true => (ErrorKind::Timeout, "the endpoint did not answer in time"),
@@ -120,7 +120,7 @@ fn not_sent(error: reqwest::Error) -> Error {
     Error::new(kind, message).with_source(error.without_url()).retryable()
 }
 
-/// Why the rest of an answer does not come.
+/// Maps a response that failed before its end.
 fn broken_off(error: reqwest::Error) -> Error {
     let (kind, message) = match error.is_timeout() {
         true => (ErrorKind::Timeout, "the endpoint's answer did not end in time"),
@@ -129,7 +129,7 @@ fn broken_off(error: reqwest::Error) -> Error {
     Error::new(kind, message).with_source(error.without_url()).retryable()
 }
 
-/// The error that a status means.
+/// Maps an HTTP status code to an error.
 pub(super) fn refused(status: u16) -> Error {
     let message = format!("the endpoint answered {status}");
     match status {
@@ -140,13 +140,13 @@ pub(super) fn refused(status: u16) -> Error {
     }
 }
 
-/// What the header `Retry-After` says, in seconds or as a date. A number of seconds that is too large to count is the longest pause.
+/// Parses the header `Retry-After`: seconds or a date. A number of seconds that overflows becomes the longest pause.
 fn retry_after(response: &Response) -> Option<RetryAfter> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let pause = match is_number {
         true => value.parse().map_or(Duration::MAX, Duration::from_secs),
-        // A date that is over asks for no pause.
+        // A date in the past means no pause.
         false => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
     };
     Some(RetryAfter { pause })

@@ -1,20 +1,20 @@
-//! Server-sent events.
+//! A parser of server-sent events.
 
 use std::collections::VecDeque;
 use std::mem;
 
-/// Finds events in bytes that come in any pieces. Knows of an event its data only.
+/// Parses events from chunks of any size. It keeps the data of an event and drops its other fields.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// A line that has not ended yet.
+    /// The bytes of an unfinished line.
     line: Vec<u8>,
-    /// The data of an event that has not ended yet.
+    /// The data of an unfinished event.
     data: Option<Vec<u8>>,
     ended: VecDeque<Vec<u8>>,
 }
 
 impl Events {
-    /// Takes the next bytes. Lines end by LF or CRLF.
+    /// Takes the next bytes. Lines end with LF or CRLF.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);
@@ -24,13 +24,13 @@ impl Events {
         }
     }
 
-    /// Takes the end of the bytes, which ends an event even where its empty line is missing.
+    /// Marks the end of the stream, which ends an event even if its empty line is missing.
     pub(super) fn close(&mut self) {
         self.end_line();
         self.ended.extend(self.data.take());
     }
 
-    /// The data of the next event that has ended and has data.
+    /// Returns the data of the next finished event that has data.
     pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
         self.ended.pop_front()
     }

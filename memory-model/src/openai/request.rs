@@ -1,4 +1,4 @@
-//! A prompt in the words of chat completions.
+//! Translates a prompt to the JSON of chat completions.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use crate::message::{ChatMessage, Role};
 use crate::model::Prompt;
 use crate::tool::{ToolCall, ToolSpec};
 
-/// The body of a request for one answer as a whole.
+/// The body of a request for an answer that is not streamed.
 pub(super) fn body(config: &OpenAiConfig, prompt: &Prompt) -> Value {
     let messages: Vec<_> = prompt.messages.iter().map(message).collect();
     let mut body = json!({ "model": config.model, "messages": messages });
     if let (Some(schema), SchemaHint::JsonSchema) = (&prompt.schema, config.schema_hint) {
         body["response_format"] = json!({
             "type": "json_schema",
-            // Not strict: that takes a part of JSON Schema only.
+            // Not strict, since strict mode supports only a part of JSON Schema.
             "json_schema": { "name": schema.name(), "schema": schema.as_value(), "strict": false }
         });
     }
@@ -26,7 +26,7 @@ pub(super) fn body(config: &OpenAiConfig, prompt: &Prompt) -> Value {
     body
 }
 
-/// The body of a request for an answer in pieces.
+/// The body of a request for a streamed answer.
 pub(super) fn streamed(config: &OpenAiConfig, prompt: &Prompt) -> Value {
     let mut body = body(config, prompt);
     body["stream"] = Value::Bool(true);
@@ -51,7 +51,7 @@ fn message(message: &ChatMessage) -> Value {
     said
 }
 
-/// A plain text where that says all, which every endpoint takes.
+/// A plain string if there are no attachments, since every endpoint takes that; otherwise a list of parts.
 fn content(message: &ChatMessage) -> Value {
     let text = &message.content;
     if message.attachments.is_empty() {

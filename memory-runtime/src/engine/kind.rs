@@ -1,4 +1,4 @@
-//! The one place that names the engines.
+//! The table of the engines, the only place that names them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::claim::transient;
 /// An engine with its settings.
 #[async_trait]
 pub(crate) trait Engine: Send + Sync {
-    /// The provider; touches nothing before its `init`.
+    /// Returns the provider, which touches nothing before its `init`.
     fn open(&self) -> Result<Arc<dyn MemoryProvider>>;
 
     async fn migrate(&self) -> Result<Report>;
@@ -22,39 +22,39 @@ pub(crate) trait Engine: Send + Sync {
 
     async fn inspect(&self) -> Result<Inspection>;
 
-    /// Removes the data, with the place that holds it.
+    /// Removes the data, and the file or namespace that holds it.
     async fn remove(&self) -> Result<()>;
 
-    /// Takes the place of this name beside its own.
+    /// Switches to another file or namespace, named after this name, beside the one that the URL names.
     fn set_place(&mut self, name: &str) -> Result<()>;
 
-    /// Takes over what a place beside its own is opened with.
+    /// Takes over the settings of a sandbox.
     fn set(&mut self, sandbox: &Sandbox);
 }
 
-/// Reads the settings of a URL.
+/// Parses the settings in a URL.
 type Parse = fn(&str) -> Result<Box<dyn Engine>>;
 
-/// What is known of an engine, compiled in or not.
+/// The facts about an engine, whether it is compiled in or not.
 #[derive(Debug)]
 pub(super) struct Kind {
-    /// The name in its `Health`, which also is that of its cargo feature.
+    /// The engine's name in `Health`, which is also the name of its cargo feature.
     pub(super) name: &'static str,
-    /// The name for people.
+    /// The name to show to people.
     pub(super) title: &'static str,
     pub(super) schemes: &'static [&'static str],
-    /// Whether the URL names a file, and no server that asks for a password.
+    /// Whether the URL names a file, and not a server.
     pub(super) is_file: bool,
-    /// Whether it keeps a history.
+    /// Whether the engine keeps a history.
     pub(super) keeps_history: bool,
-    /// The parameter that keeps the driver at the host of the URL, where it looks for others by itself.
+    /// The URL parameter that stops a driver from discovering other hosts; `None` if the driver does not discover any.
     pub(super) one_host: Option<&'static str>,
-    /// `None` when the engine was not compiled in.
+    /// `None` if the engine was not compiled in.
     parse: Option<Parse>,
 }
 
 impl Kind {
-    /// The settings of a URL of this engine.
+    /// Parses the settings in a URL of this engine.
     pub(super) fn engine(&self, url: &str) -> Result<Box<dyn Engine>> {
         let Self { name, title, parse, .. } = self;
         let parse = parse.ok_or_else(|| {
@@ -64,14 +64,14 @@ impl Kind {
     }
 }
 
-/// Each engine by the name of its feature, with its types and how it takes a place beside that of its URL.
+/// Defines the engines: for each its cargo feature, its types, and how it switches to a sandbox.
 macro_rules! engines {
     ($($name:literal {
         $library:ident: $config:ident, $memory:ident;
         $($field:ident: $value:expr),*;
         place($settings:ident, $place:ident) { $($set_place:tt)* }
     })*) => {
-        /// Every engine that there is.
+        /// All engines.
         pub(super) static KINDS: &[Kind] = &[$(Kind {
             name: $name,
             $($field: $value,)*

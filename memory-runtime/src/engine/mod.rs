@@ -1,4 +1,4 @@
-//! Providers by their URL.
+//! Opens providers by URL.
 
 mod kind;
 mod url;
@@ -11,35 +11,35 @@ use migrations::Report;
 pub(crate) use kind::Engine;
 pub use url::EngineUrl;
 
-/// The provider that a URL names. Touches nothing before [`init`](MemoryProvider::init).
+/// Returns the provider that a URL names. It touches no file and no network before [`init`](MemoryProvider::init) (O1).
 ///
-/// `InvalidInput` when the scheme is unknown, its engine was not compiled in, or the engine refuses the rest of the URL.
+/// Fails with `InvalidInput` if the scheme is unknown, if its engine was not compiled in, or if the engine refuses the rest of the URL.
 pub fn open(url: &str) -> Result<Arc<dyn MemoryProvider>> {
     engine(url)?.open()
 }
 
-/// Creates or migrates the schema, as [`init`](MemoryProvider::init) does, and tells which steps that took.
+/// Creates or migrates the schema, as [`init`](MemoryProvider::init) does, and returns the steps that it took.
 ///
 /// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
 pub async fn migrate(url: &str) -> Result<Report> {
     engine(url)?.migrate().await
 }
 
-/// Tells which steps [`migrate`] would take, and changes nothing.
+/// Returns the steps that [`migrate`] would take, and changes nothing.
 ///
 /// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
 pub async fn plan(url: &str) -> Result<Report> {
     engine(url)?.plan().await
 }
 
-/// Tells what of the schema is missing, how many bytes the data takes, and what time it is at the server; changes nothing.
+/// Returns what is missing in the schema, how many bytes the data takes, and the server's time; changes nothing.
 ///
 /// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
 pub async fn inspect(url: &str) -> Result<Inspection> {
     engine(url)?.inspect().await
 }
 
-/// The engine of a URL, with the settings that the URL has.
+/// The engine of a URL with the URL's settings.
 pub(crate) fn engine(url: &str) -> Result<Box<dyn Engine>> {
     EngineUrl::parse(url)?.engine()
 }

@@ -1,4 +1,4 @@
-//! What the URL of an engine says by itself.
+//! What can be read from an engine's URL without connecting.
 
 use std::path::{self, PathBuf};
 
@@ -6,7 +6,7 @@ use memory_core::{Address, Error, Result};
 
 use super::kind::{Engine, KINDS, Kind};
 
-/// The URL of an engine, which need not be compiled in: says what can be known without asking the engine.
+/// A parsed engine URL. It says what the URL alone tells; the engine need not be compiled in.
 #[derive(Clone, Copy)]
 pub struct EngineUrl<'u> {
     kind: &'static Kind,
@@ -14,12 +14,12 @@ pub struct EngineUrl<'u> {
 }
 
 impl<'u> EngineUrl<'u> {
-    /// Finds the engine by the scheme. `InvalidInput` when no engine has it.
+    /// Finds the engine by the scheme. Fails with `InvalidInput` if no engine has it.
     pub fn parse(url: &'u str) -> Result<Self> {
         let scheme = url.split_once(':').map(|(scheme, _)| scheme);
         match KINDS.iter().find(|kind| kind.schemes.iter().any(|known| Some(*known) == scheme)) {
             Some(kind) => Ok(Self { kind, url }),
-            // Quotes nothing, since what looks like a scheme may be a part of a password.
+            // The message quotes nothing, since what looks like a scheme may be part of a password.
             None => {
                 let known: Vec<_> =
                     KINDS.iter().flat_map(|kind| kind.schemes).map(|known| format!("{known}://")).collect();
@@ -38,12 +38,12 @@ impl<'u> EngineUrl<'u> {
         self.kind.keeps_history
     }
 
-    /// Whether it names a file of this machine: it holds no password, and no server stands behind it.
+    /// Whether the URL names a file of this machine, so that there is no server and no password.
     pub fn is_file(&self) -> bool {
         self.kind.is_file
     }
 
-    /// Where the data lies, for people, without credentials and parameters.
+    /// The location of the data, to show to people, without credentials and parameters.
     pub fn location(&self) -> String {
         let address = self.rest().split('?').next().unwrap_or_default();
         let decode = |text: &str| Address::decode(text).unwrap_or_else(|_| text.to_owned());
@@ -59,9 +59,9 @@ impl<'u> EngineUrl<'u> {
         format!("{} at {host}{}", self.kind.title, decode(server))
     }
 
-    /// The URL with which a client talks to the one server that it names and to no other, so that a proxy can stand between them.
+    /// Returns a URL with which a client connects only to the one server that it names, so that a proxy can stand between them.
     ///
-    /// `None` where none can: at a file or a socket, before several servers, and where TLS looks at the name of the host.
+    /// `None` if no proxy can: for files, sockets, several servers, and TLS, which checks the name of the host.
     pub fn to_one_host(&self) -> Option<String> {
         let (address, parameters) = self.rest().split_once('?').unwrap_or((self.rest(), ""));
         let authority = address.split('/').next().unwrap_or_default();
@@ -91,7 +91,7 @@ impl<'u> EngineUrl<'u> {
         self.url.split(':').next().unwrap_or_default()
     }
 
-    /// What follows the scheme, and the slashes behind that.
+    /// The part behind the scheme and its slashes.
     fn rest(&self) -> &'u str {
         let rest = self.url.split_once(':').map_or("", |(_, rest)| rest);
         rest.strip_prefix("//").unwrap_or(rest)
@@ -99,7 +99,7 @@ impl<'u> EngineUrl<'u> {
 }
 
 impl std::fmt::Debug for EngineUrl<'_> {
-    /// Without the URL, which may hold a password.
+    /// Leaves out the URL, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EngineUrl").field("engine", &self.kind.name).finish_non_exhaustive()
     }

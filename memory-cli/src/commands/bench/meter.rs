@@ -1,4 +1,4 @@
-//! How often something can be done, and how long it takes.
+//! Measures throughput and latency.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,29 +9,29 @@ use memory_core::Result;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-/// The longest time that is told from longer ones, in nanoseconds: ten minutes.
+/// The longest latency that is recorded, in nanoseconds: ten minutes.
 const LONGEST: u64 = 600_000_000_000;
-/// To how many digits times are kept.
+/// The precision of latencies, in significant digits.
 const DIGITS: u8 = 3;
 
-/// When a workload ends: whichever comes first.
+/// The limits of a workload; it ends at the first that it reaches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) operations: u64,
     pub(super) time: Duration,
 }
 
-/// The times that operations took.
+/// A histogram of latencies.
 #[derive(Debug)]
 pub(super) struct Latencies(Histogram<u64>);
 
-/// What came of a workload. Times are in microseconds.
+/// The result of a workload. Times are in microseconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Measured {
     pub(super) name: String,
     pub(super) clients: usize,
-    /// How many operations were done; of a batch, each memory is one.
+    /// The number of operations; in a batch, each memory counts as one.
     pub(super) operations: u64,
     pub(super) per_second: f64,
     pub(super) p50: f64,
@@ -48,12 +48,12 @@ impl Latencies {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// How many there are.
+    /// The number of latencies.
     fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// What they say of so many operations that took so long in all.
+    /// Returns the result for `operations` that took `taken` in total.
     pub(super) fn measured(&self, name: &str, clients: usize, operations: u64, taken: Duration) -> Measured {
         let micros = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         Measured {
@@ -68,9 +68,9 @@ impl Latencies {
     }
 }
 
-/// Does the same again and again, by so many clients at the same time, each time on `memories` memories.
+/// Runs `operation` from `clients` tasks and records latencies; each call works on `memories` memories.
 ///
-/// An operation gets its turn, counted from 0; what it does before it gives its future isn't measured.
+/// An operation gets its number, counted from 0. The time before it returns its future isn't measured.
 pub(super) async fn measure<O, F>(
     name: &str,
     clients: usize,
@@ -82,7 +82,7 @@ where
     O: Fn(u64) -> F + Send + Sync + 'static,
     F: Future<Output = Result<()>> + Send + 'static,
 {
-    // One for all, as it takes some hundred kilobytes.
+    // One histogram for all clients, since it takes some hundred kilobytes.
     let latencies = Arc::new(Mutex::new(Latencies::new()?));
     let (operation, turns) = (Arc::new(operation), Arc::new(AtomicU64::new(0)));
     let start = Instant::now();

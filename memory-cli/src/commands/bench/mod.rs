@@ -1,4 +1,4 @@
-//! `bench`: how fast an engine is, at the size and under the load that one has in mind.
+//! `bench`: measures an engine at a chosen size and load.
 
 mod meter;
 mod report;
@@ -27,41 +27,42 @@ use crate::{resident, signal};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// How many memories are loaded first, from 1,000 to 10,000,000.
+    /// The number of memories to load first, from 1,000 to 10,000,000.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1_000..=10_000_000))]
     rows: u64,
-    /// How many bytes of text each memory has, up to 60,000.
+    /// The bytes of text in each memory, up to 60,000.
     #[arg(long, value_name = "BYTES", default_value_t = PAYLOAD as u64, value_parser = value_parser!(u64).range(..=60_000))]
     payload: u64,
-    /// How many clients there are where several work at the same time, up to 10,000.
+    /// The number of clients of concurrent workloads, up to 10,000.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u64).range(1..=10_000))]
     clients: u64,
-    /// How many guilds there are, channels in each, and users in each of those.
+    /// The number of guilds, of channels in each guild, and of users in each channel.
     #[arg(long, value_name = "GUILDS,CHANNELS,USERS", default_value = "100,10,1000", value_parser = spread)]
     spaces: Spread,
-    /// How users are called: u42, or by UUIDs, whose hyphens make more levels of spaces.
+    /// The names of users: u42, or UUIDs, whose hyphens make more levels of spaces.
     #[arg(long, value_enum, default_value_t = Users::Plain)]
     users: Users,
-    /// In which order of time the memories are loaded.
+    /// The order of time in which the memories are loaded.
     #[arg(long, value_enum, default_value_t = LoadOrder::Ascending)]
     order: LoadOrder,
-    /// Ask by vectors too: for each number, so many further memories in a space of their own, each with a vector of 384 numbers; up to 100,000.
+    /// Measure recall by vector, too: for each number, add that many memories in a separate space, each with a vector of 384 dimensions; up
+    /// to 100,000.
     ///
-    /// As in 1000,20000,100000. They are stored and embedded before, which is measured as well.
+    /// As in 1000,20000,100000. Storing and embedding them is measured as well.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = value_parser!(u64).range(1_000..=100_000))]
     vectors: Vec<u64>,
-    /// How many operations of each workload are done at most.
+    /// The most operations of each workload.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
     operations: u64,
-    /// How many seconds each workload goes on at most.
+    /// The most seconds of each workload.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..=3_600))]
     seconds: u64,
-    /// How many seconds to wait after the load, for what the engine then still does with it.
+    /// The seconds to wait after the load, for the background work of the engine.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u64).range(..=3_600))]
     settle: u64,
-    /// Recall also from cold caches: once for each question, after this command of the shell has emptied them.
+    /// Measure recall from cold caches, too: once for each question, after this shell command has emptied them.
     ///
-    /// It may restart the server; it must not end before the server answers again.
+    /// The command may restart the server; it must not end before the server answers again.
     #[arg(long, value_name = "COMMAND")]
     cold: Option<String>,
     /// Also write the report to a file, as JSON.
@@ -109,7 +110,7 @@ pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> any
         report = measure(&place, &provider, args) => report,
         () = signal => Err(anyhow::anyhow!("interrupted")),
     };
-    // Removed also when something went wrong, which then is what to tell.
+    // The data is removed even after a failure, whose error is returned.
     let closed = provider.shutdown().await;
     let removed = place.remove().await;
     let report = result?;
@@ -134,10 +135,10 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
     workloads.recall().await?;
     workloads.recall_by_vector(&args.vectors).await?;
     workloads.walk(&loaded).await?;
-    // Now rather than at once, as some engines write their files later.
+    // Measured now and not right after the load, since some engines write their files later.
     let taken = before.zip(place.bytes().await?).map(|(before, after)| after.saturating_sub(before));
     workloads.write(&loaded).await?;
-    // What one handle writes, the reference shows to no other.
+    // The reference engine shows writes only to the handle that made them.
     let watching = if place.is_reference() { Arc::clone(provider) } else { place.open()? };
     watching.init().await?;
     workloads.watch(&*watching).await?;
@@ -156,9 +157,9 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
     Ok(Report::new(health, ledger, clients, space, workloads.measured()))
 }
 
-/// A provider that has read nothing yet, of an engine whose caches a command has emptied.
+/// Opens a new provider after the command has emptied the caches.
 async fn cold(place: &Place<'_>, command: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
-    // What it says on standard output is no part of the report.
+    // The command's standard output is not part of the report.
     let status = Command::new("sh").args(["-c", command]).stdout(Stdio::null()).status().await;
     let status = status.context("the command of --cold can't be run")?;
     ensure!(status.success(), "the command of --cold failed: {status}");
@@ -167,10 +168,10 @@ async fn cold(place: &Place<'_>, command: &str) -> anyhow::Result<Arc<dyn Memory
     Ok(provider)
 }
 
-/// Where the memories lie: beside what a URL names, and gone afterwards.
+/// The temporary database of the benchmark, which is removed afterwards.
 struct Place<'u> {
     url: &'u str,
-    /// Where that is, for people.
+    /// The location to show to people.
     location: String,
     sandbox: Sandbox,
 }
@@ -183,7 +184,7 @@ impl Place<'_> {
         self.sandbox.open(self.url).map_err(engine::refused)
     }
 
-    /// How many bytes are taken, where the engine tells.
+    /// The bytes that the data takes, if the engine reports them.
     async fn bytes(&self) -> memory_core::Result<Option<u64>> {
         if self.is_reference() { Ok(None) } else { Ok(self.sandbox.inspect(self.url).await?.bytes) }
     }
@@ -197,7 +198,7 @@ impl Place<'_> {
     }
 }
 
-/// For clap.
+/// Parses the numbers of guilds, channels and users.
 fn spread(text: &str) -> Result<Spread, String> {
     let number = |part: &str| part.trim().parse().ok().filter(|number| (1..=1_000_000).contains(number));
     match text.split(',').map(number).collect::<Option<Vec<u64>>>().as_deref() {

@@ -1,4 +1,4 @@
-//! What a run measured, for people and for programs.
+//! The report of a run, for people and for programs.
 
 use conformance::workload::{Ledger, RowOrder, SpaceForm, Spread};
 use memory_core::Health;
@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use super::meter::Measured;
 
-/// The settings, and what came of each workload.
+/// The settings, and the result of each workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub(super) engine: &'static str,
     pub(super) server_version: String,
-    /// What an acknowledged write survives.
+    /// The failures that an acknowledged write survives.
     pub(super) durability: String,
     pub(super) rows: usize,
-    /// In bytes.
+    /// The bytes of text in each memory.
     pub(super) payload: usize,
     pub(super) order: &'static str,
     pub(super) users: &'static str,
-    /// How many guilds there are, channels in each, and users in each of those.
+    /// The number of guilds, of channels in each guild, and of users in each channel.
     pub(super) spaces: [u64; 3],
     pub(super) clients: usize,
     #[serde(flatten)]
@@ -27,15 +27,15 @@ pub(super) struct Report {
     pub(super) workloads: Vec<Measured>,
 }
 
-/// How much room a run took.
+/// The storage and memory that a run took.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Space {
-    /// By the engine, once the ledger was loaded and read; `None` where it doesn't tell.
+    /// The bytes per memory that the engine reports after the ledger was loaded and read; `None` if it reports none.
     pub(super) bytes_per_memory: Option<u64>,
-    /// Of those, beyond the texts of the memory.
+    /// Those of them that are not the texts of the memory.
     pub(super) bytes_beyond_texts: Option<i64>,
-    /// The most that this process had in memory; `None` where the system doesn't tell.
+    /// The peak memory of this process; `None` if the system does not report it.
     pub(super) peak_resident_mib: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl Report {
         }
     }
 
-    /// As Markdown.
+    /// Returns the report as Markdown.
     pub(super) fn to_markdown(&self) -> String {
         let Self { engine, server_version, durability, rows, payload, order, users, .. } = self;
         let [guilds, channels, people] = self.spaces;

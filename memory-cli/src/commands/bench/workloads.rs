@@ -17,44 +17,44 @@ use tokio::time::interval;
 
 use super::meter::{Latencies, Limits, Measured, measure};
 
-/// How many batches are under way while the ledger is loaded.
+/// The number of concurrent batches while the ledger is loaded.
 const LOADING: usize = 4;
-/// One of so many loaded memories is read and updated later.
+/// One in this many loaded memories is read and updated later.
 const SAMPLE: usize = 100;
-/// How long after a store the next one is begun while somebody watches: 1,000 a second.
+/// The interval of stores during the watch workload: 1,000 per second.
 const BETWEEN_STORES: Duration = Duration::from_millis(1);
-/// Where half of the ledger is.
+/// The space that holds half of the ledger.
 const DENSE: &str = "plugin-discord-dense";
-/// Where a thousandth of it is.
+/// The space that holds a thousandth of the ledger.
 const MEDIUM: &str = "plugin-discord-medium";
 
-/// Below which space there are spaces of memories with vectors.
+/// The space above those of memories with vectors.
 const VECTORS: &str = "plugin-discord-vectors";
-/// How many numbers a vector has: as many as those of small models.
+/// The dimensions of a vector, as those of small models.
 const WIDTH: usize = 384;
-/// How many different vectors are asked for.
+/// The number of different question vectors.
 const QUESTIONS: usize = 64;
-/// How many memories are in a room.
+/// The number of memories in a room.
 const TURNS: usize = 20;
-/// From where the vectors come.
+/// The seed of the vectors.
 const SEED: u64 = 42;
 
-/// A provider at work, and what was measured so far.
+/// Runs the workloads on a provider, and collects the results.
 pub(super) struct Workloads {
     provider: Arc<dyn MemoryProvider>,
     ledger: Ledger,
     clients: usize,
     limits: Limits,
     measured: Vec<Measured>,
-    /// Where the rows begin that are not stored yet.
+    /// The number of the next row that is not stored yet.
     fresh: usize,
 }
 
-/// What is known of a ledger that was loaded.
+/// The facts about a loaded ledger.
 pub(super) struct Loaded {
-    /// The bytes of its texts.
+    /// The bytes of all texts.
     pub(super) texts: usize,
-    /// How many memories are under [`DENSE`].
+    /// The number of memories under [`DENSE`].
     dense: usize,
     sample: Arc<[MemoryId]>,
 }
@@ -97,7 +97,7 @@ impl Workloads {
         Ok(Loaded { texts, dense, sample: sample.into() })
     }
 
-    /// The newest 50 of each shape, and the best 50 for a question in words.
+    /// Recalls the newest 50 of each scope, and the best 50 for a question in words.
     pub(super) async fn recall(&mut self) -> anyhow::Result<()> {
         for question in self.ledger.questions() {
             self.query(question.name, 1, question.query.clone()).await?;
@@ -114,7 +114,7 @@ impl Workloads {
         self.run("a question under medium", 1, 1, ask).await
     }
 
-    /// The best 50 for a vector, in scopes of so many memories, beside the whole ledger.
+    /// Recalls the best 50 for a vector, in scopes of these sizes beside the whole ledger.
     pub(super) async fn recall_by_vector(&mut self, sizes: &[u64]) -> anyhow::Result<()> {
         let model = VectorModel::new("random", WIDTH, Precision::Compact)?;
         let mut random = SEED;
@@ -139,7 +139,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Stores and embeds memories in spaces below one.
+    /// Stores and embeds memories in spaces below a space.
     async fn load_vectors(
         &mut self,
         space: &str,
@@ -176,7 +176,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// The newest 50 of each shape once, by a provider that was just opened on cold caches.
+    /// Recalls the newest 50 of each scope once, with a provider that was just opened on cold caches.
     pub(super) async fn recall_cold(
         &mut self,
         open: impl AsyncFn() -> anyhow::Result<Arc<dyn MemoryProvider>>,
@@ -193,13 +193,13 @@ impl Workloads {
         Ok(())
     }
 
-    /// Goes through half of the ledger page by page, and compares the second page, the first behind a cursor, with one at the end.
+    /// Walks half of the ledger page by page, and compares the second page, the first with a cursor, with one at the end.
     pub(super) async fn walk(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
         let query = |limit: usize, cursor: Option<&Cursor>| {
             let query = MemoryQuery::builder().under(DENSE).limit(limit);
             cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor)).build()
         };
-        // Several pages of a small ledger too.
+        // So that a small ledger has several pages, too.
         let limit = (self.ledger.rows / 20).min(MAX_LIMIT);
         let (mut cursors, mut found) = ([None, None], 0);
         loop {
@@ -214,7 +214,7 @@ impl Workloads {
         }
         let second = self.provider.query(&query(50, None)?).await?.next;
         self.query("walk under dense, second page", 1, query(50, second.as_ref())?).await?;
-        // Before the last cursor there is a whole page.
+        // The cursor before the last one is followed by a whole page.
         self.query("walk under dense, a last page", 1, query(50, cursors[0].as_ref())?).await
     }
 
@@ -252,7 +252,7 @@ impl Workloads {
         self.run("store_many of 1,000", 1, BATCH, store_many).await
     }
 
-    /// How long it takes from the call of a store until a watch of another handle tells of it, whatever the store itself takes of that.
+    /// Measures the time from the call of a store until the watch of another handle reports it, including the store itself.
     pub(super) async fn watch(&mut self, watching: &dyn MemoryProvider) -> anyhow::Result<()> {
         let mut changes = watching.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await?;
         changes.next().await.context("the watch has ended")??;
@@ -289,7 +289,7 @@ impl Workloads {
         self.run(name, clients, 1, ask).await
     }
 
-    /// Measures operations on so many memories each.
+    /// Measures operations, each on `memories` memories.
     async fn run<O, F>(&mut self, name: &str, clients: usize, memories: usize, operation: O) -> anyhow::Result<()>
     where
         O: Fn(u64) -> F + Send + Sync + 'static,
@@ -303,7 +303,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Where the rows of a workload begin, which takes so many in each turn.
+    /// Reserves the rows of a workload that takes `in_each` rows per operation, and returns the first.
     fn fresh_rows(&mut self, in_each: usize) -> usize {
         let first = self.fresh;
         self.fresh += self.limits.operations as usize * in_each;
@@ -311,7 +311,7 @@ impl Workloads {
     }
 }
 
-/// Begins a store every millisecond, whether or not those before it have ended, and tells when each was called.
+/// Starts a store every millisecond, whether or not the earlier ones have ended, and returns when each was called.
 async fn store_by_the_clock(
     provider: Arc<dyn MemoryProvider>,
     ledger: Ledger,
@@ -340,20 +340,20 @@ fn is_under_dense(row: &NewMemory) -> bool {
     row.space_id.as_str().strip_prefix(DENSE).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// A direction that looks like chance, the next one of a seed.
+/// Returns the next pseudo-random direction.
 fn vector(random: &mut u64) -> Result<Vector> {
     let numbers: Vec<f32> = (0..WIDTH).map(|_| number(random)).collect();
     Vector::new(&numbers)
 }
 
-/// A number from -1 to 1.
+/// Returns a pseudo-random number from -1 to 1.
 fn number(random: &mut u64) -> f32 {
-    // As Knuth's MMIX has it; its high bits are the better ones.
+    // The generator of Knuth's MMIX; its high bits are the better ones.
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*random >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
 }
 
-/// Another memory in each turn, until it is the first again.
+/// Picks the sampled memories in turn.
 fn pick(sample: &[MemoryId], turn: u64) -> MemoryId {
     sample[turn as usize % sample.len()]
 }

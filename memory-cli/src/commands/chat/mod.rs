@@ -29,45 +29,45 @@ use crate::usage::Usage;
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// Where the model is: the base of the URLs of anything that speaks OpenAI's chat completions, such as
-    /// http://localhost:8080/v1. A key, if it takes one, is the AGENT_MEMORY_MODEL_KEY of the environment.
+    /// The base URL of the endpoint of the model, which speaks OpenAI's chat completions, such as http://localhost:8080/v1. If it
+    /// needs a key, set AGENT_MEMORY_MODEL_KEY in the environment.
     #[arg(long, value_name = "URL", env = "AGENT_MEMORY_MODEL_URL", hide_env_values = true)]
     endpoint: String,
     /// The name of the model.
     #[arg(long, value_name = "NAME", env = "AGENT_MEMORY_MODEL")]
     model: String,
-    /// Whose memory it is.
+    /// The name of the agent, to which the memory belongs.
     #[arg(long, value_name = "NAME", default_value = "agent", value_parser = values::agent_id)]
     agent: AgentId,
-    /// Who talks to it.
+    /// The name of the user who talks to it.
     #[arg(long, value_name = "NAME", default_value = "user")]
     user: String,
-    /// Which conversation it is; by default the one that the user and the agent have with each other.
+    /// The conversation; by default the direct conversation of the user and the agent.
     #[arg(long, value_name = "NAME")]
     room: Option<String>,
-    /// Others are in the room too: the agent answers only what it thinks is meant for it, unless SHOULD_RESPOND_BYPASS_TYPES in the
+    /// The room is a group: the agent answers only messages that it thinks are meant for it, unless SHOULD_RESPOND_BYPASS_TYPES in the
     /// environment names GROUP.
     #[arg(long, requires = "room")]
     group: bool,
-    /// Who the agent is: the JSON of a character, or @FILE. By default one that is called like the agent.
+    /// The character of the agent, as JSON or @FILE. By default it has only the name of the agent.
     #[arg(long, value_name = "JSON|@FILE")]
     character: Option<Input>,
     /// The model calls no tools by itself, as where its endpoint refuses them: it is asked for answers in a form that names actions, and
     /// heard when they are whole.
     #[arg(long)]
     without_tool_calls: bool,
-    /// Also show which tools the agent calls, and what comes of that.
+    /// Also show the tool calls of the agent and their results.
     #[arg(long)]
     verbose: bool,
-    /// How long the model may think about one answer, in seconds.
+    /// The deadline of the model for one answer, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// How much to log on standard error: off, error, warn, info, debug or trace. What happens in each run is told at info.
+    /// The log level on standard error: off, error, warn, info, debug or trace. The events of each run are logged at info.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: LevelFilter,
 }
 
-/// Talks until the input or a signal ends it, and then waits for what the agent still learns from it.
+/// Holds the conversation until the input or a signal ends it, and then waits until the agent has learned from it.
 pub(crate) async fn run(
     provider: &Arc<dyn MemoryProvider>,
     args: &ChatArgs,
@@ -96,7 +96,7 @@ pub(crate) async fn run(
     Ok(exit_code(held?))
 }
 
-/// Where the conversation takes place; `InvalidInput` or `TooLarge` where the names make no ids.
+/// The room of the conversation. Fails with `InvalidInput` or `TooLarge` if a name is not a valid id.
 fn room(args: &ChatArgs) -> memory_core::Result<Room> {
     if EntityId::parse(&args.user)? == args.agent.entity() {
         return Err(Error::invalid("the user has another name than the agent"));

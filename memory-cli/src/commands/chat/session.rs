@@ -1,4 +1,4 @@
-//! The course of a conversation.
+//! A conversation at the terminal.
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -16,19 +16,19 @@ use super::shown::Shown;
 use super::typed::{self, Typed};
 use crate::signal;
 
-/// Who talks to whom, and how.
+/// The parties of a conversation, and its settings.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     pub(super) agent: &'a Agent,
     pub(super) room: Conversation,
     pub(super) user: &'a str,
-    /// Whether others are in the room, so that not each line is for the agent.
+    /// Whether the room is a group, so that not every line is for the agent.
     pub(super) is_group: bool,
-    /// Whether somebody sits there who may go on behind an answer that was given up.
+    /// Whether a person types, who may continue after a cancelled answer.
     pub(super) is_terminal: bool,
 }
 
-/// A conversation that goes on.
+/// A conversation in progress.
 pub(super) struct Session<'a> {
     asking: Asking<'a>,
     shown: Shown<'a>,
@@ -36,7 +36,7 @@ pub(super) struct Session<'a> {
     signal: Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// How long the end waits for a message to be given back.
+/// How long the end waits until a message is given back.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 impl<'a> Session<'a> {
@@ -45,8 +45,8 @@ impl<'a> Session<'a> {
         Ok(Self { asking, shown, events, signal: Box::pin(signal::asked_to_end()?) })
     }
 
-    /// Asks what is typed and shows what is answered until the input ends or a signal comes, and then lets the agent end its work,
-    /// unless another signal comes. Tells whether something was reported.
+    /// Asks each typed line and shows the answer until the input ends or a signal comes. Then it lets the agent finish its work, unless
+    /// another signal comes. Returns whether a failure was reported.
     pub(super) async fn hold(mut self) -> anyhow::Result<bool> {
         let held = self.talk().await;
         self.signal = Box::pin(signal::asked_to_end()?);
@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Asks a line. A signal gives up the answer while it is thought about, and one more the conversation.
+    /// Asks a line. A signal cancels the answer in progress, and one more ends the conversation.
     async fn ask(&mut self, line: u64, text: String) -> anyhow::Result<ControlFlow<()>> {
         let Asking { room, user, is_group, .. } = &self.asking;
         let mut answer = if *is_group { room.tell_stream(user, text) } else { room.ask_stream(user, text) };
@@ -106,7 +106,7 @@ impl<'a> Session<'a> {
                     signals += 1;
                     if signals > 1 {
                         self.shown.report("it ended before all that was said was answered")?;
-                        // Where that takes longer, the message stays leased for a while.
+                        // If that takes longer, the message stays leased for a while.
                         let _given_back = timeout(GIVE_BACK, self.asking.agent.service().stop()).await;
                         return Ok(ControlFlow::Break(()));
                     }
@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Shows what the agent says by itself: above all, its answer to what an earlier process left unanswered here.
+    /// Shows what the agent says by itself, such as its answer to a message that an earlier process left open.
     async fn hear(&mut self, notice: &Notice) -> anyhow::Result<()> {
         log(notice);
         let room = &self.asking.room.room().id;
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Tells what happens in the runs, without what was said.
+/// Logs the events of runs, without messages.
 fn log(notice: &Notice) {
     let Event { run, kind, .. } = match notice {
         Notice::Event(event) => event,

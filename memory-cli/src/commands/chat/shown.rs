@@ -1,4 +1,4 @@
-//! What is shown of a conversation: text for people, JSON lines for programs.
+//! Shows a conversation: as text for people, as JSON lines for programs.
 
 use memory_context::agent::{Answer, End, ToolResult};
 use memory_context::flow::Why;
@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use crate::output::{self, Output, OutputFailed};
 
-/// Where a conversation is shown.
+/// The output of a conversation.
 #[derive(Debug)]
 pub(super) struct Shown<'a> {
     output: &'a mut Output,
-    /// What the agent is called.
+    /// The name of the agent.
     name: String,
     has_results: bool,
-    /// Whether a part of an answer stands on the last line.
+    /// Whether the last line holds a part of an answer.
     is_open: bool,
     has_failures: bool,
 }
@@ -28,7 +28,7 @@ enum Line<'a> {
     Tool { result: &'a ToolResult },
     /// The agent said something.
     Answer { message: &'a Message },
-    /// What became of a line of the input.
+    /// The end of a line of the input.
     End {
         line: u64,
         end: &'static str,
@@ -42,18 +42,18 @@ impl<'a> Shown<'a> {
         Self { output, name, has_results: false, is_open: false, has_failures: false }
     }
 
-    /// Also shows which tools are called, and what comes of that.
+    /// Also shows tool calls and their results.
     pub(super) fn with_results(mut self) -> Self {
         self.has_results = true;
         self
     }
 
-    /// Whether something was reported.
+    /// Whether a failure was reported.
     pub(super) fn has_failures(&self) -> bool {
         self.has_failures
     }
 
-    /// The next piece of an answer. Programs get it as a whole.
+    /// Shows the next piece of an answer. Programs get only the whole answer.
     pub(super) fn text(&mut self, piece: &str) -> Result<(), OutputFailed> {
         if self.output.is_json() {
             return Ok(());
@@ -68,7 +68,7 @@ impl<'a> Shown<'a> {
         self.output.flush()
     }
 
-    /// What came of a call of a tool.
+    /// Shows the result of a tool call.
     pub(super) fn result(&mut self, result: &ToolResult) -> Result<(), OutputFailed> {
         if !self.has_results {
             return Ok(());
@@ -83,14 +83,14 @@ impl<'a> Shown<'a> {
         self.note(&format!("[{} {}] {came}{told}", output::preview(tool), output::preview(&arguments.to_string())))
     }
 
-    /// What the agent said by itself.
+    /// Shows a message that the agent said by itself.
     pub(super) fn said(&mut self, message: &Message) -> Result<(), OutputFailed> {
         let text = output::printable(&format!("{}: {}", self.name, message.content.text));
         self.output.value(&Line::Answer { message }, text)?;
         self.output.flush()
     }
 
-    /// The end of an answer, whose pieces were shown.
+    /// Shows the end of an answer whose pieces were shown.
     pub(super) fn answer(&mut self, line: u64, answer: &Answer) -> Result<(), OutputFailed> {
         if self.output.is_json() {
             answer.said.iter().try_for_each(|message| self.output.json(&Line::Answer { message }))?;
@@ -98,14 +98,14 @@ impl<'a> Shown<'a> {
         self.end(line, &answer.end)
     }
 
-    /// Why there is no answer.
+    /// Shows why there is no answer.
     pub(super) fn error(&mut self, line: u64, error: &Error) -> Result<(), OutputFailed> {
         let end = if error.kind() == ErrorKind::Timeout { "timedOut" } else { "failed" };
         self.over(line, end, Some(error.message()))?;
         self.report(error.message())
     }
 
-    /// What became of a line. People see the answer itself, and are told where there is none.
+    /// Shows the end of a line. People see the answer itself, and a note if there is none.
     pub(super) fn end(&mut self, line: u64, end: &End) -> Result<(), OutputFailed> {
         let late;
         let reason = match end {
@@ -129,7 +129,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// A failure, on standard error.
+    /// Reports a failure on standard error.
     pub(super) fn report(&mut self, reason: &str) -> Result<(), OutputFailed> {
         self.has_failures = true;
         self.note(&format!("error: {}", output::one_line(reason)))
@@ -143,14 +143,14 @@ impl<'a> Shown<'a> {
         self.output.flush()
     }
 
-    /// A line on standard error, which at a terminal is the place of the answers too.
+    /// Prints a line on standard error, which at a terminal is also where the answers are.
     fn note(&mut self, text: &str) -> Result<(), OutputFailed> {
         self.close()?;
         output::note(text);
         Ok(())
     }
 
-    /// Ends the line on which a part of an answer stands.
+    /// Ends a line that holds a part of an answer.
     fn close(&mut self) -> Result<(), OutputFailed> {
         if std::mem::take(&mut self.is_open) {
             self.output.line("")?;

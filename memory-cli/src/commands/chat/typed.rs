@@ -1,4 +1,4 @@
-//! What is typed: the lines of standard input.
+//! Reads the lines of standard input.
 
 use std::io;
 use std::thread;
@@ -11,13 +11,13 @@ use crate::line_reader::{Line, LineReader, MAX_LINE};
 #[derive(Debug)]
 pub(super) struct Typed {
     pub(super) number: u64,
-    /// What it says, or why it can't be read.
+    /// The text, or why it can't be read.
     pub(super) text: Result<String, String>,
 }
 
-/// Reads the lines that hold something, each when the one before it was taken.
+/// Reads the lines that are not blank, each after the previous one was taken.
 ///
-/// A thread of its own reads them, and is left alone at the end: nothing can call it back from a terminal.
+/// A separate thread reads them. It is abandoned at the end, since a read from a terminal can't be interrupted.
 pub(super) fn lines() -> mpsc::Receiver<Typed> {
     let (sender, receiver) = mpsc::channel(1);
     thread::spawn(move || {
@@ -37,7 +37,7 @@ pub(super) fn lines() -> mpsc::Receiver<Typed> {
     receiver
 }
 
-/// The line, and whether nothing can be read after it.
+/// Returns the line, and whether nothing can be read after it.
 fn read(number: u64, line: Line<'_>) -> (Typed, bool) {
     let (text, is_last) = match line {
         Line::Text(bytes) => (str::from_utf8(bytes).map(str::trim_end).map_err(|_| "not UTF-8".to_owned()), false),

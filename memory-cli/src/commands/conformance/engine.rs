@@ -13,7 +13,7 @@ use memory_runtime::Sandbox;
 use crate::engine::{self, REFERENCE};
 use crate::usage::Usage;
 
-/// One harness for each URL. A URL that is wrong is a mistake in the arguments.
+/// Makes one harness per URL. A wrong URL is a mistake in the arguments.
 pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harness>>, Usage> {
     let mut seen = HashMap::new();
     urls.iter()
@@ -34,29 +34,29 @@ pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harn
         .collect()
 }
 
-/// The engine of a URL, each namespace in a place of its own.
+/// The engine of a URL, with a sandbox for each namespace.
 struct ByUrl {
     name: String,
     url: String,
     keeps_history: bool,
-    /// `None` where no proxy can stand before the engine.
+    /// `None` if no proxy can stand before the engine.
     one_host: Option<OneHost>,
 }
 
-/// An engine whose client talks to one host, before which a proxy can stand.
+/// An engine whose client connects to one host, so that a proxy can stand before it.
 struct OneHost {
     url: String,
 }
 
 impl fmt::Debug for ByUrl {
-    /// Without the URL, which may hold a password.
+    /// Leaves out the URL, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByUrl").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for OneHost {
-    /// Without the URL, which may hold a password.
+    /// Leaves out the URL, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OneHost").finish_non_exhaustive()
     }

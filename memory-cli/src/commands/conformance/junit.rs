@@ -1,11 +1,11 @@
-//! A report as JUnit has it: one suite for each engine, and one for a run that says nothing.
+//! A report in the format of JUnit: one suite per engine, and one for an invalid run.
 
 use std::time::Duration;
 
 use conformance::{CaseReport, Outcome, Report, Verdict};
 use quick_junit::{NonSuccessKind, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
-/// The report as XML.
+/// Writes the report as XML.
 pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
     let mut written = quick_junit::Report::new("agent-memory conformance");
     written.set_time(seconds(report.seconds));
@@ -21,7 +21,7 @@ pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
         written.add_test_suite(suite);
     }
     if report.verdict == Verdict::Invalid {
-        // Whoever reads skipped cases only would take the run for green.
+        // With skipped cases only, the run would count as passed.
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
         status.set_message(super::verdict(report)).set_type("invalid");
         let mut suite = TestSuite::new("run");

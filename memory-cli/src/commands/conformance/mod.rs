@@ -1,4 +1,4 @@
-//! `conformance`: the suite on any engine that a URL reaches.
+//! `conformance`: runs the suite on the engines of URLs.
 
 mod engine;
 mod junit;
@@ -22,16 +22,16 @@ use crate::usage::Usage;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConformanceArgs {
-    /// Run these only: the id of a case, a chapter, or a rule of the contract. May be repeated.
+    /// Run only these cases, by the id of a case, a chapter, or a rule of the contract. May be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Leave these out, for a reason that the report tells. May be repeated.
+    /// Skip these cases, with a reason for the report. May be repeated.
     #[arg(long, value_name = "NAME=REASON", value_parser = skip)]
     skip: Vec<(String, String)>,
-    /// What random choices start from; a failure tells the seed that plays it again.
+    /// The seed of random choices; a failure prints the seed that repeats it.
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().seed)]
     seed: u64,
-    /// How many random sequences of calls are compared with the reference.
+    /// The number of random call sequences to compare with the reference.
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sequences)]
     sequences: u32,
     /// The most calls of a random sequence, which may have any number up to it; unless given, most have fewer than 40, and few up to 500.
@@ -40,13 +40,13 @@ pub(crate) struct ConformanceArgs {
     /// Also write the report to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also write the report to a file, as JUnit has it.
+    /// Also write the report to a file, in the format of JUnit.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Play random sequences for this long instead: 90s, 10m, 8h.
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["only", "skip", "sequences", "calls", "report", "junit"])]
     soak: Option<Duration>,
-    /// With --soak: how many clients there are on each engine.
+    /// With --soak: the number of clients of each engine.
     #[arg(long, value_name = "NUMBER", default_value_t = 4, requires = "soak")]
     clients: usize,
 }
@@ -59,7 +59,7 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
         return Err(Usage(format!("{name}: neither a case nor a chapter nor a rule of the contract")).into());
     }
     let end = signal::asked_to_end()?;
-    // Cases fail by panics, whose messages are in the report.
+    // Cases fail by panics; their messages are in the report.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(time) = args.soak {
         let soak = conformance::Soak { time, clients: args.clients, seed: args.seed };
@@ -76,7 +76,7 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     Ok(super::exit_code(report.verdict != Verdict::Green))
 }
 
-/// Runs the cases with a bar on a terminal.
+/// Runs the cases, with a progress bar on a terminal.
 async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, end: impl Future<Output = ()>) -> Report {
     let bar = ProgressBar::new((plan.count() * harnesses.len()) as u64);
     let report = Report::make(harnesses, plan, end, |engine, case, result| {
@@ -90,7 +90,7 @@ async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, end: impl Future<Outp
     report
 }
 
-/// What a report says in the end.
+/// The verdict at the end of a report.
 fn verdict(report: &Report) -> &'static str {
     match (report.verdict, report.interrupted) {
         (Verdict::Green, _) => "green",
@@ -101,7 +101,7 @@ fn verdict(report: &Report) -> &'static str {
     }
 }
 
-/// For clap.
+/// Parses a name and a reason.
 fn skip(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, reason)) if !reason.trim().is_empty() => Ok((name.to_owned(), reason.trim().to_owned())),
@@ -109,7 +109,7 @@ fn skip(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// For clap.
+/// Parses a time with s, m or h.
 fn time(text: &str) -> Result<Duration, String> {
     let wrong = || "a whole number with s, m or h behind it".to_owned();
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! Random sequences for as long as one likes, with a line that tells how it goes.
+//! Runs random sequences for a given time, with progress lines.
 
 use std::cell::{Cell, RefCell};
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use indicatif::ProgressBar;
 use crate::output::{self, Output};
 use crate::resident;
 
-/// When the first line is told where there is no terminal: soon, to show that it works.
+/// The time of the first progress line without a terminal: soon, to show that it works.
 const FIRST_LINE: Duration = Duration::from_secs(5);
-/// How long it is from one line to the next.
+/// The time between progress lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// Soaks all engines at once.
@@ -63,12 +63,12 @@ pub(super) async fn run(
     if !output.is_json() {
         output.line(line(harnesses, &states))?;
     }
-    // A run in which nothing ran, or that did not come to its end, says nothing.
+    // A run without calls, or that was interrupted, proves nothing.
     let is_sound = |state: &SoakState| state.calls > 0 && state.differences == 0 && !state.interrupted;
     Ok(super::super::exit_code(!states.iter().all(is_sound)))
 }
 
-/// How far all are: `90 s; sqlite 120 sequences, 3600 calls, 0 differences; memory 64 MiB`.
+/// The progress of all engines: `90 s; sqlite 120 sequences, 3600 calls, 0 differences; memory 64 MiB`.
 fn line(harnesses: &[Arc<dyn Harness>], states: &[SoakState]) -> String {
     let time = states.iter().map(|state| state.time.as_secs()).max().unwrap_or_default();
     let engines = harnesses.iter().zip(states).map(|(harness, state)| {

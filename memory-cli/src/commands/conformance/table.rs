@@ -1,10 +1,10 @@
-//! A report as people read it.
+//! A report for people.
 
 use conformance::{Counts, Report};
 
 use crate::output;
 
-/// What failed, the matrix of cases if there are several engines, the chapters, and the slowest cases.
+/// Writes the failures, the matrix of cases if there are several engines, the chapters, and the slowest cases.
 pub(super) fn write(report: &Report) -> String {
     let mut parts = failures(report);
     let names: Vec<_> = report.engines.iter().map(|engine| engine.name.as_str()).collect();
@@ -29,7 +29,7 @@ pub(super) fn write(report: &Report) -> String {
     parts.join("\n")
 }
 
-/// What failed, one after the other.
+/// Lists the failures.
 fn failures(report: &Report) -> Vec<String> {
     let mut failures = Vec::new();
     for case in &report.cases {
@@ -43,7 +43,7 @@ fn failures(report: &Report) -> Vec<String> {
     failures
 }
 
-/// Every case, those on which the engines differ first.
+/// Lists every case, those on which the engines differ first.
 fn matrix(report: &Report, names: &[&str]) -> String {
     let mut table = output::table(&[&["case"], names].concat());
     let same = report.cases.iter().filter(|case| !case.is_difference());

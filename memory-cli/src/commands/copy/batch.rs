@@ -1,4 +1,4 @@
-//! Changes that are taken over together.
+//! A batch of changes to apply to the target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,47 +11,47 @@ use super::mark::is_copied;
 use super::without;
 use crate::vectors::VectorWriter;
 
-/// How many changes, and about how many bytes of records, a batch has at most, but for its last record.
+/// Limits of a batch: the number of changes, and the approximate bytes of records, without the last record.
 const MOST: usize = 1_000;
 const MOST_BYTES: usize = 4 << 20;
-/// How many documents one call removes: no more than it may, however large they are (D4).
+/// The most documents that one call removes: as many as are allowed for documents of any size (D4).
 const REMOVED: usize = 50;
 
-/// Changes in their order, as far as that matters: among those of one document.
+/// Changes grouped into steps. Their order is kept where it matters: among the changes of one document.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     steps: Vec<Step>,
-    /// How many records it tells of.
+    /// The number of records in the batch.
     pub(super) count: u64,
     bytes: usize,
     /// The token of the last change.
     pub(super) token: Option<String>,
-    /// Whether the watch has told all that there is.
+    /// Whether the watch has caught up with the source.
     pub(super) is_reached: bool,
-    /// What can't be read at the source.
+    /// The records that can't be read at the source.
     pub(super) unreadable: Vec<Unreadable>,
 }
 
-/// What can be done at once.
+/// Changes that can be applied together.
 #[derive(Debug, Default)]
 struct Step {
     memories: Vec<Memory>,
     removed: BTreeMap<Collection, BTreeSet<DocumentId>>,
     erased: BTreeSet<RecordId>,
-    /// Behind the removals.
+    /// The documents to put after the removals.
     documents: Vec<Document>,
-    /// The documents among these.
+    /// The ids of these documents.
     put: BTreeSet<RecordId>,
 }
 
-/// What became of the records of a batch in the target.
+/// The result of applying a batch to the target.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// Those that are as they are at the source.
+    /// The records that are the same as at the source.
     pub(super) same: Vec<RecordId>,
-    /// Those that the target has otherwise, at the same revision or a later one.
+    /// The records that differ in the target, at the same revision or a later one.
     pub(super) conflicts: Vec<RecordId>,
-    /// Those that were erased in the target, and are not brought back there.
+    /// The records that were erased in the target, and are not restored there.
     pub(super) erased: Vec<RecordId>,
 }
 
@@ -68,7 +68,7 @@ impl Batch {
             ChangeKind::Erased(id) => self.add_erasure(id),
             ChangeKind::Unreadable(record) => self.unreadable.push(record),
             ChangeKind::Reached => self.is_reached = true,
-            // Nothing leaves a watch of everything.
+            // A watch without conditions has no other kinds of changes.
             _ => {}
         }
     }
@@ -95,7 +95,7 @@ impl Batch {
         if self.last().put.contains(&record) {
             self.steps.push(Step::default());
         }
-        // A memory is never removed.
+        // Memories are never removed.
         let RecordId::Document { collection, id } = record else { return };
         if is_copied(&collection) {
             self.last().removed.entry(collection).or_default().insert(id);
@@ -124,8 +124,7 @@ impl Batch {
         &mut self.steps[last]
     }
 
-    /// Does to the target what the batch tells of, with the tombstones and the vectors that the source has. To do it again changes nothing in the
-    /// end.
+    /// Applies the batch to the target, with the tombstones and the vectors of the source. It is idempotent.
     pub(super) async fn apply(
         self,
         source: &dyn MemoryProvider,
@@ -171,7 +170,7 @@ impl Batch {
     }
 }
 
-/// Brings the tombstones of these records to the target; the report has the places of the records.
+/// Carries the tombstones of these records to the target. The report has the indexes of the records.
 async fn erase(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -180,7 +179,7 @@ async fn erase(
     let (mut tombstones, mut places) = (Vec::with_capacity(records.len()), Vec::with_capacity(records.len()));
     for (place, record) in records.iter().enumerate() {
         let tombstone = match source.tombstone(record).await? {
-            // It has expired, and what stayed of it is gone, too (X4).
+            // The record has expired, and its tombstone is gone, too (X4).
             None if !is_there(source, record).await? => Some(Tombstone::of_expiry(record.clone(), SystemClock.now())),
             tombstone => tombstone,
         };
@@ -204,7 +203,7 @@ impl Taken {
     fn add(&mut self, ids: Vec<RecordId>, report: &RestoreReport) {
         let erased: BTreeSet<_> = report.erased.iter().copied().collect();
         for (place, id) in ids.into_iter().enumerate() {
-            // The report has them in ascending order.
+            // The report lists indexes in ascending order.
             match report.conflicts.binary_search(&place) {
                 Ok(_) => self.conflicts.push(id),
                 Err(_) if erased.contains(&place) => self.erased.push(id),

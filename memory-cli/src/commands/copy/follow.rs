@@ -1,4 +1,4 @@
-//! `copy --follow`: a target that takes over each change of its source, and with `--finish` the place of it.
+//! `copy --follow`: applies each change of the source to the target, and with `--finish` switches over to the target.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -19,38 +19,38 @@ use crate::usage::Usage;
 use crate::vectors::VectorWriter;
 use crate::{backfill, output, tombstones};
 
-/// How long to wait behind a failure that may pass, the first time and at most.
+/// The first and the longest pause after a retryable failure.
 const PAUSE: Duration = Duration::from_millis(250);
 const MOST_PAUSE: Duration = Duration::from_secs(15);
-/// How long the source stays read-only while nothing of it is taken over, before it takes writes again.
+/// How long the source stays read-only without progress before the fence is lifted.
 const FENCED: Duration = Duration::from_secs(60);
-/// How often a run takes its turn of a target while the one before goes on with it.
+/// The most attempts to take a target over from another run.
 const TURNS: usize = 20;
 
-/// A target on its way behind a source.
+/// Follows a source and applies its changes to a target.
 pub(super) struct Follower<'a> {
     source: &'a dyn MemoryProvider,
     target: &'a dyn MemoryProvider,
     progress: &'a Progress,
     mark: Mark,
-    /// Whether the source is read-only for this target, or may be.
+    /// Whether the source is or may be read-only on behalf of this target.
     is_fencing: bool,
-    /// How many records were taken over.
+    /// The number of records that were applied.
     pub(super) taken: u64,
-    /// Since when nothing was taken over.
+    /// The time of the last progress.
     waits_since: Instant,
-    /// How many of them were told when the target was last up to date.
+    /// The value of `taken` in the last "up to date" line.
     told: Option<u64>,
-    /// What the target has otherwise, at the same revision or a later one.
+    /// The records that differ in the target, at the same revision or a later one.
     pub(super) conflicts: BTreeSet<RecordId>,
     told_conflicts: BTreeSet<RecordId>,
-    /// What was erased in the target, while the source has it.
+    /// The records that were erased in the target, but not at the source.
     pub(super) erased: BTreeSet<RecordId>,
-    /// How many of them were told last.
+    /// The number of them in the last report.
     told_erased: usize,
-    /// How many of them can't be read at the source.
+    /// The records that can't be read at the source.
     pub(super) unreadable: BTreeSet<String>,
-    /// Brings what records mean.
+    /// Writes the vectors of records.
     pub(super) vectors: VectorWriter,
 }
 
@@ -59,22 +59,22 @@ pub(super) struct Follower<'a> {
 enum Until {
     /// Until the process is asked to end.
     Asked,
-    /// Until everything was taken over that was there when it began.
+    /// Until everything was applied that existed when it began.
     Reached,
 }
 
-/// Why it has ended.
+/// Why following has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The process was asked to.
+    /// The process was asked to end.
     Asked,
     /// The target has everything.
     Reached,
 }
 
 impl<'a> Follower<'a> {
-    /// Finds out how far the target is, and goes on with it instead of whichever run did before. A mistake of the caller where the target has
-    /// taken over already, holds documents of its own, or is the source.
+    /// Reads the mark of the target, and takes it over from any other run. It is a mistake in the arguments if the target has already
+    /// replaced the source, holds documents of its own, or is the source.
     pub(super) async fn new(
         source: &'a dyn MemoryProvider,
         target: &'a dyn MemoryProvider,
@@ -103,7 +103,7 @@ impl<'a> Follower<'a> {
             source,
             target,
             progress,
-            // Put before anything is taken over, since what is removed at the source from then on is no document of the target's own.
+            // The mark is put before anything is applied: documents that are removed at the source from then on are not the target's own.
             mark: begin(present, &*documents).await?,
             is_fencing: false,
             taken: 0,
@@ -118,7 +118,7 @@ impl<'a> Follower<'a> {
         })
     }
 
-    /// Takes over each change until the process is asked to end.
+    /// Applies each change until the process is asked to end.
     pub(super) async fn follow(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
         if claim::holds(self.source, &self.mark.r#move).await? {
             let left =
@@ -128,8 +128,8 @@ impl<'a> Follower<'a> {
         self.go_on(Until::Asked, asked).await.map(drop)
     }
 
-    /// Lets the target take the place of the source: takes over what there is, makes the source read-only, takes over the rest, and
-    /// compares. `None` when the process was asked to end before; then, and behind a failure, the source takes writes again.
+    /// Switches over to the target: applies the present changes, makes the source read-only, applies the rest, and compares. Returns `None`
+    /// if the process was asked to end before. Then, and after a failure, the source takes writes again.
     pub(super) async fn finish(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<Option<Copied>> {
         let moved = self.take_over(asked).await;
         let has_moved = matches!(&moved, Ok(Some(copied)) if copied.is_verified());
@@ -151,18 +151,18 @@ impl<'a> Follower<'a> {
             ensure_held(self.source, &self.mark).await?;
             self.is_fencing = true;
         }
-        // Most of it while the source still takes writes.
+        // Most changes are applied while the source still takes writes.
         if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
             return Ok(None);
         }
         if !self.is_fencing {
-            // Reads that wait for a backfill take a slice of it, which is a write.
+            // Reads that wait for a backfill run a slice of it, which is a write and would fail on a read-only source.
             let completed = backfill::complete(self.source, |told| self.progress.note(&told));
             tokio::select! {
                 () = asked.as_mut() => return Ok(None),
                 completed = completed => completed?,
             }
-            // Most of them while the source still takes writes, too.
+            // Most vectors are carried while the source still takes writes, too.
             tokio::select! {
                 () = asked.as_mut() => return Ok(None),
                 carried = self.carry_vectors() => carried?,
@@ -178,7 +178,7 @@ impl<'a> Follower<'a> {
             carried = self.carry_vectors() => carried?,
         }
         let compare = async {
-            // What they have over at the source is to be hidden in both.
+            // Records that the rules hide at the source must be hidden in both.
             rules::carry(self.source, self.target, self.progress).await?;
             let mut copied = verify_all(self.source, self.target, self.progress).await?;
             let own = strays(&*self.source.documents(), &*self.target.documents()).await?.len();
@@ -204,37 +204,37 @@ impl<'a> Follower<'a> {
         Ok(Some(copied))
     }
 
-    /// Makes the model of the source that of the target, which has no vectors of its own.
+    /// Sets the model of the source at the target, which has no vectors of its own.
     async fn begin_vectors(&mut self) -> anyhow::Result<()> {
         if let Some(model) = self.source.vector_model().await?
             && self.vectors.model() != Some(&model)
         {
-            // A run behind which another one has begun does nothing to the target.
+            // If another run has taken over the target, this one must not write to it.
             self.put_mark().await?;
             self.vectors.begin(self.target, model, true).await?;
         }
         Ok(())
     }
 
-    /// Brings the vectors that were made since their records were taken over.
+    /// Carries the vectors that were made after their records were applied.
     async fn carry_vectors(&mut self) -> anyhow::Result<()> {
         self.begin_vectors().await?;
         carry_vectors(self.source, self.target, &mut self.vectors, &self.conflicts).await
     }
 
-    /// Makes the source read-only for this target.
+    /// Makes the source read-only on behalf of this target.
     async fn fence(&mut self) -> anyhow::Result<()> {
-        // A run behind which another one has begun does nothing to the source.
+        // If another run has taken over the target, this one must not change the source.
         self.put_mark().await?;
         let fails = "the source can't be made read-only";
         claim::put(&*self.source.documents(), &self.mark.r#move).await.context(fails)?;
         self.is_fencing = true;
         self.source.set_read_only(true).await.context(fails)?;
-        // Another move may have claimed it meanwhile.
+        // Another move may have claimed the fence meanwhile.
         ensure_held(self.source, &self.mark).await
     }
 
-    /// Fails where the source is read-only for this target no more.
+    /// Fails if the source is no longer read-only on behalf of this target.
     async fn check_fence(&self) -> anyhow::Result<()> {
         ensure!(
             claim::holds(self.source, &self.mark.r#move).await?,
@@ -243,7 +243,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Lets the source take writes again, unless the fence is another run's or another move's.
+    /// Lifts the fence of the source, unless it belongs to another run or another move.
     async fn lift(&mut self) -> anyhow::Result<()> {
         let may_be_finished = std::mem::take(&mut self.mark.is_finished);
         match self.mark.put(&*self.target.documents()).await {
@@ -256,12 +256,12 @@ impl<'a> Follower<'a> {
                             with copy --unfence";
                 return Err(anyhow::Error::from(error).context(left));
             }
-            // A target that can't be written is no reason to hold up who writes to the source.
+            // Even if the target can't be written, the writers of the source must not wait.
             _ => {}
         }
         let still = "the source is still read-only: copy --unfence lifts that";
         if claim::is_of(self.source, &self.mark.r#move).await.context(still)? {
-            // Also where there is no fence yet, since one that was given up may still come.
+            // Lifted even if there is no fence yet, since an abandoned call may still set it.
             let lifted = self.source.set_read_only(false).await;
             if lifted.is_err() && self.source.is_read_only().await.unwrap_or(true) {
                 return lifted.context(still);
@@ -278,7 +278,7 @@ impl<'a> Follower<'a> {
     async fn go_on(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
         let mut pause = PAUSE;
-        // What came before, such as a walk along both sides, was no waiting.
+        // Earlier work, such as a walk along both sides, does not count as waiting.
         self.waits_since = Instant::now();
         loop {
             let before = self.taken;
@@ -294,7 +294,7 @@ impl<'a> Follower<'a> {
                     self.mark.begin_anew();
                     continue;
                 }
-                // The mark is another run's.
+                // Another run has taken over the mark.
                 Some((ErrorKind::Conflict, _)) => return Err(error),
                 Some((ErrorKind::Unavailable | ErrorKind::Timeout, _) | (_, true)) => {}
                 _ => return Err(error),
@@ -312,13 +312,13 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Follows from the mark on, to the first failure.
+    /// Follows from the mark on, until the first failure.
     async fn attempt(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
         let mut changes = self.mark.watch(self.source).await?;
         self.begin_vectors().await?;
         if self.mark.token.is_none() {
-            // Before anything else, so that a new target takes the key of the source. From here on the watch tells of each.
+            // Tombstones first, so that a new target takes over the hash key of the source. Later ones come by the watch.
             self.put_mark().await?;
             let carried = tokio::select! {
                 biased;
@@ -333,7 +333,7 @@ impl<'a> Follower<'a> {
             let pulled = tokio::select! {
                 biased;
                 () = asked.as_mut() => {
-                    // Without it some changes are taken over once more.
+                    // If this fails, some changes are applied once more.
                     let _ = self.put_mark().await;
                     return Ok(End::Asked);
                 }
@@ -346,7 +346,7 @@ impl<'a> Follower<'a> {
             let Pulled { batch, failure } = pulled;
             let is_reached = batch.is_reached;
             if batch.count > 0 {
-                // A run behind which another one has begun ends here, before it does more to the target.
+                // If another run has taken over the target, this one ends here, before it writes more.
                 self.put_mark().await?;
             }
             self.take(batch).await?;
@@ -387,22 +387,22 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Everything was taken over that was there when the watch began, or came since.
+    /// Called when everything was applied that existed when the watch began or came since.
     async fn reached(&mut self) -> anyhow::Result<()> {
         if self.mark.has_gap {
             let (source, target) = (self.source.documents(), self.target.documents());
             let strays = strays(&*source, &*target).await?;
             for (collection, id) in strays {
-                // A run behind which another one has begun removes nothing.
+                // If another run has taken over the target, this one removes nothing.
                 self.put_mark().await?;
                 replace(&*source, &*target, collection.clone(), id.clone()).await?;
-                // What stood in the way of the source's own is gone.
+                // The document that was in conflict is gone.
                 self.conflicts.remove(&RecordId::Document { collection, id });
             }
             self.mark.has_gap = false;
         }
         self.put_mark().await?;
-        // A document that was put again stands in its own way until its removal is taken over, so nothing is told before.
+        // A document that was removed and put again conflicts with itself until its removal is applied, so conflicts are reported here.
         for id in self.conflicts.difference(&self.told_conflicts) {
             let name = match id {
                 RecordId::Memory(id) => format!("memory {id}"),
@@ -421,7 +421,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// How many records of the source were erased in the target: those that this run has met, and those of the ones that are missing there.
+    /// How many records of the source were erased in the target: those that this run has met, and those among the missing ones.
     async fn erased_in_target(&self, missing: &[RecordId]) -> anyhow::Result<u64> {
         let mut erased = self.erased.clone();
         for id in missing {
@@ -432,7 +432,7 @@ impl<'a> Follower<'a> {
         Ok(erased.len() as u64)
     }
 
-    /// When the source takes writes again, unless something of it is taken over before.
+    /// The time at which the fence is lifted if there is no progress before.
     fn lifts_at(&self) -> Option<Instant> {
         self.is_fencing.then(|| self.waits_since + FENCED)
     }
@@ -442,17 +442,17 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Says of records that stay out of the target what ends that.
+/// The message for records that were erased in the target only, with what to do.
 pub(super) fn erased_there(count: u64) -> String {
     format!("{count} records are erased in the target: erase them at the source as well")
 }
 
-/// Takes the turn of a target, whichever run had it.
+/// Takes over a target from any other run, by putting a new mark.
 async fn begin(mut present: Option<Mark>, target: &dyn DocumentStore) -> anyhow::Result<Mark> {
     for _ in 0..TURNS {
         let mut mark = present.map_or_else(Mark::of_new_move, Mark::of_new_run);
         match mark.put(target).await {
-            // The run before has put its own meanwhile.
+            // The other run has put its own mark meanwhile.
             Err(error) if error.kind() == ErrorKind::Conflict => present = Mark::read(target).await?,
             put => return Ok(put.map(|()| mark)?),
         }
@@ -463,7 +463,7 @@ async fn begin(mut present: Option<Mark>, target: &dyn DocumentStore) -> anyhow:
     bail!("another run of copy goes on with this target: end it, or say it again")
 }
 
-/// Fails where the source is read-only for something else than the target of this mark.
+/// Fails if the source is read-only on behalf of another target.
 pub(super) async fn ensure_held(source: &dyn MemoryProvider, mark: &Mark) -> anyhow::Result<()> {
     ensure!(
         claim::holds(source, &mark.r#move).await?,
@@ -479,14 +479,14 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// What a watch has told.
+/// The changes that were pulled from a watch.
 struct Pulled {
     batch: Batch,
-    /// What it has ended with, behind that.
+    /// The error that ended the watch after these changes.
     failure: Option<memory_core::Error>,
 }
 
-/// Waits for changes, and takes those that come with them.
+/// Waits for the next change, and takes all that are ready.
 async fn pull(changes: &mut Changes) -> Pulled {
     let mut batch = Batch::default();
     let mut next = changes.next().await;

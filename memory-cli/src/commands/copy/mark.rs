@@ -1,4 +1,4 @@
-//! How far a target has come that follows a source: a document of the target itself.
+//! The mark: a document of the target that says how far it has followed its source.
 
 use memory_core::{
     Changes, Clock as _, Collection, Collections, Content, DocumentId, DocumentSelection, DocumentStore, DocumentWrite,
@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::Usage;
 
-/// The collection of a target that says how far it is.
+/// The collection of the mark.
 const COLLECTION: &str = "_follow";
 const ID: &str = "source";
 
-/// The state of a move. It is put behind what it tells of, so that whoever goes on from it repeats some of that at most, and only in the
-/// place of what was read: of two runs of the command, the one that began first can't put it any more.
+/// The state of a move. It is written after the changes that it covers, so a continued run repeats some of them at most. It is written by
+/// compare-and-set: after a second run of the command has begun, the first one can't write it any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Mark {
-    /// The move that it is of: the same in all its runs.
+    /// The id of the move, which is the same in all its runs.
     pub(super) r#move: String,
-    /// The run of the command that goes on with the target: the last that has begun.
+    /// The id of the run that owns the target: the last one that has begun.
     #[serde(default)]
     run: String,
-    /// What the feed goes on behind; the beginning without one.
+    /// The token after which the feed continues; `None` for the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) token: Option<String>,
-    /// A token by which the source is known where the feed is begun anew.
+    /// A token that identifies the source after the feed was started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
-    /// Whether the target may lack what no change will tell of again, or hold documents whose removal was missed.
+    /// Whether the target may lack records that no later change reports, or hold documents whose removal was missed.
     #[serde(default)]
     pub(super) has_gap: bool,
-    /// Whether the target has taken over.
+    /// Whether the target has replaced the source.
     #[serde(default)]
     pub(super) is_finished: bool,
-    /// The revision in place of which it is put; `None` where the target has none yet.
+    /// The revision of the mark in the target, for compare-and-set; `None` if it has none yet.
     #[serde(skip)]
     revision: Option<Revision>,
 }
 
 impl Mark {
-    /// What the target has; `None` when it follows nobody yet.
+    /// Reads the mark of a target; `None` if it follows no source yet.
     pub(super) async fn read(target: &dyn DocumentStore) -> Result<Option<Self>> {
         let Some(document) = target.get(&collection()?, &DocumentId::parse(ID)?).await? else { return Ok(None) };
         let unreadable =
@@ -50,25 +50,25 @@ impl Mark {
         Ok(Some(Self { revision: Some(document.revision), ..mark }))
     }
 
-    /// The first one of a move.
+    /// Makes the first mark of a new move.
     pub(super) fn of_new_move() -> Self {
         Self { r#move: MemoryId::generate().to_string(), ..Self::default() }.of_new_run()
     }
 
-    /// The same for a run that begins.
+    /// Returns the mark for a new run.
     pub(super) fn of_new_run(mut self) -> Self {
-        // The run before may have ended amid its first batch, and what was removed since at the source is told by no change.
+        // The previous run may have ended in its first batch, and no change reports what was removed at the source since.
         self.has_gap |= self.revision.is_some() && self.token.is_none();
         Self { run: MemoryId::generate().to_string(), ..self }
     }
 
-    /// Keeps it in the target. `Conflict` where another run has put or removed one since this one was read.
+    /// Writes the mark to the target. Fails with `Conflict` if another run has written or removed it since it was read.
     pub(super) async fn put(&mut self, target: &dyn DocumentStore) -> Result<()> {
         let error = match self.put_once(target).await {
             Err(error) if error.kind() == ErrorKind::Conflict => error,
             put => return put,
         };
-        // An earlier put of this run that had no answer may have been done.
+        // An earlier write of this run whose outcome was unknown may have succeeded.
         match Self::read(target).await? {
             Some(there) if there.run == self.run && there.revision != self.revision => {
                 self.revision = there.revision;
@@ -90,18 +90,18 @@ impl Mark {
         Ok(())
     }
 
-    /// Lets the target forget that it has followed.
+    /// Removes the mark of a target.
     pub(super) async fn remove(target: &dyn DocumentStore) -> Result<()> {
         remove(target, DocumentId::parse(ID)?).await
     }
 
-    /// Lets the target begin with a walk along both sides, since no change will tell of all that it lacks.
+    /// Makes the next run begin with a walk along both sides, since the feed no longer reports everything that the target lacks.
     pub(super) fn begin_anew(&mut self) {
         self.has_gap = true;
         self.origin = self.token.take().or(self.origin.take());
     }
 
-    /// The changes of the source from the mark on. A mistake of the caller where the target follows another source.
+    /// Watches the source from the mark on. It is a mistake in the arguments if the target follows another source.
     pub(super) async fn watch(&self, source: &dyn MemoryProvider) -> anyhow::Result<Changes> {
         match self.token.clone() {
             Some(token) => watch(source, WatchFrom::Token(token)).await,
@@ -112,19 +112,18 @@ impl Mark {
         }
     }
 
-    /// A mistake of the caller where the target follows another source, or has followed one.
+    /// Fails, as a mistake in the arguments, if the target follows or has followed another source.
     pub(super) async fn check(&self, source: &dyn MemoryProvider) -> anyhow::Result<()> {
         let Some(token) = self.token.clone().or(self.origin.clone()) else { return Ok(()) };
         match watch(source, WatchFrom::Token(token)).await {
             Err(error) if !is_reset(&error) => Err(error),
-            // Whose the token is, is known too where the feed does not go back so far.
+            // The owner of a token is known even if the feed no longer reaches back to it.
             _ => Ok(()),
         }
     }
 }
 
-/// Whether what a collection holds goes along with a copy or an export. Marks and what a keeper notes of its vectors belong to the place that they
-/// are in.
+/// Whether a collection is part of copies and exports. Marks and the notes of a vector keeper belong to their own database.
 pub(crate) fn is_copied(collection: &Collection) -> bool {
     ![COLLECTION, VectorKeeper::COLLECTION].contains(&collection.as_str())
 }
@@ -132,7 +131,7 @@ pub(crate) fn is_copied(collection: &Collection) -> bool {
 async fn watch(source: &dyn MemoryProvider, from: WatchFrom) -> anyhow::Result<Changes> {
     let everything = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     source.watch(&everything.from(from)).await.map_err(|error| match error.kind() {
-        // Only who has made a token can open it.
+        // A token can be opened only by the ledger that made it.
         ErrorKind::InvalidInput => {
             Usage("--to: what is there follows another source: name that one, or another place".to_owned()).into()
         }
@@ -144,7 +143,7 @@ fn is_reset(error: &anyhow::Error) -> bool {
     error.downcast_ref::<memory_core::Error>().is_some_and(|error| error.kind() == ErrorKind::FeedReset)
 }
 
-/// Whether the source and the target are one place under two URLs: what is put into one is in the other then.
+/// Whether source and target are the same database under two URLs, by putting a document into one and reading it from the other.
 pub(super) async fn is_one_place(source: &dyn DocumentStore, target: &dyn DocumentStore) -> Result<bool> {
     let id = DocumentId::generate();
     target.put(write(id.clone(), "{}")?).await?;
@@ -157,7 +156,7 @@ pub(super) fn collection() -> Result<Collection> {
     Collection::parse(COLLECTION)
 }
 
-/// A document of the move.
+/// Makes the write of a document of the move.
 pub(super) fn write(id: DocumentId, content: &str) -> Result<DocumentWrite> {
     let (space, content) = (SpaceId::parse("follow")?, Content::parse(content)?);
     Ok(DocumentWrite::new(collection()?, space, content, SystemClock.now()).with_id(id))

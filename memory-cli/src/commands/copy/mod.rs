@@ -1,4 +1,4 @@
-//! `copy`: memories and documents from one engine to another, verified afterwards.
+//! `copy`: copies memories and documents from one engine to another, and verifies the copy.
 
 mod batch;
 mod claim;
@@ -39,7 +39,7 @@ use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// Where to: a URL as --url takes it. --unfence does without.
+    /// The URL of the target, in the form of --url. Optional with --unfence.
     #[arg(
         long,
         value_name = "URL",
@@ -55,33 +55,32 @@ pub(crate) struct CopyArgs {
     /// Also the documents that the spaces and --where select.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["after", "before", "status", "exclude"])]
     documents: bool,
-    /// With the versions that each record had, and when and by whom they were made.
+    /// Also copy the versions of each record, with their times and actors.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["follow", "finish", "unfence"])]
     history: bool,
-    /// Print "done: N" on standard error whenever the first N records are safely there, and "verified: N" whenever so many are compared,
-    /// instead of a bar.
+    /// Print "done: N" on standard error when the first N records are written, and "verified: N" when N are compared, instead of a bar.
     #[arg(long, help_heading = "Output")]
     progress: bool,
-    /// Go on: take over each change of the source until Ctrl-C, or with --finish until the target takes its place. Repeated, it goes
-    /// on where it was.
+    /// Apply each change of the source to the target until Ctrl-C, or with --finish until the target replaces the source. If you repeat the
+    /// command, it continues where it was.
     #[arg(long, help_heading = "Moving")]
     follow: bool,
-    /// Let the target take the place of the source: take over what has changed, make the source read-only, take over the rest, and
-    /// compare. Where they differ, the source takes writes again.
+    /// Replace the source with the target: apply all changes, make the source read-only, apply the rest, and compare. If they differ, the
+    /// source takes writes again.
     #[arg(long, help_heading = "Moving")]
     finish: bool,
-    /// Let the source of --finish take writes again, and then the target of --to forget that it followed.
+    /// Let the source of --finish take writes again, and then make the target of --to forget that it followed.
     #[arg(long, help_heading = "Moving", conflicts_with_all = ["follow", "finish"])]
     unfence: bool,
 }
 
-/// Of how many records that the target lacks it is asked why.
+/// The most missing records that are looked up to find out why.
 const MOST_MISSING: usize = 1_000;
-/// The refusal of a target that is the source.
+/// The error if the target is the source.
 const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
 
 impl CopyArgs {
-    /// Whether a target follows, takes over, or gives that up.
+    /// Whether the command follows, finishes, or unfences.
     fn is_move(&self) -> bool {
         self.follow || self.finish || self.unfence
     }
@@ -92,37 +91,37 @@ impl CopyArgs {
     }
 }
 
-/// What became of the records.
+/// The result of a copy.
 #[derive(Debug, Default)]
 struct Copied {
     memories: u64,
     documents: u64,
-    /// How many were not there before.
+    /// The number of records that were new in the target.
     written: u64,
-    /// How many the target has otherwise.
+    /// The number of records that differ in the target.
     conflicts: u64,
-    /// How many can't be read in the source, and so are not in the target.
+    /// The number of records that can't be read in the source, and so are not in the target.
     unreadable: u64,
-    /// How many were erased in the target, and so are not brought back there.
+    /// The number of records that were erased in the target, and so are not restored there.
     erased: u64,
-    /// How many were erased in the source, which the target did not know.
+    /// The number of tombstones of the source that were new in the target.
     tombstones: u64,
-    /// How many vectors were brought.
+    /// The number of vectors that were written.
     vectors: u64,
-    /// How many vectors the target does not take.
+    /// The number of vectors that the target does not take.
     vectors_left_out: u64,
-    /// What of these the last transfer met, which its comparison passes over.
+    /// The records that the last transfer left out, which the comparison skips.
     passed_over: BTreeSet<String>,
-    /// The hashes of what the source has and of what the target has of it, as the lines of an export.
+    /// The hashes of the source's records, read from the source and from the target, as the lines of an export.
     source: Hash,
     target: Hash,
-    /// What the first of those records is called that the target lacks or has otherwise.
+    /// The name of the first record that is missing in the target or differs.
     differs: Option<String>,
-    /// What of the source the target lacks, but for what is more than can be asked about.
+    /// The records that are missing in the target, up to [`MOST_MISSING`].
     missing: Vec<RecordId>,
 }
 
-/// The hash of what is written to it.
+/// A writer that hashes what is written to it.
 #[derive(Debug, Default)]
 struct Hash(Sha256);
 
@@ -138,7 +137,7 @@ impl Write for Hash {
 }
 
 impl Hash {
-    /// In hexadecimal digits.
+    /// Returns the hash in hexadecimal digits.
     fn text(&self) -> String {
         self.0.clone().finalize().iter().fold(String::new(), |mut text, byte| {
             // Writing into a String can't fail.
@@ -153,7 +152,7 @@ impl Copied {
         self.memories + self.documents
     }
 
-    /// Whether the target has all that the source has.
+    /// Whether the target has everything that the source has.
     fn is_verified(&self) -> bool {
         self.unreadable == 0 && self.conflicts == 0 && self.source.text() == self.target.text()
     }
@@ -172,7 +171,7 @@ pub(crate) async fn run(
     if args.unfence {
         return unfence(source, args.to.as_deref(), output).await;
     }
-    // The command line is refused without.
+    // clap requires it here.
     let to = args.to.as_deref().unwrap_or_default();
     if to == url {
         return Err(Usage(SAME_PLACE.to_owned()).into());
@@ -202,7 +201,7 @@ async fn open_target(to: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
     })
 }
 
-/// Whether a URL lets a replica answer reads.
+/// Whether a URL allows reads from a replica.
 pub(crate) fn reads_from_replica(url: &str) -> bool {
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
     form_urlencoded::parse(parameters.as_bytes()).any(|(name, value)| {
@@ -210,7 +209,7 @@ pub(crate) fn reads_from_replica(url: &str) -> bool {
     })
 }
 
-/// Lets the source take writes again, whatever has become of the target; then the target forgets that it followed.
+/// Lets the source take writes again, whatever the state of the target; then makes the target forget that it followed.
 async fn unfence(source: &dyn MemoryProvider, to: Option<&str>, output: &mut Output) -> anyhow::Result<ExitCode> {
     source.set_read_only(false).await?;
     output.value(&serde_json::json!({ "readOnly": false }), "the source takes writes")?;
@@ -232,7 +231,7 @@ async fn forget(to: &str) -> anyhow::Result<()> {
     Ok(closed?)
 }
 
-/// Follows, and finishes if that is wanted.
+/// Follows, and finishes if requested.
 async fn move_over(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -244,7 +243,7 @@ async fn move_over(
     if let Some(mark) = finished
         && source.is_read_only().await?
     {
-        // Only of the source that it followed is that known. What was written to it since is its own.
+        // This is known only of the source that it followed. Later writes to the target are its own.
         mark.check(source).await?;
         follow::ensure_held(source, &mark).await?;
         output.value(&serde_json::json!({ "taken": 0, "verified": true }), "the target has taken over already")?;
@@ -340,7 +339,7 @@ async fn copy_once(
     Ok(exit_code(!is_equal || copied.conflicts > 0 || copied.unreadable > 0))
 }
 
-/// Erases in the target what was erased in the source.
+/// Erases records in the target that were erased in the source.
 async fn bury(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -348,7 +347,7 @@ async fn bury(
     progress: &Progress,
     copied: &mut Copied,
 ) -> anyhow::Result<()> {
-    // Of what is gone, nothing but its spaces can be asked.
+    // Tombstones can be selected only by spaces.
     if args.conditions.is_empty() {
         let carried = tombstones::carry(source, target, &args.spaces.spaces()).await?;
         copied.tombstones += carried.written;
@@ -387,7 +386,7 @@ async fn copy(
         }
     }
     (copied.vectors, copied.vectors_left_out) = (carrier.vectors.written, carrier.vectors.left_out);
-    // What was erased since it was transferred.
+    // Records that were erased after they were transferred.
     bury(source, target, args, progress, &mut copied).await?;
     if args.is_everything() {
         rules::carry(source, target, progress).await?;
@@ -395,7 +394,7 @@ async fn copy(
     Ok(copied)
 }
 
-/// Compares everything that the source has.
+/// Compares all records of the source.
 async fn verify_all(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -416,14 +415,14 @@ async fn verify_all(
     Ok(copied)
 }
 
-/// What was compared.
+/// The result of a comparison.
 struct Verified {
     records: u64,
-    /// How many can't be read at the source.
+    /// The number of records that can't be read at the source.
     unreadable: u64,
 }
 
-/// What goes along with records.
+/// Carries vectors, and if requested versions, along with records.
 struct Carrier<'a> {
     source: &'a dyn MemoryProvider,
     target: &'a dyn MemoryProvider,
@@ -431,8 +430,8 @@ struct Carrier<'a> {
     vectors: VectorWriter,
 }
 
-/// Writes what a query finds into the target, page by page, with its vectors and, if they go along, its versions, and tells how many there are.
-/// What is there already stays, so that a copy that was interrupted goes on when it is repeated.
+/// Writes the records of a query to the target, page by page, with their vectors and, if requested, their versions, and returns their
+/// number. Records that exist in the target stay, so that an interrupted copy continues when it is repeated.
 async fn transfer<K, H>(
     source: &H,
     target: &H,
@@ -473,13 +472,13 @@ where
     Ok(done)
 }
 
-/// Those of some records that the target has as the source does.
+/// Returns the records that are the same in source and target.
 fn without<T>(records: Vec<T>, report: &RestoreReport) -> Vec<T> {
     let left_out: BTreeSet<_> = report.conflicts.iter().chain(&report.erased).copied().collect();
     records.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, record)| record).collect()
 }
 
-/// Brings the vectors of everything that the source has, which no change of its feed tells of.
+/// Carries the vectors of all records of the source, since the feed does not report vectors.
 async fn carry_vectors(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -532,7 +531,7 @@ async fn with_versions(
     Ok(report)
 }
 
-/// Walks both engines side by side and hashes what the source has, on either side. What only the target has does not count.
+/// Walks both engines side by side and hashes the source's records on either side. Records that only the target has do not count.
 async fn verify<K, H>(
     source: &H,
     target: &H,
@@ -563,7 +562,7 @@ where
                 Ordering::Greater => break,
             }
         }
-        // What has expired since it was read is not missing.
+        // A record that has expired since it was read is not missing.
         let has_expired = K::head(&record).expires_at.is_some_and(|time| time <= SystemClock.now());
         if has_expired && other_line.is_empty() {
             continue;

@@ -1,10 +1,10 @@
-//! The rules of retention, which go along with a copy of everything.
+//! Carries the retention rules along with a copy of everything.
 
 use memory_core::{ErrorKind, MemoryProvider, Result};
 
 use crate::progress::Progress;
 
-/// Sets those of the source at a target that has none.
+/// Sets the rules of the source at a target that has none.
 pub(super) async fn carry(source: &dyn MemoryProvider, target: &dyn MemoryProvider, progress: &Progress) -> Result<()> {
     let (rules, present) = (source.retention().await?, target.retention().await?);
     if rules == present {

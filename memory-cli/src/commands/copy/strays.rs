@@ -1,4 +1,4 @@
-//! Documents of a target that are no version of what its source has.
+//! Strays: documents of a target that are not a version of a document of its source.
 
 use std::cmp::Ordering;
 
@@ -10,8 +10,8 @@ use memory_core::{
 use super::mark::is_copied;
 use super::walk::Walk;
 
-/// The documents of the target that the source does not have, or that were removed there and put again since: what only misses a later
-/// version is none of them.
+/// Finds the documents of the target that the source does not have, or that were removed there and put again since. A document that only
+/// lacks a later version is not a stray.
 pub(super) async fn strays(
     source: &dyn DocumentStore,
     target: &dyn DocumentStore,
@@ -29,7 +29,7 @@ pub(super) async fn strays(
                     Ordering::Greater => break false,
                 }
             };
-            // What was read page by page may have changed since.
+            // Read page by page, so the document may have changed since.
             if !is_version && !is_version_of_present(source, &document).await? {
                 strays.push((collection.clone(), document.id));
             }
@@ -38,7 +38,7 @@ pub(super) async fn strays(
     Ok(strays)
 }
 
-/// Takes away what only the target has, and puts in its place what the source has.
+/// Removes strays from the target, and puts the source's documents in their place.
 pub(super) async fn replace(
     source: &dyn DocumentStore,
     target: &dyn DocumentStore,
@@ -57,7 +57,7 @@ async fn is_version_of_present(source: &dyn DocumentStore, document: &Document) 
     Ok(present.is_some_and(|present| is_version(document, &present)))
 }
 
-/// Whether a document is what the other one is, or was before an update.
+/// Whether a document is the other one, or an earlier version of it.
 fn is_version(document: &Document, present: &Document) -> bool {
     document == present || document.revision < present.revision && document.created_at == present.created_at
 }

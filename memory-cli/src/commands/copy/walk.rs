@@ -1,4 +1,4 @@
-//! Walks over what an engine holds.
+//! Walks the records of an engine.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use crate::args;
 use crate::line;
 use crate::output;
 
-/// What a query finds, the oldest first, one page in memory.
+/// A walk over the records of a query, the oldest first, with one page in memory.
 pub(super) struct Walk<K: Selects> {
     query: QueryBuilder<K>,
     pub(super) records: VecDeque<K::Record>,
     cursor: Option<Cursor>,
     has_begun: bool,
-    /// How many records can't be read among those that it has passed.
+    /// The number of records that can't be read so far.
     pub(super) unreadable: u64,
 }
 
@@ -29,7 +29,7 @@ impl<K: Selects + Clone> Walk<K> {
         Self { query, records: VecDeque::new(), cursor: None, has_begun: false, unreadable: 0 }
     }
 
-    /// Reads the next page and tells what of it can't be read; `None` at the end.
+    /// Reads the next page and returns its unreadable records; `None` at the end.
     pub(super) async fn next_page(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<Vec<Unreadable>>> {
         let mut query = self.query.clone();
         match (&self.cursor, self.has_begun) {
@@ -59,18 +59,18 @@ impl<K: Selects + Clone> Walk<K> {
     }
 }
 
-/// One of the engines, as the home of one kind of records.
+/// An engine's store of one kind of records.
 #[async_trait]
 pub(super) trait Home<K: Selects>: Sync {
     async fn page(&self, query: &Query<K>) -> Result<(Vec<K::Record>, Vec<Unreadable>, Option<Cursor>)>;
     async fn restore(&self, records: Vec<K::Record>) -> Result<RestoreReport>;
-    /// The record as one of either kind.
+    /// Wraps the record as one of any kind.
     fn record(record: K::Record) -> Record;
-    /// Which record it is, at which revision.
+    /// Returns the id and the revision of the record.
     fn version(record: &K::Record) -> (RecordId, Revision);
-    /// What a record is called in a sentence.
+    /// The name of a record in a sentence.
     fn name(record: &K::Record) -> String;
-    /// Writes a record as export does.
+    /// Writes a record as an export line.
     fn write(record: &K::Record, out: &mut dyn Write) -> io::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! What was erased, and what was verified, for who has to prove it.
+//! The certificate of an erasure: what was erased and what was verified.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,67 +14,67 @@ use tempfile::NamedTempFile;
 use crate::input;
 use crate::usage::Usage;
 
-/// What was erased, by one run or by several that went on with the same file.
+/// The certificate of an erasure, by one run or by several that continued with the same file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Certificate {
     reason: String,
     by: Option<Actor>,
-    /// When it began, in milliseconds since 1970 UTC.
+    /// The start of the erasure, in milliseconds since 1970 UTC.
     from: Timestamp,
-    /// When it ended.
+    /// The end of the erasure.
     pub(super) until: Timestamp,
-    /// What was to be erased, as it was given.
+    /// The selection, as it was given.
     selection: Value,
     pub(super) memories: BTreeSet<MemoryId>,
     pub(super) documents: BTreeSet<DocumentName>,
     pub(super) counts: Counts,
-    /// What a call that failed may have erased, without an answer to that so far.
+    /// The records that a failed call may have erased; their state is still unknown.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     unknown: Names,
-    /// How many of the records that were named are neither there nor erased.
+    /// The number of named records that neither exist nor were erased.
     #[serde(default)]
     pub(super) absent: usize,
-    /// What was found true behind the erasure, as sentences.
+    /// The facts that were verified after the erasure, as sentences.
     pub(super) verified: Vec<String>,
-    /// What the engine still holds, and what ends that.
+    /// What the files of the engine still hold, and what ends that.
     pub(super) engine: String,
 }
 
-/// How many records were erased.
+/// The numbers of erased records.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Counts {
     pub(super) memories: usize,
     pub(super) documents: usize,
 }
 
-/// What records were called.
+/// The names of records.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Names {
     memories: BTreeSet<MemoryId>,
     documents: BTreeSet<DocumentName>,
 }
 
-/// What a document was called.
+/// The name of a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct DocumentName {
     pub(super) collection: Collection,
     pub(super) id: DocumentId,
 }
 
-/// The file that a certificate goes to.
+/// The file of a certificate.
 struct CertificateFile {
     path: PathBuf,
     folder: PathBuf,
 }
 
-/// A certificate, with the file that it goes to if one is named.
+/// A certificate with its file, if one is named.
 pub(super) struct Certified {
     pub(super) certificate: Certificate,
     file: Option<CertificateFile>,
 }
 
 impl Certificate {
-    /// One of nothing so far.
+    /// Makes a certificate without records.
     pub(super) fn new(reason: &Reason, by: Option<&Actor>, selection: Value, from: Timestamp, engine: String) -> Self {
         Self {
             reason: reason.as_str().to_owned(),
@@ -92,7 +92,7 @@ impl Certificate {
         }
     }
 
-    /// Adds what was erased.
+    /// Adds erased records.
     pub(super) fn add(&mut self, erased: &[RecordId]) {
         for record in erased {
             match record.clone() {
@@ -103,7 +103,7 @@ impl Certificate {
         self.counts = Counts { memories: self.memories.len(), documents: self.documents.len() };
     }
 
-    /// Adds what may have been erased.
+    /// Adds records that may have been erased.
     pub(super) fn add_unknown(&mut self, records: &[RecordId]) {
         for record in records {
             match record.clone() {
@@ -117,14 +117,14 @@ impl Certificate {
         !self.unknown.is_empty()
     }
 
-    /// What may have been erased, for who asks for it.
+    /// Takes out the records that may have been erased, to find out.
     pub(super) fn take_unknown(&mut self) -> Vec<RecordId> {
         let Names { memories, documents } = std::mem::take(&mut self.unknown);
         let documents = documents.into_iter().map(|name| RecordId::from((name.collection, name.id)));
         memories.into_iter().map(RecordId::from).chain(documents).collect()
     }
 
-    /// Takes over what an earlier run of the same erasure has erased; tells whether it was the same.
+    /// Takes over the records of an earlier run. Returns whether it was the same erasure.
     fn goes_on(&mut self, earlier: Self) -> bool {
         let is_same = (&self.reason, &self.by, &self.selection) == (&earlier.reason, &earlier.by, &earlier.selection);
         if is_same {
@@ -145,14 +145,13 @@ impl Names {
 }
 
 impl Certified {
-    /// Makes sure that the file can be written, if there is one. A certificate that is there must be one of the same erasure, with which this
-    /// one then goes on.
+    /// Checks that the file can be written, if there is one. An existing certificate must be of the same erasure, which this one continues.
     pub(super) fn open(mut certificate: Certificate, path: Option<&Path>) -> anyhow::Result<Self> {
         let file = path.map(|path| CertificateFile::open(path, &mut certificate)).transpose()?;
         Ok(Self { certificate, file })
     }
 
-    /// Says that it holds until now, and writes it in one step if there is a file; tells whether there is.
+    /// Sets the end to now, and writes the certificate atomically if there is a file. Returns whether there is one.
     pub(super) fn save(&mut self) -> anyhow::Result<bool> {
         self.certificate.until = SystemClock.now();
         self.file.as_ref().map(|file| file.write(&self.certificate)).transpose().map(|written| written.is_some())
@@ -174,16 +173,16 @@ impl CertificateFile {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // The message of the system about a folder that is not there would quote its name.
+        // The system's message about a missing folder would quote its name.
         if !folder.is_dir() {
             return Err(anyhow!("can't write in {}: it is no folder", input::name(folder)));
         }
-        // Only whether one can be made there: each writing makes its own.
+        // Only checks that a file can be made there; each write makes its own.
         NamedTempFile::new_in(folder).with_context(|| format!("can't write in {}", input::name(folder)))?;
         Ok(Self { path: path.to_owned(), folder: folder.to_owned() })
     }
 
-    /// Writes it in one step: a reader never sees half a certificate.
+    /// Writes the certificate atomically, so that a reader never sees half of it.
     fn write(&self, certificate: &Certificate) -> anyhow::Result<()> {
         let failed = |error: std::io::Error| {
             anyhow::Error::new(error).context(format!("can't write {}", input::name(&self.path)))

@@ -1,13 +1,13 @@
-//! What an engine still holds of what was erased.
+//! What the files of an engine still hold of erased records.
 
 use std::fs;
 
 use crate::engine;
 use crate::usage::Usage;
 
-/// The largest file of SQLite, in bytes, that each erasure writes anew.
+/// The largest SQLite file, in bytes, that each erasure rewrites.
 const REWRITTEN: u64 = 64 << 20;
-/// The schema of PostgreSQL unless the URL names another.
+/// The default schema of PostgreSQL.
 const SCHEMA: &str = "agent_memory";
 /// The tables that held the records.
 const TABLES: [&str; 8] = [
@@ -21,7 +21,7 @@ const TABLES: [&str; 8] = [
     "changes",
 ];
 
-/// What the engine of a URL still holds, and the command or the time that ends that.
+/// Describes what the engine of a URL still holds, and the command or the time that ends that.
 pub(super) fn of(url: &str) -> Result<String, Usage> {
     let address = engine::parse(url)?;
     Ok(match address.engine_name() {
@@ -58,7 +58,7 @@ pub(super) fn of(url: &str) -> Result<String, Usage> {
     })
 }
 
-/// A parameter of a URL.
+/// Returns a parameter of a URL.
 fn parameter(url: &str, wanted: &str) -> Option<String> {
     let (_, parameters) = url.split_once('?')?;
     let mut found = form_urlencoded::parse(parameters.as_bytes()).filter(|(name, _)| name == wanted);

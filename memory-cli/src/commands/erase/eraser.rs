@@ -1,4 +1,4 @@
-//! Erases slice by slice.
+//! Erases records slice by slice.
 
 use std::pin::pin;
 
@@ -11,34 +11,34 @@ use super::verify::is_there;
 use crate::args;
 use crate::progress::Progress;
 
-/// What erases, and certifies it.
+/// Erases records and certifies that.
 pub(super) struct Eraser<'a> {
     provider: &'a dyn MemoryProvider,
     reason: &'a Reason,
     actor: Option<&'a Actor>,
-    /// How many records it may erase.
+    /// The most records to erase.
     at_most: u64,
     certified: &'a mut Certified,
-    /// How many it has erased.
+    /// The number of erased records.
     count: u64,
-    /// How many it had when the certificate was written last.
+    /// The number of erased records in the last written certificate.
     saved: u64,
 }
 
-/// How an erasure came to its end.
+/// Why an erasure ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing was left.
     Complete,
-    /// The process was asked to.
+    /// The process was asked to end.
     Asked,
-    /// As much was erased as may be.
+    /// The limit was reached.
     Limit,
 }
 
-/// How many records one call erases: as many as it may, since an engine may have to look through its feed for each.
+/// The size of a slice: the most that a call may erase, since an engine may have to search its feed in each call.
 const SLICE: usize = MAX_ERASED;
-/// How many passes a query takes at most. What comes all the time is told by the verification.
+/// The most passes of a query. If records keep coming, the verification reports it.
 const PASSES: usize = 2;
 
 impl<'a> Eraser<'a> {
@@ -52,12 +52,12 @@ impl<'a> Eraser<'a> {
         Self { provider, reason, actor, at_most: at_most.unwrap_or(u64::MAX), certified, count: 0, saved: 0 }
     }
 
-    /// How many records it has erased, also where it came to no good end.
+    /// The number of erased records, also after a failure.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Erases part by part. A signal is looked for between two slices, each of which is one step.
+    /// Erases part by part. A signal is checked between two slices; each slice is atomic.
     pub(super) async fn run(
         &mut self,
         parts: &[Part],
@@ -65,7 +65,7 @@ impl<'a> Eraser<'a> {
         asked: impl Future<Output = ()>,
     ) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
-        // What an earlier run of the same erasure did not get to know.
+        // The records whose state an earlier run of the same erasure did not learn.
         let unknown = self.certified.certificate.take_unknown();
         let unknown = self.settle(&unknown).await;
         self.certified.certificate.add_unknown(&unknown);
@@ -87,13 +87,13 @@ impl<'a> Eraser<'a> {
                 slices.ended(count);
             }
         }
-        // A call of that run may have gone on until now. What is there still, it has not taken.
+        // A call of that run may have continued until now. Records that still exist were not erased by it.
         let unknown = self.certified.certificate.take_unknown();
         self.settle(&unknown).await;
         Ok(End::Complete)
     }
 
-    /// Erases these records of a part, but for those that do not belong to it any more, and tells how many were there.
+    /// Erases these records of a part, except those that no longer belong to it, and returns how many were erased.
     async fn erase(&mut self, part: &Part, records: &[RecordId], progress: &Progress) -> anyhow::Result<u64> {
         if records.is_empty() {
             return Ok(0);
@@ -111,7 +111,7 @@ impl<'a> Eraser<'a> {
                 Ok(erased) => erased,
                 Err(error) => {
                     if error.outcome() == Outcome::Unknown {
-                        // That call may go on at the engine.
+                        // The call may continue at the engine.
                         let unknown = self.settle(records).await;
                         self.certified.certificate.add_unknown(&unknown);
                     }
@@ -120,12 +120,12 @@ impl<'a> Eraser<'a> {
             };
             self.add(&erased.records);
             progress.done(self.count, 0);
-            // A call ends early where its records are large, or change; the same one takes the next of them.
+            // A call ends early if its records are large or change; repeating it takes the next of them.
             if erased.is_complete || erased.records.is_empty() {
                 break;
             }
         }
-        // Each writing takes as long as what stands in it is long.
+        // The time of a write grows with the certificate, so it is written at growing intervals.
         if self.count > self.saved + self.saved / 4 {
             self.certified.save()?;
             self.saved = self.count;
@@ -133,15 +133,15 @@ impl<'a> Eraser<'a> {
         Ok(self.count - before)
     }
 
-    /// Certifies those of these records that are gone, where a call did not tell, and gives those that are there. What can't be asked is left to
-    /// the next run.
+    /// After a call with unknown outcome, certifies those records that are gone, and returns those that exist. Records that can't be
+    /// looked up are left to the next run.
     async fn settle(&mut self, records: &[RecordId]) -> Vec<RecordId> {
         let mut there = Vec::new();
         for (place, record) in records.iter().enumerate() {
             match self.is_gone(record).await {
                 Ok(true) => self.add(std::slice::from_ref(record)),
                 Ok(false) => there.push(record.clone()),
-                // To ask for each of the others would take as long again.
+                // Looking up each of the others would take as long again.
                 Err(_) => {
                     self.certified.certificate.add_unknown(&records[place..]);
                     break;
@@ -151,7 +151,7 @@ impl<'a> Eraser<'a> {
         there
     }
 
-    /// Whether this erasure has taken a record.
+    /// Whether this erasure has erased a record.
     async fn is_gone(&self, record: &RecordId) -> memory_core::Result<bool> {
         let Some(tombstone) = self.provider.tombstone(record).await? else { return Ok(false) };
         let is_own = tombstone.reason == *self.reason && tombstone.actor.as_ref() == self.actor;
@@ -164,14 +164,14 @@ impl<'a> Eraser<'a> {
     }
 }
 
-/// The slices of one part, by the names of their records: what a call without an answer may have erased is known all the same.
+/// The slices of one part, as names of records, so that it is known what a call with unknown outcome may have erased.
 struct Slices<'p> {
     part: &'p Part,
-    /// Where the next page of a query begins.
+    /// The cursor of the next page of a query.
     cursor: Option<Cursor>,
-    /// How many of the records were given that are named one by one.
+    /// How many of the individually named records were returned.
     given: usize,
-    /// Whether this pass through a query has erased something.
+    /// Whether this pass of a query has erased something.
     has_erased: bool,
     passes: usize,
     is_over: bool,
@@ -183,7 +183,7 @@ impl<'p> Slices<'p> {
         Self { part, cursor: None, given: 0, has_erased: false, passes: 0, is_over }
     }
 
-    /// The records of the next one, at most so many. None where a page has none that can be read.
+    /// Returns the records of the next slice, at most `limit`; empty if a page has no readable record.
     async fn next(&mut self, provider: &dyn MemoryProvider, limit: usize) -> anyhow::Result<Vec<RecordId>> {
         match self.part {
             Part::Memories(query) => {
@@ -206,7 +206,7 @@ impl<'p> Slices<'p> {
         }
     }
 
-    /// Says how many records of the last one were erased.
+    /// Reports how many records of the last slice were erased.
     fn ended(&mut self, count: u64) {
         if let Part::Records(records) = self.part {
             self.is_over = self.given >= records.len();
@@ -214,7 +214,7 @@ impl<'p> Slices<'p> {
         }
         self.has_erased |= count > 0;
         if self.cursor.is_none() {
-            // What came meanwhile may lie before the last page: one more pass looks for it.
+            // Records that came meanwhile may lie before the last page, so one more pass looks for them.
             self.passes += 1;
             self.is_over = !std::mem::take(&mut self.has_erased) || self.passes == PASSES;
         }

@@ -1,4 +1,4 @@
-//! `erase`: takes records away for good, and certifies it.
+//! `erase`: erases records for good, and certifies it.
 
 mod certificate;
 mod engine_rest;
@@ -39,10 +39,10 @@ use crate::usage::Usage;
         .multiple(true)
 ))]
 pub(crate) struct EraseArgs {
-    /// These memories, and nothing else.
+    /// Erase only the memories with these ids.
     #[arg(value_name = "ID", value_parser = values::memory_id, conflicts_with_all = CONDITIONS)]
     ids: Vec<MemoryId>,
-    /// This document, and the history of one that was removed; may be repeated, and goes with ids of memories.
+    /// Erase this document, or the history of one that was removed. May be repeated, and combined with ids of memories.
     #[arg(
         long,
         value_name = "COLLECTION/ID",
@@ -55,17 +55,17 @@ pub(crate) struct EraseArgs {
     spaces: SpaceArgs,
     #[command(flatten)]
     conditions: LedgerArgs,
-    /// Only what holds at least one word of this text.
+    /// Only records that hold at least one word of this text.
     #[arg(long, allow_hyphen_values = true, help_heading = "Conditions")]
     text: Option<String>,
-    /// Also the documents that the spaces, --where and --text select, of all collections.
+    /// Also erase the documents that the spaces, --where and --text select, of all collections.
     #[arg(
         long,
         help_heading = "Conditions",
         conflicts_with_all = ["ids", "document", "person", "after", "before", "status", "exclude"]
     )]
     documents: bool,
-    /// Of the documents, only those of this collection; more than one is a choice.
+    /// Of the documents, erase only those of this collection. Repeat it to accept several.
     #[arg(
         long,
         value_name = "NAME",
@@ -74,8 +74,8 @@ pub(crate) struct EraseArgs {
         requires = "documents"
     )]
     collection: Vec<Collection>,
-    /// What an agent knows of this entity: its messages, the facts about it and by it, its profile, and what else is kept of it. What
-    /// others wrote of it stays.
+    /// Erase what an agent knows of this entity: its messages, the facts about it and by it, its profile, and its other records. What
+    /// others wrote about it stays.
     #[arg(
         long,
         value_name = "ENTITY",
@@ -89,16 +89,16 @@ pub(crate) struct EraseArgs {
     /// The agent that knows the entity.
     #[arg(long, value_name = "AGENT", help_heading = "A person", value_parser = values::agent_id, requires = "person")]
     agent: Option<AgentId>,
-    /// Why, in one line. It stays with each record that is erased, so name nobody who is to be forgotten.
+    /// The reason, in one line. It stays in the tombstone of each erased record, so do not name the person who is to be forgotten.
     #[arg(long, value_name = "TEXT", help_heading = ERASURE, required_unless_present = "dry_run")]
     reason: Option<String>,
-    /// Who erases, which stays too.
+    /// The actor who erases, which stays in the tombstones, too.
     #[arg(long, value_name = "ACTOR", help_heading = ERASURE, value_parser = values::actor)]
     by: Option<Actor>,
     /// Show what would be erased, and erase nothing.
     #[arg(long, help_heading = ERASURE)]
     dry_run: bool,
-    /// Stop when so many records are erased.
+    /// Stop after this many records.
     #[arg(
         long,
         value_name = "N",
@@ -107,20 +107,21 @@ pub(crate) struct EraseArgs {
         conflicts_with = "dry_run"
     )]
     at_most: Option<u64>,
-    /// Write what was erased, and what was verified, to this file as JSON. An erasure that is repeated with the same file adds to it.
+    /// Write the erased records and the result of the verification to this file as JSON. Repeating the erasure with the same file adds to
+    /// it.
     #[arg(long, value_name = "FILE", help_heading = ERASURE, conflicts_with = "dry_run")]
     certificate: Option<PathBuf>,
-    /// Print "done: N" on standard error whenever N records are erased, and "verified: N" whenever so many are found gone, instead of a bar.
+    /// Print "done: N" on standard error when N records are erased, and "verified: N" when N are verified, instead of a bar.
     #[arg(long, help_heading = ERASURE)]
     progress: bool,
 }
 
 const ERASURE: &str = "Erasure";
-/// What goes neither with ids nor with a person.
+/// The options that can't be combined with ids or a person.
 const CONDITIONS: [&str; 12] =
     ["exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status", "filter", "exclude", "text"];
 
-/// A collection whose documents are somebody's: how far a copy is belongs to its target, which goes on by it.
+/// Parses a collection. The collection of the mark of a copy is refused, since its target needs it to continue.
 fn copied_collection(text: &str) -> Result<Collection, String> {
     let collection = values::collection(text)?;
     if !is_copied(&collection) {
@@ -129,13 +130,13 @@ fn copied_collection(text: &str) -> Result<Collection, String> {
     Ok(collection)
 }
 
-/// The name of a document. No collection has a slash in its own.
+/// Parses the name of a document; names of collections have no slash.
 fn document_name(text: &str) -> Result<(Collection, DocumentId), String> {
     let (collection, id) = text.split_once('/').ok_or("a document is named by its collection, a slash and its id")?;
     Ok((copied_collection(collection)?, values::document_id(id)?))
 }
 
-/// Erases slice by slice, until nothing is left, a signal comes, or as much is erased as may be.
+/// Erases slice by slice, until nothing is left, a signal comes, or the limit is reached.
 pub(crate) async fn run(
     shared: &Arc<dyn MemoryProvider>,
     url: &str,
@@ -154,9 +155,9 @@ pub(crate) async fn run(
     let reason = Reason::parse(reason).map_err(|error| Usage(format!("--reason: {}", error.message())))?;
     let (parts, rest) = (selection.find().await?.parts, engine_rest::of(url)?);
     let certificate = Certificate::new(&reason, args.by.as_ref(), selection.to_json(), SystemClock.now(), rest);
-    // Opened before anything is erased, so that it can be written then.
+    // Opened before anything is erased, to make sure that it can be written.
     let mut certified = Certified::open(certificate, args.certificate.as_deref())?;
-    // From here on a signal leaves nothing half done.
+    // From here on, a signal ends the erasure only between two slices.
     let mut asked = pin!(signal::asked_to_end()?);
     let progress = Progress::new(None, args.progress);
     let mut eraser = Eraser::new(shared.as_ref(), &reason, args.by.as_ref(), args.at_most, &mut certified);
@@ -173,14 +174,14 @@ pub(crate) async fn run(
         Err(error) if count == 0 && !certified.certificate.has_unknown() => return Err(error),
         ended => ended,
     };
-    // Before it is verified, which takes its time: the certificate of what was erased does not depend on that.
+    // Saved before the verification, which may take long and does not change what was erased.
     if let Err(error) = certified.save() {
         progress.note(&format!("error: {}", output::describe(&error)));
     }
     let verified = match &ended {
         Ok(end) => {
             if *end == End::Asked {
-                // The signal that has ended the erasure is heard; the next one ends the verification.
+                // The first signal has ended the erasure; the next one ends the verification.
                 asked.set(signal::asked_to_end()?);
             }
             let certificate = &certified.certificate;
@@ -191,7 +192,7 @@ pub(crate) async fn run(
                 verdict = verification => verdict,
             }
         }
-        // What failed is told below; what was erased before stands in the certificate.
+        // The failure is reported below; the certificate has what was erased before it.
         Err(_) => Ok(Verdict::default()),
     };
     progress.finish();
@@ -220,7 +221,7 @@ pub(crate) async fn run(
     Ok(exit_code(has_failures))
 }
 
-/// What came of it: for programs the certificate, unless a file has it.
+/// Prints the result; programs get the certificate, unless a file has it.
 fn tell(certificate: &Certificate, is_filed: bool, output: &mut Output) -> anyhow::Result<()> {
     if output.is_json() {
         match is_filed {
@@ -238,7 +239,7 @@ fn tell(certificate: &Certificate, is_filed: bool, output: &mut Output) -> anyho
     Ok(())
 }
 
-/// Tells of records that are not known by the names that were given.
+/// Reports named records that do not exist.
 fn note_absent(count: usize) {
     if count > 0 {
         output::note(&format!(
@@ -247,7 +248,7 @@ fn note_absent(count: usize) {
     }
 }
 
-/// What people read of a record.
+/// The name of a record, for people.
 fn name(record: &RecordId) -> String {
     match record {
         RecordId::Memory(id) => id.to_string(),

@@ -1,4 +1,4 @@
-//! What would be erased.
+//! Shows what would be erased.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use super::{exit_code, name, note_absent};
 use crate::args;
 use crate::output::{self, Output};
 
-/// Lists it, and erases nothing.
+/// Lists the records, and erases nothing.
 pub(super) async fn run(
     provider: &dyn MemoryProvider,
     selection: &Selection<'_>,
@@ -38,12 +38,12 @@ pub(super) async fn run(
     Ok(exit_code(has_unreadable))
 }
 
-/// What was told so far.
+/// The records that were shown so far.
 struct Preview<'a> {
     output: &'a mut Output,
-    /// What other agents read too.
+    /// The records that other agents read, too.
     shared: BTreeSet<RecordId>,
-    /// Two parts may find the same.
+    /// The records that were shown, since two parts may find the same.
     told: BTreeSet<RecordId>,
     memories: usize,
     documents: usize,

@@ -1,4 +1,4 @@
-//! What is to be erased, as the command line says it.
+//! The selection of the records to erase.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::args;
 use crate::commands::copy::is_copied;
 use crate::usage::Usage;
 
-/// What is to be erased.
+/// The selection of the records to erase, from the command line.
 pub(super) struct Selection<'a> {
     provider: &'a Arc<dyn MemoryProvider>,
     args: &'a EraseArgs,
-    /// The records of the agent that knows the person, and the person.
+    /// The records of the agent, and the person.
     person: Option<(Records, EntityId)>,
 }
 
-/// What is there of it.
+/// The records that a selection finds.
 pub(super) struct Found {
-    /// In the order in which it is erased.
+    /// The parts, in the order in which they are erased.
     pub(super) parts: Vec<Part>,
-    /// What belongs to others and lists the person.
+    /// The records of others that list the person.
     pub(super) lists: Vec<RecordId>,
-    /// What of it other agents read too.
+    /// The records that other agents read, too.
     pub(super) shared: BTreeSet<RecordId>,
 }
 
-/// A part of what is selected, which one erasure or several take.
+/// A part of a selection, which one erasure or several take.
 pub(super) enum Part {
     Memories(QueryBuilder<Ledger>),
     Documents(QueryBuilder<Documents>),
@@ -41,19 +41,19 @@ pub(super) enum Part {
 }
 
 impl<'a> Selection<'a> {
-    /// A mistake in the arguments where it is everything, or can't be asked for.
+    /// Makes the selection. It is a mistake in the arguments if it selects everything, or is invalid.
     pub(super) fn new(provider: &'a Arc<dyn MemoryProvider>, args: &'a EraseArgs) -> Result<Self, Usage> {
         let person = args.person.clone().zip(args.agent.clone());
         let person = person.map(|(entity, agent)| (Records::new(Arc::clone(provider), agent), entity));
         let selection = Self { provider, args, person };
         if selection.is_query() {
-            // Refused before anything is looked at; the reason is no part of that.
+            // Checked before anything is read; the reason does not matter for that.
             Erasure::memories(selection.memories(), "none yet")?;
         }
         Ok(selection)
     }
 
-    /// What of it is there now.
+    /// Finds the selected records as of now.
     pub(super) async fn find(&self) -> anyhow::Result<Found> {
         if let Some((records, entity)) = &self.person {
             let traces = records.person(entity.clone()).traces().await.map_err(args::refused)?;
@@ -74,7 +74,7 @@ impl<'a> Selection<'a> {
         Ok(Found { parts, lists: Vec::new(), shared: BTreeSet::new() })
     }
 
-    /// The records that are named one by one.
+    /// The individually named records.
     pub(super) fn named(&self) -> Vec<RecordId> {
         let documents = self.args.document.iter().cloned().map(RecordId::from);
         let named: BTreeSet<_> = self.args.ids.iter().copied().map(RecordId::from).chain(documents).collect();
@@ -85,7 +85,7 @@ impl<'a> Selection<'a> {
         self.person.is_some()
     }
 
-    /// Takes the person out of what belongs to others; tells of how many.
+    /// Removes the person from the lists of others, and returns how many there were.
     pub(super) async fn leave_lists(&self) -> Result<usize> {
         match &self.person {
             Some((records, entity)) => records.person(entity.clone()).leave_lists().await,
@@ -93,7 +93,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// As it was given.
+    /// The selection as JSON, as it was given.
     pub(super) fn to_json(&self) -> Value {
         let EraseArgs { ids, document, spaces, conditions, text, documents, collection, person, agent, .. } = self.args;
         if let Some((person, agent)) = person.as_ref().zip(agent.as_ref()) {
@@ -137,7 +137,7 @@ impl<'a> Selection<'a> {
         if !self.args.collection.is_empty() {
             return Ok(self.args.collection.clone());
         }
-        // How far a copy is belongs to no space and to nobody.
+        // The mark of a copy belongs to no space and no person.
         Ok(self.provider.documents().collections().await?.into_iter().filter(is_copied).collect())
     }
 }

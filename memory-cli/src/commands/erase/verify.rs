@@ -1,4 +1,4 @@
-//! Looks whether what was erased is gone.
+//! Verifies that erased records are gone.
 
 use memory_core::{ErrorKind, History, MAX_LIMIT, MemoryProvider, RecordId};
 
@@ -9,26 +9,25 @@ use crate::args;
 use crate::output;
 use crate::progress::Progress;
 
-/// What was found behind an erasure.
+/// The result of a verification.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Whether nothing is left of what was selected that an erasure takes.
+    /// Whether no selected record is left that an erasure can take.
     pub(super) is_done: bool,
-    /// Whether a signal has ended it, so that nothing is known.
+    /// Whether a signal has ended the verification, so that nothing is known.
     pub(super) is_stopped: bool,
-    /// How many of the records that were named are neither there nor erased.
+    /// The number of named records that neither exist nor were erased.
     pub(super) absent: usize,
-    /// What is true, as sentences.
+    /// The facts that were verified, as sentences.
     pub(super) held: Vec<String>,
-    /// What should be and is not.
+    /// The facts that should hold and do not, as sentences.
     pub(super) failed: Vec<String>,
 }
 
-/// After how many records it is told how far it is.
+/// The number of records between two progress reports.
 const TELLING: u64 = 1_000;
 
-/// Asks for the same again, and for the parts that were found before, unless it is known that more is left, and then for each record that was
-/// erased.
+/// Runs the selection again, and the parts that were found before, unless it is known that more is left. Then looks up each erased record.
 pub(super) async fn run(
     provider: &dyn MemoryProvider,
     selection: &Selection<'_>,
@@ -41,7 +40,7 @@ pub(super) async fn run(
     if end != End::Asked {
         let found = selection.find().await?;
         let mut left = if found.lists.is_empty() { Left::Nothing } else { Left::Records };
-        // What tells where a person was is erased too, so that only the parts from before name those places.
+        // The records that tell where a person was are erased, too, so only the earlier parts know these spaces.
         let before = if selection.is_of_person() { before } else { &[] };
         for part in found.parts.iter().chain(before) {
             left = left.max(part_left(provider, part).await?);
@@ -73,7 +72,7 @@ pub(super) async fn run(
     for name in &certificate.documents {
         let tombstone = provider.tombstone(&(name.collection.clone(), name.id.clone()).into()).await?;
         without_tombstone += usize::from(tombstone.is_none());
-        // One that was put since is another one.
+        // A document that was put since is another one.
         let found = documents.get(&name.collection, &name.id).await?;
         let is_old = found.is_some_and(|found| tombstone.is_none_or(|tombstone| tombstone.keeps_out(&found)));
         shown += usize::from(is_old);
@@ -90,12 +89,12 @@ pub(super) async fn run(
 }
 
 impl Verdict {
-    /// That of a verification that a signal has ended.
+    /// The result of a verification that a signal has ended.
     pub(super) fn stopped() -> Self {
         Self { is_stopped: true, ..Self::default() }
     }
 
-    /// A sentence that holds of all records, unless it does not of some.
+    /// Records a sentence as verified, or as failed if there are exceptions.
     fn judge(&mut self, exceptions: usize, is_about_something: bool, sentence: String) {
         if exceptions > 0 {
             self.failed.push(format!("this does not hold of {exceptions}: {sentence}"));
@@ -105,11 +104,11 @@ impl Verdict {
     }
 }
 
-/// What a part finds.
+/// What a part still finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Left {
     Nothing,
-    /// What can't be read, which no erasure takes.
+    /// Records that can't be read, which no erasure takes.
     Unreadable,
     Records,
 }
@@ -152,7 +151,7 @@ async fn part_left(provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result
     }
 }
 
-/// How many of these records are neither there nor erased: their names may be wrong.
+/// The number of these records that neither exist nor were erased, so that their names may be wrong.
 pub(super) async fn count_absent(provider: &dyn MemoryProvider, named: &[RecordId]) -> memory_core::Result<usize> {
     let mut absent = 0;
     for record in named {
@@ -161,7 +160,7 @@ pub(super) async fn count_absent(provider: &dyn MemoryProvider, named: &[RecordI
     Ok(absent)
 }
 
-/// Whether something of a record is kept: itself, or the history of a document that was removed.
+/// Whether something of a record is stored: the record, or the history of a removed document.
 pub(super) async fn is_kept(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
     if is_there(provider, record).await? {
         return Ok(true);
@@ -178,7 +177,7 @@ pub(super) async fn is_kept(provider: &dyn MemoryProvider, record: &RecordId) ->
     })
 }
 
-/// Whether a record is there and was not erased. One that can't be read is.
+/// Whether a record exists, even if it can't be read.
 pub(super) async fn is_there(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
     let found = match record {
         RecordId::Memory(id) => provider.get(*id).await.map(|found| found.is_some()),

@@ -1,4 +1,4 @@
-//! Records that are written together.
+//! A batch of records to import.
 
 use std::collections::BTreeMap;
 
@@ -14,45 +14,45 @@ use crate::tombstones;
 use crate::vectors::VectorWriter;
 use crate::versions::{AT_ONCE, restore_behind};
 
-/// How much goes into one batch.
+/// Limits of a batch, in lines and bytes.
 const MAX_LINES: usize = 1_000;
 const MAX_BYTES: usize = 8 << 20;
 
-/// Records that are written together, by what becomes of them.
+/// Records that are written together, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) lines: usize,
     pub(super) bytes: usize,
     pub(super) first: u64,
-    /// With what makes their hashes.
+    /// Tombstones, grouped by the key of their hashes.
     tombstones: Vec<(HashKey, Vec<Tombstone>)>,
     new: Numbered<NewMemory>,
     memories: Numbered<Memory>,
     documents: Numbered<Document>,
     versions: Numbered<Version>,
-    /// The last version of the batch before, behind which those of the same record go on.
+    /// The last version of the previous batch, which versions of the same record continue.
     before: Option<Version>,
 }
 
-/// What became of the lines of a batch.
+/// The result of writing a batch.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// How many were not there before.
+    /// The number of new records.
     pub(super) written: u64,
-    /// How many differ from what is there.
+    /// The number of records that differ from existing ones.
     pub(super) conflicts: u64,
-    /// How many are of what was erased, and stay out.
+    /// The number of records that were erased before, and are left out.
     pub(super) erased: u64,
-    /// How many tombstones were not there before.
+    /// The number of new tombstones.
     pub(super) tombstones: u64,
 }
 
-/// Records beside the numbers of their lines.
+/// Records with the numbers of their lines.
 #[derive(Debug)]
 struct Numbered<T> {
     numbers: Vec<u64>,
     records: Vec<T>,
-    /// Those of the records that come with one, by their places.
+    /// The vectors of the records that have one, by index.
     vectors: BTreeMap<usize, Embedding>,
 }
 
@@ -75,29 +75,29 @@ impl<T> Numbered<T> {
     }
 }
 
-/// The vectors of the records that are as their lines say.
+/// Returns the vectors of the records that are stored as their lines say.
 fn embeddings(vectors: BTreeMap<usize, Embedding>, report: &RestoreReport) -> Vec<Embedding> {
     let is_there = |place: &usize| !report.conflicts.contains(place) && !report.erased.contains(place);
     vectors.into_iter().filter(|(place, _)| is_there(place)).map(|(_, embedding)| embedding).collect()
 }
 
 impl Batch {
-    /// One that comes behind this version.
+    /// Makes a batch that continues after this version.
     pub(super) fn behind(before: Option<Version>) -> Self {
         Self { before, ..Self::default() }
     }
 
-    /// The last version in it.
+    /// The last version in the batch.
     pub(super) fn last_version(&self) -> Option<Version> {
         self.versions.records.last().cloned()
     }
 
-    /// Whether no further record should be added.
+    /// Whether the batch has reached a limit.
     pub(super) fn is_full(&self) -> bool {
         self.lines >= MAX_LINES || self.bytes >= MAX_BYTES
     }
 
-    /// Adds a record, by its number and the bytes that it took in the source.
+    /// Adds a record, with its number and its size in the source.
     pub(super) fn push(&mut self, number: u64, bytes: usize, record: Record, vector: Option<Vector>) {
         if self.lines == 0 {
             self.first = number;
@@ -127,7 +127,7 @@ impl Batch {
                     of.map(|((record, texts), vector)| Embedding { record, revision: version.revision, texts, vector });
                 self.versions.push_with(number, version, embedding);
             }
-            // It is of the whole import.
+            // The model is of the whole import, not of a batch.
             Record::VectorModel(_) => {}
             Record::Tombstone(tombstone, key) => match self.tombstones.last_mut() {
                 Some((last, tombstones)) if *last == key => tombstones.push(tombstone),
@@ -136,7 +136,7 @@ impl Batch {
         }
     }
 
-    /// Writes the batch; tells what became of its lines.
+    /// Writes the batch, and returns the result.
     pub(super) async fn write(
         self,
         provider: &dyn MemoryProvider,
@@ -145,7 +145,7 @@ impl Batch {
         progress: &Progress,
     ) -> memory_core::Result<Written> {
         let Written { mut written, mut conflicts, mut erased, tombstones: mut buried } = Written::default();
-        // First, so that a new ledger takes their key.
+        // Tombstones first, so that a new ledger takes over their key.
         for (key, some) in self.tombstones {
             let report = provider.restore_tombstones(some, &key).await?;
             buried += report.written as u64;
@@ -213,7 +213,7 @@ impl Batch {
     }
 }
 
-/// Whose version it is.
+/// The record of a version.
 fn record_of(version: &Version) -> Option<RecordId> {
     version.record.as_ref().map(CoreRecord::id)
 }
@@ -225,14 +225,14 @@ fn name(of: &RecordId) -> String {
     }
 }
 
-/// Stores new memories at once; one by one when a key is taken, so that only its line stays out.
+/// Stores new memories in one call; one by one if a key is taken, so that only that line is left out.
 async fn store(
     provider: &dyn MemoryProvider,
     memories: Numbered<NewMemory>,
     progress: &Progress,
 ) -> memory_core::Result<Written> {
-    // Ids of this process ascend, so those above this one are new. Only the count relies on it: an import of the same lines
-    // that runs at the same time may count a line too.
+    // Ids of this process ascend, so memories with ids above this one are new. Only the count relies on that: a concurrent
+    // import of the same lines may count a line, too.
     let before = MemoryId::generate();
     let count = |mut ids: Vec<MemoryId>| {
         ids.sort_unstable();
@@ -241,7 +241,7 @@ async fn store(
     };
     let Numbered { numbers, records, .. } = memories;
     let all = numbers.len();
-    // What is over is no memory to store any more.
+    // Expired memories can't be stored.
     let (numbers, records): (Vec<_>, Vec<_>) =
         numbers.into_iter().zip(records).filter(|(_, memory)| !is_over(memory)).unzip();
     let mut erased = (all - records.len()) as u64;
@@ -251,7 +251,7 @@ async fn store(
     match provider.store_many(records.clone()).await {
         Ok(ids) => return Ok(Written { written: count(ids), erased, ..Written::default() }),
         Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Erased) => {}
-        // Some are over since they were looked at.
+        // Some have expired since they were checked.
         Err(error) if error.kind() == ErrorKind::InvalidInput && records.iter().any(is_over) => {}
         Err(error) => return Err(error),
     }

@@ -1,4 +1,4 @@
-//! `import`: JSON lines, or the records of another program, into the ledger and the documents, in batches.
+//! `import`: imports JSON lines, or the records of another program, in batches.
 
 mod batch;
 mod source;
@@ -29,12 +29,12 @@ pub(crate) struct ImportArgs {
     /// Read the database of another program instead of JSON lines.
     #[arg(long, value_enum, value_name = "PROGRAM")]
     from: Option<Foreign>,
-    /// Print "done: N" on standard error whenever the first N lines are safely stored, instead of a bar.
+    /// Print "done: N" on standard error when the first N lines are stored, instead of a bar.
     #[arg(long)]
     progress: bool,
 }
 
-/// What else an import can read.
+/// Another program whose database an import can read.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Foreign {
     /// The database of MAIAR, by its URL
@@ -90,27 +90,27 @@ pub(crate) async fn run(
     Ok(exit_code(summary.conflicts > 0))
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    /// Lines that hold something.
+    /// Lines that are not blank.
     pub(crate) lines: u64,
-    /// Lines that were not there before.
+    /// Lines of new records.
     pub(crate) written: u64,
-    /// Lines that differ from what is there.
+    /// Lines of records that differ from existing ones.
     pub(crate) conflicts: u64,
-    /// Lines of what was erased, which is not brought back.
+    /// Lines of records that were erased before, and are left out.
     pub(crate) erased: u64,
-    /// Lines of tombstones that were not there before.
+    /// Lines of new tombstones.
     pub(crate) tombstones: u64,
-    /// Vectors that are kept beside the records of their lines.
+    /// Vectors that were stored.
     pub(crate) vectors: u64,
-    /// Vectors that were left out, since the database has another model or keeps none.
+    /// Vectors that were left out, since the database has another model or does not support vectors.
     pub(crate) vectors_left_out: u64,
 }
 
 impl Summary {
-    /// Lines that were there already.
+    /// Lines of records that existed already, unchanged.
     fn unchanged(&self) -> u64 {
         self.lines - self.written - self.conflicts - self.erased - self.tombstones
     }
@@ -129,7 +129,7 @@ pub(crate) async fn load(
         let mut batch = Batch::behind(last.take());
         while !batch.is_full() {
             match source.next().await {
-                // No line of its own: it says what those behind it have.
+                // Not counted as a record: the line describes the vectors of the following lines.
                 Ok(Some(Item { number, record: Record::VectorModel(model), .. })) => {
                     if vectors.model().is_some_and(|present| *present != model) {
                         bail!(stopped(&summary, &format!("line {number}: the vectors before are of another model")));

@@ -1,4 +1,4 @@
-//! Where the records of an import come from.
+//! The sources of an import.
 
 use std::io::BufRead;
 
@@ -12,28 +12,28 @@ use crate::line::{self, Parsed, Record};
 use crate::line_reader::{Line, LineReader, MAX_LINE};
 use crate::usage::Usage;
 
-/// Records one after the other.
+/// A source of records, read one at a time.
 pub(crate) enum Source<'s> {
     /// JSON lines.
     Lines(LineReader<Box<dyn BufRead + 's>>),
     /// A database of MAIAR.
     Maiar {
         records: Records,
-        /// Where the database lies, for people.
+        /// The location of the database, for people.
         location: String,
-        /// How many records were read.
+        /// The number of records read so far.
         count: u64,
     },
 }
 
-/// One record.
+/// One record of a source.
 pub(super) struct Item {
-    /// The number of its line, or of the record where there are no lines.
+    /// The number of its line, or of the record if the source has no lines.
     pub(super) number: u64,
-    /// How many bytes it takes in the source, as far as that is known.
+    /// The bytes that it takes in the source, if known.
     pub(super) bytes: usize,
     pub(super) record: Record,
-    /// What it means, where the source tells.
+    /// The vector, if the source has one.
     pub(super) vector: Option<Vector>,
 }
 
@@ -42,14 +42,14 @@ impl<'s> Source<'s> {
         Self::Lines(LineReader::new(Box::new(reader)))
     }
 
-    /// The database of MAIAR that a URL names.
+    /// Opens the database of MAIAR that a URL names.
     pub(super) fn maiar(url: &str) -> anyhow::Result<Self> {
         let refused = |error: memory_core::Error| Usage(format!("--from maiar: {}; see --help", error.message()));
         let records = maiar::open(url).map_err(refused)?;
         Ok(Self::Maiar { records, location: engine::parse(url)?.location(), count: 0 })
     }
 
-    /// The next record; `None` at the end.
+    /// Returns the next record; `None` at the end.
     pub(super) async fn next(&mut self) -> anyhow::Result<Option<Item>> {
         match self {
             Self::Lines(lines) => {

@@ -1,4 +1,4 @@
-//! The context of a memory as a chain: what came of its task, step by step.
+//! Shows the context of a memory as a chain of steps.
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ use super::fields::whole;
 use super::json;
 use super::text::{Shown, preview, time};
 
-/// How many items are on a page.
+/// The number of items on a page.
 const PAGE: usize = 20;
-/// The most bytes of what an item says.
+/// The most bytes of an item's content.
 const MAX_CONTENT: usize = 2_000;
-/// The most items that a context can have, since each takes a byte and more.
+/// The most items that a context can have, since each takes at least a byte.
 const MAX_PAST: usize = Context::MAX_BYTES;
 
-/// Which items of a chain are shown.
+/// The parameters that select the items of a chain.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ChainFields {
-    /// How many items are left out at the beginning.
+    /// How many items to skip at the beginning.
     past: String,
 }
 
@@ -38,29 +38,29 @@ pub(super) struct Chain {
     count: usize,
 }
 
-/// What a runtime or an agent has kept of a step. The JSON below the list has all of it.
+/// A step that a runtime or an agent has recorded. The JSON below the list shows it completely.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Item {
     kind: Option<String>,
-    /// The plugin that has made the item.
+    /// The plugin that made the item.
     plugin_id: Option<String>,
     action: Option<String>,
-    /// The step of the run of an agent.
+    /// The step of an agent's run.
     step: Option<String>,
     timestamp: Option<Timestamp>,
     #[serde(alias = "state")]
     content: Option<Box<RawValue>>,
 }
 
-/// What an agent keeps with a message, while it works on it.
+/// The context of a message that an agent works on.
 #[derive(Deserialize)]
 struct Journal<'c> {
     #[serde(borrow)]
     journal: &'c RawValue,
 }
 
-/// Keeps the items of a page and counts the others, of which a hostile context has millions.
+/// Keeps the items of a page and only counts the others, since a hostile context may have millions.
 struct Window {
     past: usize,
 }
@@ -72,12 +72,12 @@ impl ChainFields {
 }
 
 impl Chain {
-    /// The items of a context, if it is a list of what plugins or steps have done.
+    /// Parses the items of a context, if it is a chain.
     pub(super) fn read(context: &Context, fields: &ChainFields) -> memory_core::Result<Option<Self>> {
         Ok(Self::parse(context.as_str(), fields.past()?))
     }
 
-    /// The items in their order. `to` makes the address of the page that leaves out so many.
+    /// Renders the items in their order. `to` makes the address of the page that skips a number of items.
     pub(super) fn list(&self, to: impl Fn(&str) -> String) -> Markup {
         let shown = self.past + self.items.len();
         let first = (self.past > 0).then(|| to(""));
@@ -102,7 +102,7 @@ impl Chain {
 }
 
 impl Item {
-    /// Whether it tells whose it is. Other lists of objects are no chain.
+    /// Whether the item names its plugin or step. Other lists of objects are not chains.
     fn is_named(&self) -> bool {
         self.plugin_id.is_some() || self.step.is_some()
     }
@@ -121,7 +121,7 @@ impl Item {
     }
 }
 
-/// A text as it reads, anything else as JSON.
+/// Shows a text as it is, and anything else as JSON.
 fn say(content: &RawValue) -> Markup {
     let Shown { text, is_cut } = match serde_json::from_str::<String>(content.get()) {
         Ok(text) => Shown::first(&text, MAX_CONTENT),

@@ -1,21 +1,21 @@
-//! Numbers over time as a drawn line, with the same in words.
+//! Line charts of numbers over time, with a description in words.
 
 use maud::{Markup, html};
 
-/// The size of a drawing in its own units. The style sheet gives it its size on the page.
+/// The size of a chart in its own units. The style sheet sets the size on the page.
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
 
-/// What is drawn.
+/// The title of the chart.
 #[derive(Debug)]
 pub(super) struct Chart<'a> {
-    /// Names the drawing in the page, for what describes it.
+    /// The id of the chart in the page, for its description.
     pub(super) id: &'a str,
     pub(super) title: &'a str,
     pub(super) unit: &'a str,
-    /// One value a sample, the oldest first, and none where nothing was measured.
+    /// One value per sample, the oldest first; `None` if nothing was measured.
     pub(super) values: Vec<Option<f64>>,
-    /// How many samples there are room for.
+    /// The number of samples that the chart has room for.
     pub(super) room: usize,
 }
 
@@ -48,13 +48,13 @@ impl Chart<'_> {
         format!("{now} {last:.2} {unit}, {mean:.2} {unit} in the mean, {greatest:.2} {unit} at most")
     }
 
-    /// The points of each line: one ends where nothing was measured.
+    /// The points of each line. A line ends at a sample without a value.
     fn lines(&self, greatest: f64) -> Vec<String> {
         let step = WIDTH / (self.room.max(2) - 1) as f64;
         let begin = self.room.saturating_sub(self.values.len());
         let points = self.values.iter().enumerate().map(|(place, value)| {
             let value = (*value)?;
-            // The greatest does not touch the edge.
+            // Leaves a margin above the greatest value.
             let share = if greatest > 0.0 { value / greatest * 0.9 } else { 0.0 };
             Some(format!("{:.1},{:.1}", (begin + place) as f64 * step, HEIGHT - 2.0 - share * (HEIGHT - 4.0)))
         });

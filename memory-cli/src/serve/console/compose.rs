@@ -1,4 +1,4 @@
-//! What the agent of the server would know if somebody asked it something, by provider.
+//! Shows the state of the server's agent for a question, by provider.
 
 use maud::{Markup, html};
 use memory_context::agent::Agent;
@@ -18,19 +18,19 @@ use crate::serve::extract::Parameters;
 use crate::serve::openai;
 use crate::serve::problem::Problem;
 
-/// The most bytes of texts on the page. A section that does not fit any more is not shown.
+/// The most bytes of texts on the page. A section that does not fit is not shown.
 const MAX_TEXTS: usize = 40_000;
 
-/// Who asks what, and where.
+/// The fields of the form.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ComposeFields {
-    /// The user that asks; the one called like the visitor without it.
+    /// The user who asks; by default the name of the visitor.
     user: String,
-    /// The room; the user's own without it.
+    /// The room; by default the user's direct room.
     room: String,
-    /// The question. Nothing is composed without it.
+    /// The question; without it nothing is composed.
     text: String,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn show(
     Ok(visitor.page(Section::Compose, main).with_outcome(&composed))
 }
 
-/// `Unauthorized` unless it may read all that an agent may know: every space, and the collections that agents keep for themselves.
+/// Fails with `Unauthorized` unless the visitor may read everything that an agent may know: every space, and the reserved collections.
 fn check(visitor: &Visitor) -> Result<(), Problem> {
     if visitor.access.readable == Spaces::All && visitor.access.collections.is_none() {
         return Ok(());
@@ -127,7 +127,7 @@ fn providers(state: &State) -> Markup {
     table("Providers", &heads, &rows)
 }
 
-/// The text by its parts, as the model gets them.
+/// Shows the text by its sections, as the model gets them.
 fn sections(state: &State) -> Markup {
     let mut left = MAX_TEXTS;
     html! {
@@ -144,7 +144,7 @@ fn sections(state: &State) -> Markup {
     }
 }
 
-/// A part of the text, if the page has that many bytes left.
+/// Shows a section, if the page has room for it.
 fn part(shown: &Shown, left: &mut usize) -> Markup {
     match left.checked_sub(shown.text.len()) {
         Some(rest) => {

@@ -1,4 +1,4 @@
-//! The page that a visitor who had to sign in has asked for.
+//! The page that a visitor requested before signing in.
 
 use axum::http::Uri;
 
@@ -8,23 +8,23 @@ use super::{Entrance, LOGIN, is_console};
 /// The longest path with its parameters, in bytes.
 const MAX_BYTES: usize = 2 << 10;
 
-/// A page of the console, as a path with parameters. Browsers lead it to this server and to no other.
+/// A page of the console, as a path with parameters, which browsers resolve to this server and no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Destination(String);
 
 impl Destination {
-    /// What a request asks for, if that is a page that needs a token.
+    /// The page of a request, if it needs a token.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         Self::parse(uri.path_and_query()?.as_str())
     }
 
-    /// Takes what a client sends. The path has none of the characters by which browsers read another path or host out of it: a backslash, a
-    /// dot or a percent sign; nor an empty segment.
+    /// Parses a path that a client sends. It must not have characters by which browsers could resolve it to another path or host: a
+    /// backslash, a dot or a percent sign; nor an empty segment.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_'));
         let is_of_console = is_console(path) && Entrance::of(path) != Entrance::Everybody;
-        // Nothing ends the line of a header.
+        // Nothing in it can end the line of a header.
         let is_text = query.bytes().all(|byte| byte.is_ascii_graphic());
         let is_taken = text.len() <= MAX_BYTES && is_plain && !path.contains("//") && is_of_console && is_text;
         is_taken.then(|| Self(text.to_owned()))
@@ -34,7 +34,7 @@ impl Destination {
         &self.0
     }
 
-    /// The form of who has to sign in first.
+    /// The address of the sign-in form that leads to this page.
     pub(super) fn login(this: Option<&Self>) -> String {
         link(LOGIN, &[("next", this.map_or("", Self::as_str))])
     }

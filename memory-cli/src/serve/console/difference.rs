@@ -1,8 +1,9 @@
-//! Two texts side by side, with what differs marked.
+//! Shows two texts side by side, with their differences marked.
 
 use maud::{Markup, html};
 
-/// How many pairs of lines are compared, so that a page of versions takes some milliseconds. Longer texts are only compared from their beginning and their end.
+/// The most pairs of lines that are compared, so that a page of versions takes some milliseconds. Of longer texts only the common
+/// beginning and end are found.
 const MAX_PAIRS: usize = 40_000;
 
 /// A text before and after a change.
@@ -21,7 +22,7 @@ impl Difference {
     }
 }
 
-/// Lines that both texts have, or that one has where the other has others.
+/// Lines that both texts have, or lines that differ.
 #[derive(Debug, PartialEq, Eq)]
 enum Hunk<'t> {
     Same(&'t str),
@@ -52,13 +53,13 @@ fn block(lines: impl Iterator<Item = Markup>) -> Markup {
     html! { pre dir="auto" { @for line in lines { (line) } } }
 }
 
-/// Each line with the one that takes its place, if each of them has one.
+/// Pairs each line with its replacement, if the numbers are the same.
 fn opposite<'t>(lines: &[&'t str], others: &[&'t str]) -> Vec<(&'t str, Option<&'t str>)> {
     let are_pairs = lines.len() == others.len();
     lines.iter().enumerate().map(|(place, line)| (*line, others.get(place).copied().filter(|_| are_pairs))).collect()
 }
 
-/// A line with what the other one has not.
+/// A line with the parts marked that the other one lacks.
 fn marked(line: &str, other: Option<&str>) -> Markup {
     let Some(other) = other else { return html! { (line) } };
     let begin = shared(line.chars(), other.chars());
@@ -68,7 +69,7 @@ fn marked(line: &str, other: Option<&str>) -> Markup {
     html! { (line[..begin]) @if !changed.is_empty() { mark { (changed) } } (rest) }
 }
 
-/// How many bytes both begin with.
+/// The number of bytes in the common beginning.
 fn shared(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
     one.zip(other).take_while(|(one, other)| one == other).map(|(one, _)| one.len_utf8()).sum()
 }
@@ -89,10 +90,10 @@ fn hunks<'t>(before: &[&'t str], after: &[&'t str]) -> Vec<Hunk<'t>> {
     hunks
 }
 
-/// Keeps the longest sequence of lines that both have.
+/// Finds the longest common subsequence of lines.
 fn between<'t>(before: &[&'t str], after: &[&'t str], hunks: &mut Vec<Hunk<'t>>) {
     let width = after.len() + 1;
-    // How many lines are kept at most from there on.
+    // The length of the longest common subsequence from there on.
     let mut kept = vec![0_u32; (before.len() + 1) * width];
     for one in (0..before.len()).rev() {
         for other in (0..after.len()).rev() {

@@ -1,4 +1,4 @@
-//! What a doctor finds who looks at the engine when this page is asked for.
+//! Runs the doctor's checks and shows the results.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use crate::diagnosis::Finding;
 use crate::serve::problem::Problem;
 
 pub(super) async fn show(visitor: Visitor) -> Result<Page, Problem> {
-    // It tells where the engine is, and who else uses it.
+    // The results reveal where the engine is, and who else uses it.
     visitor.access.check_retention()?;
     let found = visitor.server.doctor.examine(&*visitor.server.provider).await;
     let main = html! {

@@ -1,4 +1,4 @@
-//! One document with its versions.
+//! Shows one document with its versions.
 
 use maud::{Markup, html};
 use memory_core::{Collection, Document, DocumentId, History};
@@ -16,14 +16,14 @@ use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 use crate::serve::rest::documents::readable;
 
-/// Which document is shown.
+/// The parameters that select the document.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DocumentFields {
-    /// The collection that it is in.
+    /// The collection of the document.
     collection: String,
-    /// Its id within the collection.
+    /// The id within the collection.
     id: String,
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn show(
 }
 
 impl DocumentFields {
-    /// The document, if the visitor may know of it.
+    /// Returns the document, if the visitor may read it.
     pub(super) async fn find(&self, visitor: &Visitor) -> Result<Document, Problem> {
         let (collection, id) = (Collection::parse(&self.collection)?, DocumentId::parse(&self.id)?);
         readable(&visitor.server, &visitor.access, &collection, &id).await

@@ -1,4 +1,4 @@
-//! The collections, and the documents of one.
+//! Lists the collections, and the documents of one.
 
 use maud::{Markup, html};
 use memory_core::engine::Permit;
@@ -18,20 +18,20 @@ use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
-/// Which documents are shown, and in which order.
+/// The parameters that select documents and their order.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CollectionFields {
-    /// The collection; the list of all without it.
+    /// The collection; without it, all collections are listed.
     collection: String,
-    /// A condition that they satisfy.
+    /// A condition on the documents.
     filter: String,
-    /// Words of which they hold one.
+    /// Words of which a document holds at least one.
     text: String,
     /// `oldest` for the oldest first.
     order: String,
-    /// Where the list goes on.
+    /// The cursor of the page.
     cursor: String,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn show(
     visitor.page(Section::Documents, main).with_outcome(&found)
 }
 
-/// The way from all collections to one.
+/// The breadcrumbs from all collections to one.
 pub(super) fn trail(collection: &str) -> Markup {
     html! {
         nav class="trail" aria-label="Way to this collection" {
@@ -115,7 +115,7 @@ impl CollectionFields {
         Collection::parse(&self.collection)
     }
 
-    /// What is selected but for the condition, in no order.
+    /// The query without the condition and the order.
     pub(super) async fn select(
         &self,
         visitor: &Visitor,
@@ -126,12 +126,12 @@ impl CollectionFields {
         Ok((filled(&self.text).into_iter().fold(query, QueryBuilder::text), patterns))
     }
 
-    /// The condition that the documents satisfy.
+    /// The condition on the documents, parsed.
     pub(super) fn condition(&self) -> memory_core::Result<Option<Filter>> {
         filled(&self.filter).map(Filter::parse).transpose()
     }
 
-    /// The parameters of a link to the same selection.
+    /// The parameters of links to the same selection.
     pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
         let own = [("collection", &self.collection), ("filter", &self.filter), ("text", &self.text)];
         let own = own.map(|(name, value)| (name, filled(value).unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! How the engine is, and what the server counts.
+//! Shows the health of the engine and the metrics of the server.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn facts(health: &Health) -> Markup {
     }
 }
 
-/// What else the engine is asked. A question that fails says why in its place.
+/// Further calls to the engine. A call that fails shows its error in its place.
 async fn state(visitor: &Visitor) -> Markup {
     let provider = &visitor.server.provider;
     let (is_read_only, model) = (provider.is_read_only().await, provider.vector_model().await);
@@ -79,7 +79,7 @@ fn or_why<T>(answer: &CoreResult<T>, shown: impl Fn(&T) -> Markup) -> Markup {
     }
 }
 
-/// The last minutes as drawn lines.
+/// The charts of the last minutes.
 fn charts(samples: &[Sample]) -> Markup {
     let chart = |id, title, unit, value: &dyn Fn(&Sample) -> Option<f64>| {
         Chart { id, title, unit, values: samples.iter().map(value).collect(), room: MAX_SAMPLES }.figure()
@@ -94,7 +94,7 @@ fn charts(samples: &[Sample]) -> Markup {
     }
 }
 
-/// The counters of `/metrics`, without the buckets of histograms.
+/// The metrics of `/metrics`, without the buckets of histograms.
 fn counters(visitor: &Visitor) -> Markup {
     let text = visitor.server.metrics.text().unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -115,7 +115,7 @@ fn counters(visitor: &Visitor) -> Markup {
     }
 }
 
-/// A line of the text format of Prometheus.
+/// Parses a line of the text format of Prometheus.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'t> {
     name: &'t str,

@@ -1,4 +1,4 @@
-//! A record as one of several.
+//! A record in a list.
 
 use maud::{Markup, html};
 use memory_core::{Document, Memory, Spaces, Timestamp, Unreadable};
@@ -7,15 +7,15 @@ use super::text::{counted, preview, time};
 use super::{MEMORIES, links};
 use crate::serve::access::Access;
 
-/// A record that a table or a list shows in short.
+/// A record that a table or list can show on one line.
 pub(super) trait Entry {
-    /// The page of the record.
+    /// The address of the record's page.
     fn href(&self) -> String;
-    /// The beginning of what it says.
+    /// The beginning of its text.
     fn preview(&self) -> Markup;
-    /// The space that it is in.
+    /// The space of the record.
     fn space(&self) -> &str;
-    /// When it was created.
+    /// The time of creation.
     fn created_at(&self) -> Timestamp;
 }
 
@@ -55,7 +55,7 @@ impl Entry for Document {
     }
 }
 
-/// A record on one line, with a link to its page.
+/// Renders a record on one line, with a link to its page.
 pub(super) fn line(entry: &impl Entry) -> Markup {
     html! {
         (time(entry.created_at())) " " bdi { (entry.space()) } " "
@@ -63,12 +63,13 @@ pub(super) fn line(entry: &impl Entry) -> Markup {
     }
 }
 
-/// A space as a link to what lies in it alone.
+/// Renders a space as a link to the records in exactly this space.
 pub(super) fn space_link(space: &str) -> Markup {
     html! { a href=(links::link(MEMORIES, &[("space", space)])) { bdi { (space) } } }
 }
 
-/// What can't be read of a page. The ids are for who may read every space, since nobody can vouch for the space of such a row.
+/// Renders the unreadable rows of a page. Ids are shown only to visitors who may read every space, since the space of such a row is
+/// unknown.
 pub(super) fn unreadable(rows: &[Unreadable], access: &Access) -> Markup {
     let shows_ids = access.readable == Spaces::All;
     html! {
@@ -85,12 +86,12 @@ pub(super) fn unreadable(rows: &[Unreadable], access: &Access) -> Markup {
     }
 }
 
-/// The links to the first and the next page.
+/// Renders the links to the first and the next page.
 pub(super) fn pages(first: Option<&str>, next: Option<&str>) -> Markup {
     pages_of("Pages", first, next)
 }
 
-/// The same of one of several lists on a page, with a name of its own.
+/// Like [`pages`], for one of several lists on a page, with its own name.
 pub(super) fn pages_of(name: &str, first: Option<&str>, next: Option<&str>) -> Markup {
     html! {
         @if first.is_some() || next.is_some() {

@@ -1,13 +1,13 @@
-//! JSON with line breaks.
+//! Pretty-prints JSON.
 
 use super::text::{MAX_SHOWN, Shown, tame};
 
-/// A JSON text with a line for each value. Strings and numbers keep their characters.
+/// Formats a JSON text with one line per value. Strings and numbers keep their characters.
 pub(super) fn indented(json: &str) -> Shown {
     beginning(json, MAX_SHOWN)
 }
 
-/// The first bytes of such a text.
+/// Like [`indented`], but only the first bytes.
 pub(super) fn beginning(json: &str, most: usize) -> Shown {
     let mut lines = Lines::default();
     let mut characters = json.chars().peekable();
@@ -48,7 +48,7 @@ pub(super) fn beginning(json: &str, most: usize) -> Shown {
     Shown { text: tame(&lines.text), is_cut: false }
 }
 
-/// What is written, and how deep it is there.
+/// The output, and the depth of the position.
 #[derive(Default)]
 struct Lines {
     text: String,

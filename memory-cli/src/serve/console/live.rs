@@ -1,4 +1,4 @@
-//! The feed of changes, as far as it has come.
+//! Shows the feed of changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::serve::problem::Problem;
 use crate::serve::rest::changes::WatchedName;
 use crate::serve::rest::watch::{Told, changes, watched};
 
-/// What is watched, and from where on.
+/// The parameters of the watch.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
@@ -36,43 +36,43 @@ pub(super) struct LiveFields {
     of: String,
     /// The collection of the documents.
     collection: String,
-    /// The status that memories have.
+    /// The status of memories.
     status: String,
-    /// A condition that records satisfy.
+    /// A condition on the records.
     filter: String,
-    /// Words of which they hold one.
+    /// Words of which a record holds at least one.
     text: String,
-    /// The token behind which it goes on; from now on without one.
+    /// The token after which it continues; from now on without one.
     from: String,
-    /// How many changes the page has that asks.
+    /// The number of changes that the requesting page has.
     shown: usize,
-    /// `poll` waits for a change, `pause` for nothing; what has come is told otherwise.
+    /// `poll` waits for a change, `pause` stops; otherwise the changes so far are shown.
     mode: String,
 }
 
-/// The most changes of one answer.
+/// The most changes in one answer.
 const MAX_CHANGES: usize = 50;
-/// The most changes on a page that goes on by itself.
+/// The most changes on a page that updates itself.
 const MAX_SHOWN: usize = 200;
 
-/// Has the script replace all changes that the page has.
+/// Tells the script to replace all changes of the page.
 const REPLACE: [(HeaderName, &str); 2] =
     [(HeaderName::from_static("hx-retarget"), "#changes"), (HeaderName::from_static("hx-reswap"), "innerHTML")];
 
-/// Whether a page waits there for changes, by itself.
+/// Whether the page waits for changes by itself.
 pub(super) fn is_poll(uri: &Uri) -> bool {
     uri.path() == LIVE
         && form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .any(|(name, value)| name == "mode" && value == "poll")
 }
 
-/// How far a watch has come.
+/// The progress of a watch.
 struct News {
-    /// What has changed, in the order in which it did.
+    /// The changes, in their order.
     changes: Vec<Markup>,
-    /// Goes on behind that.
+    /// The token after which it continues.
     token: String,
-    /// Whether the server ends.
+    /// Whether the server is shutting down.
     is_over: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) async fn show(
         h1 { "Live" }
         (form(&scope, &fields))
         p { a href=(to(&[])) { "Begin anew" } }
-        // Each answer takes the place of the line that has asked for it.
+        // Each answer replaces the line that has requested it.
         div id="changes" role="log" aria-label="Changes" hx-target="#poll" hx-swap="outerHTML" hx-select="#changes > *, main > .error" {
             @match &news {
                 Ok(news) => {
@@ -111,7 +111,7 @@ pub(super) async fn show(
     };
     let page = visitor.page(Section::Live, main).with_outcome(&news);
     match news {
-        // The script asks again.
+        // The script requests again.
         Err(problem) if problem.retryable && fields.mode == "poll" => problem.into_response(),
         _ if is_full => (REPLACE, page).into_response(),
         _ => page.into_response(),
@@ -132,10 +132,10 @@ async fn news(
     let (limits, shows_ids) = (&visitor.server.limits, visitor.access.readable == Spaces::All);
     let changes =
         changes(&visitor.server, &visitor.access, &watch, limits.places_of_watch(asked, scope.patterns())).await?;
-    // It has its places as a watch by now, and may wait for long.
+    // The request holds watch permits by now, and may wait for long.
     drop(patterns);
     place.give_back();
-    // Long before the request has to end.
+    // Long before the deadline of the request.
     let patience = limits.heartbeat.min(limits.time / 2);
     come(changes, &fields.from, fields.mode == "poll", shows_ids, patience).await
 }
@@ -164,7 +164,7 @@ async fn watch(
     Ok((Watch::new(of, visitor.access.confine(query))?.from(from), patterns))
 }
 
-/// The records that a choice names.
+/// The records of a choice.
 fn of(name: &str) -> WatchedName {
     match name {
         "documents" => WatchedName::Documents,
@@ -173,8 +173,8 @@ fn of(name: &str) -> WatchedName {
     }
 }
 
-/// The changes that are there; where there are none and it waits for them, the next one. An answer without a change comes when the patience is
-/// over and at no other time, so it tells nothing of what is not watched.
+/// Reads the present changes; if there are none and it may wait, the next one. An answer without changes comes only when the patience is
+/// over, so its time reveals nothing about records that are not watched.
 async fn come(
     changes: impl Stream<Item = Told>,
     from: &str,
@@ -193,7 +193,7 @@ async fn come(
                 news.is_over = true;
                 break;
             }
-            // Who goes on behind what was told gets it, too.
+            // A watch that continues after the last token gets this change, too.
             Ok(Some(Err(_))) if !news.changes.is_empty() => break,
             Ok(Some(Err(error))) => return Err(error.into()),
             Ok(Some(Ok(Change { token, kind }))) => {
@@ -216,7 +216,7 @@ async fn come(
     Ok(news)
 }
 
-/// What comes next, and the way on.
+/// Renders the link or the line that continues.
 fn state(news: &News, mode: &str, shown: usize, to: &impl Fn(&[(&str, &str)]) -> String) -> Markup {
     let shown = shown.to_string();
     let at = |mode| to(&[("from", &news.token), ("shown", &shown), ("mode", mode)]);
@@ -239,7 +239,7 @@ fn state(news: &News, mode: &str, shown: usize, to: &impl Fn(&[(&str, &str)]) ->
     }
 }
 
-/// A change; nothing for what only tells how far the watch is.
+/// Renders a change; nothing for progress.
 fn told(kind: &ChangeKind, shows_ids: bool) -> Option<Markup> {
     let (name, what) = match kind {
         ChangeKind::Stored(record) => ("Stored", record_line(record)),

@@ -18,16 +18,16 @@ use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 use crate::serve::state::{Door, Server};
 
-/// What the form is asked for with.
+/// The parameters of the form.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LoginFields {
-    /// The page to go to then; the spaces where it is none of the console.
+    /// The page to go to afterwards; the spaces if it is not a page of the console.
     next: String,
 }
 
-/// Asks for a token, where one is needed.
+/// Shows the form for a token, if one is needed.
 pub(super) async fn show(State(server): State<Server>, Parameters((fields,)): Parameters<(LoginFields,)>) -> Response {
     let next = Destination::parse(&fields.next);
     match server.callers.door {
@@ -36,14 +36,14 @@ pub(super) async fn show(State(server): State<Server>, Parameters((fields,)): Pa
     }
 }
 
-/// Lets in who sends a valid token, and leads to the page that was asked for.
+/// Signs in with a valid token, and redirects to the requested page.
 pub(super) async fn enter(
     State(server): State<Server>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     check_own(&headers)?;
-    // What is too long for a form holds no token.
+    // A body over the limit of a form holds no token.
     let body = body.unwrap_or_default();
     let field = |wanted| form_urlencoded::parse(&body).find(|(name, _)| name == wanted).map(|(_, value)| value);
     let (token, next) = (field("token"), field("next"));
@@ -57,7 +57,7 @@ pub(super) async fn enter(
     Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), lead(next.as_ref())).into_response())
 }
 
-/// Takes the pass away.
+/// Removes the pass.
 pub(super) async fn leave(headers: HeaderMap) -> Result<Response, Problem> {
     check_own(&headers)?;
     let cookies = Pass::no_cookies(&headers).map(|cookie| (header::SET_COOKIE, cookie));

@@ -1,4 +1,4 @@
-//! The ledger as a timeline.
+//! Shows the ledger as a timeline.
 
 use maud::{Markup, html};
 use memory_core::engine::Permit;
@@ -17,24 +17,24 @@ use super::{MEMORIES, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
-/// Which memories are shown, and in which order.
+/// The parameters that select memories and their order.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TimelineFields {
-    /// The status that they have.
+    /// The status of the memories.
     status: String,
-    /// A condition that they satisfy.
+    /// A condition on the memories.
     filter: String,
-    /// Words of which they hold one.
+    /// Words of which a memory holds at least one.
     text: String,
-    /// Created then or later.
+    /// Created at this time or later.
     since: String,
-    /// Created before this time, which is left out.
+    /// Created before this time, exclusively.
     until: String,
     /// `oldest` for the oldest first.
     order: String,
-    /// Where the timeline goes on.
+    /// The cursor of the page.
     cursor: String,
 }
 
@@ -72,7 +72,7 @@ async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -
 }
 
 impl TimelineFields {
-    /// What is selected but for the condition, in no order.
+    /// The query without the condition and the order.
     pub(super) async fn select(
         &self,
         visitor: &Visitor,
@@ -86,7 +86,7 @@ impl TimelineFields {
             query = query.text(text);
         }
         if let Some(since) = moment("from", &self.since)? {
-            // The query leaves out its limit.
+            // The limit of the query is exclusive.
             query = query.created_after(Timestamp::from_millis(since.as_millis() - 1).unwrap_or(since));
         }
         if let Some(until) = moment("before", &self.until)? {
@@ -95,12 +95,12 @@ impl TimelineFields {
         Ok((query, patterns))
     }
 
-    /// The condition that the memories satisfy.
+    /// The condition on the memories, parsed.
     pub(super) fn condition(&self) -> memory_core::Result<Option<Filter>> {
         filled(&self.filter).map(Filter::parse).transpose()
     }
 
-    /// The parameters of a link to the same selection.
+    /// The parameters of links to the same selection.
     pub(super) fn parameters<'a>(&'a self, scope: &'a ScopeFields) -> Vec<(&'static str, &'a str)> {
         let Self { status, filter, text, since, until, .. } = self;
         let own = [("status", status), ("filter", filter), ("text", text), ("since", since), ("until", until)];
@@ -109,12 +109,12 @@ impl TimelineFields {
     }
 }
 
-/// The order that a field names.
+/// Parses the order in a field.
 pub(super) fn order(name: &str) -> Order {
     if name == "oldest" { Order::OldestFirst } else { Order::NewestFirst }
 }
 
-/// The choice of an order.
+/// Renders the choice of an order.
 pub(super) const ORDERS: [(&str, &str); 2] = [("", "Newest first"), ("oldest", "Oldest first")];
 
 fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {

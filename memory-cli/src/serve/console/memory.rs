@@ -1,4 +1,4 @@
-//! One memory with its versions.
+//! Shows one memory with its versions.
 
 use maud::{Markup, html};
 use memory_core::{Context, History, Memory, MemoryId};
@@ -42,7 +42,7 @@ pub(super) async fn show(
     Ok(visitor.page(Section::Memories, main).with_outcome(&versions).with_outcome(&chain))
 }
 
-/// What came of it: as a list where it is a chain, and as JSON.
+/// Renders the context: as a list if it is a chain, and as JSON.
 fn of_context(id: MemoryId, context: &Context, chain: &Result<Option<Chain>, Problem>) -> Markup {
     let json = || json::indented(context.as_str()).block();
     let to = |past: &str| links::link(&links::memory(id), &[("past", past)]) + "#context";

@@ -1,8 +1,8 @@
-//! The console: pages for people who look at what is remembered, rendered here. None needs a script; two use one where there is one.
+//! The console: pages for people, rendered by the server. No page needs a script; two use one if the browser runs it.
 //!
-//! The pages read through the same scopes as REST. What they change is in [`mod@write`], which is there where the server is told so. A browser
-//! that has no header for a token signs in and shows a [`Pass`] in a cookie, which opens these pages and nothing else. They are not in the
-//! OpenAPI document.
+//! The pages read with the same rights as REST. The pages that change records are in [`mod@write`], which `--console-write` enables. A
+//! browser can't send a token in a header, so it signs in and gets a [`Pass`] in a cookie, which opens only these pages. They are not in
+//! the OpenAPI document.
 
 mod asset;
 mod chain;
@@ -71,24 +71,24 @@ const LOGOUT: &str = "/console/logout";
 const STYLE: &str = "/console/style.css";
 const SCRIPT: &str = "/console/htmx.js";
 
-/// The largest form, in bytes: a token has far less.
+/// The largest form, in bytes; a token is far smaller.
 const MAX_FORM: usize = 8 << 10;
 
-/// What a request of a route shows to be let in.
+/// The credentials that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entrance {
-    /// Nothing: it holds no data.
+    /// None: the route holds no data.
     Everybody,
     /// A token in the header, or a pass in the cookie.
     Pass,
-    /// The same; what changes something is also sent by a page of the console itself.
+    /// The same; a request that changes something must also come from a page of the console itself.
     Form,
     /// A token in the header.
     Token,
 }
 
 impl Entrance {
-    /// The entrance of a route.
+    /// The required credentials of a route.
     pub(crate) fn of(route: &str) -> Self {
         match route {
             LOGIN | LOGOUT | STYLE | SCRIPT => Self::Everybody,
@@ -99,7 +99,7 @@ impl Entrance {
     }
 }
 
-/// The routes of the console, with those that change something if it writes.
+/// The routes of the console, with those that change records if enabled.
 pub(crate) fn routes(writes: bool) -> Router<Server> {
     let changes = if writes { write::routes() } else { Router::new() };
     changes

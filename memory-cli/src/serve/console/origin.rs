@@ -1,4 +1,4 @@
-//! Where a memory came from, as runtimes and agents write it.
+//! The origin of a memory, as runtimes and agents record it.
 
 use maud::{Markup, html};
 use memory_core::filter::Field;
@@ -13,25 +13,25 @@ use super::text::preview;
 use super::visitor::Visitor;
 use crate::serve::rest::readable;
 
-/// What the trigger and the metadata of a memory say of where it came from. Whoever has stored it has written that, and nobody has checked it.
+/// The origin of a memory by its trigger and metadata. The writer of the memory has stated it, and nothing has verified it.
 #[derive(Debug, Default)]
 pub(super) struct Origin {
-    /// The plugin that has fired the trigger.
+    /// The plugin that fired the trigger.
     plugin: Option<String>,
-    /// The platform that the trigger came from, such as `discord`.
+    /// The platform of the trigger, such as `discord`.
     source: Option<String>,
     author: Option<String>,
-    /// The memory whose trigger it answers.
+    /// The memory that it replies to.
     in_reply_to: Option<MemoryId>,
     /// The action whose result it is.
     action: Option<String>,
-    /// Why the agent has answered it.
+    /// The reason why the agent answered it.
     why: Option<String>,
-    /// The run in which it came about, by which its metadata find the others.
+    /// The run that it belongs to, by which the other memories of the run are found.
     run: Option<String>,
 }
 
-/// The members of a trigger, of its action and of metadata that tell of that, of whatever kind they are.
+/// The relevant members of a trigger, its action and metadata, of any type.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Told<'t> {
@@ -68,7 +68,7 @@ impl Origin {
         }
     }
 
-    /// The part of a page that tells it, with links to what the visitor may read.
+    /// Renders the origin, with links to what the visitor may read.
     pub(super) async fn section(&self, visitor: &Visitor, memory: &Memory) -> Markup {
         let named = [
             ("Plugin", &self.plugin),
@@ -99,7 +99,7 @@ impl Origin {
     }
 }
 
-/// A memory that another one names.
+/// Renders a link to a memory that another one names.
 async fn answered(visitor: &Visitor, id: MemoryId) -> Markup {
     match readable(&visitor.server, &visitor.access, id).await {
         Ok(memory) => line(&memory),
@@ -107,14 +107,14 @@ async fn answered(visitor: &Visitor, id: MemoryId) -> Markup {
     }
 }
 
-/// The timeline of a run. An agent keeps the messages of a run in one space.
+/// The address of the timeline of a run. An agent keeps the messages of a run in one space.
 fn of_run(memory: &Memory, run: &str) -> String {
     let of_run = Field::metadata(["run"]).eq(run).to_string();
     link(MEMORIES, &[("space", memory.space_id.as_str()), ("filter", &of_run), ("order", "oldest")])
 }
 
 fn told(json: &str) -> Told<'_> {
-    // An array would be taken for the members in their order.
+    // Serde would accept an array of the members in their order.
     let object = Some(json).filter(|json| json.trim_start().starts_with('{'));
     object.and_then(|object| serde_json::from_str(object).ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What all pages have around their own part.
+//! The frame of all pages.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ pub(super) struct Page {
     html: Markup,
 }
 
-/// The parts of the console that the navigation names.
+/// The sections of the console in the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Spaces,
@@ -29,16 +29,16 @@ pub(super) enum Section {
     Engine,
 }
 
-/// Who looks at a page.
+/// The reader of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Who<'a> {
-    /// Somebody who has signed in, or shows a token, with its name.
+    /// A visitor with a token or a pass, with its name.
     Named(&'a str),
-    /// Whoever has the machine.
+    /// A visitor on the same machine.
     Local,
-    /// Nobody knows: something is wrong with the request.
+    /// Unknown, since the request is invalid.
     Unknown,
-    /// Somebody who has to sign in first.
+    /// A visitor who must sign in first.
     Outside,
 }
 
@@ -80,34 +80,34 @@ impl Section {
         }
     }
 
-    /// Whether its pages change in place.
+    /// Whether the pages of the section use the script.
     fn has_script(self) -> bool {
         matches!(self, Self::Spaces | Self::Live)
     }
 }
 
 impl Page {
-    /// A page of a section.
+    /// Makes a page of a section.
     pub(super) fn of(who: Who<'_>, section: Section, main: &Markup) -> Self {
         Self::framed(who, Some(section), section.name(), main)
     }
 
-    /// A page for who is not signed in.
+    /// Makes a page for a visitor who is not signed in.
     pub(super) fn outside(title: &str, main: Markup) -> Self {
         Self::framed(Who::Outside, None, title, &main)
     }
 
-    /// A page that says what is wrong.
+    /// Makes a page with an error.
     pub(super) fn of_failure(title: &str, main: Markup) -> Self {
         Self::framed(Who::Unknown, None, title, &main)
     }
 
-    /// The same page with another status than 200.
+    /// Sets another status than 200.
     pub(super) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// The same page with the status of what went wrong on it, if something did.
+    /// Sets the status of an error on the page, if there is one.
     pub(super) fn with_outcome<T>(self, outcome: &Result<T, Problem>) -> Self {
         match outcome {
             Ok(_) => self,
@@ -115,7 +115,7 @@ impl Page {
         }
     }
 
-    // The title names no record, since nothing isolates a text there that changes its direction.
+    // The title names no record, since a title can't isolate text that changes its direction.
     fn framed(who: Who<'_>, section: Option<Section>, title: &str, main: &Markup) -> Self {
         let html = html! {
             (DOCTYPE)
@@ -150,12 +150,12 @@ impl IntoResponse for Page {
     }
 }
 
-/// Says what is wrong, where the reader is.
+/// Renders an error in place.
 pub(super) fn alert(message: &str) -> Markup {
     html! { p class="error" role="alert" { (message) } }
 }
 
-/// Says why something failed, and that it may have been done all the same where nobody knows.
+/// Renders the error of a change, and says if the outcome is unknown.
 pub(super) fn failed(problem: &Problem) -> Markup {
     html! {
         (alert(&problem.detail))
@@ -163,7 +163,7 @@ pub(super) fn failed(problem: &Problem) -> Markup {
     }
 }
 
-/// A drawn icon, so that browsers ask for no file.
+/// An inline icon, so that browsers request no file.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' \
                     height='16' rx='3' fill='%23275d8c'/%3E%3Cpath d='M4 5h8M4 8h8M4 11h5' stroke='white' \
                     stroke-width='1.5'/%3E%3C/svg%3E";

@@ -1,4 +1,4 @@
-//! What a browser keeps in the place of a token.
+//! The pass that a browser keeps instead of a token.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -8,39 +8,39 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What the name of the cookie begins with. The rest is of the host with its port, as cookies are those of all servers of a host.
+/// The prefix of the cookie's name. The rest is derived from host and port, since all servers of a host share cookies.
 const COOKIE: &str = "agent_memory_console_";
 /// Browsers take a cookie with a name that begins so only over TLS, and from this very host.
 const OF_HOST: &str = "__Host-";
-/// Tells how the client reached the proxy in front of the server.
+/// The header that says how the client reached the proxy.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Known to this process alone, so that nobody can guess tokens by passes, and no pass is one of another server.
+/// The secret of this process, so that passes reveal nothing about tokens, and are not valid at another server.
 static SECRET: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut secret = [0; 32];
-    // Without random numbers of the system no pass is safe, and TLS and ids would have failed before.
+    // Without random numbers of the system no pass is safe; TLS and ids would have failed before.
     getrandom::fill(&mut secret).expect("the system has random numbers");
     secret
 });
 
-/// What this process alone can make of a text, and knows again.
+/// A keyed hash of a text with the secret of this process.
 pub(super) fn signed(text: &str) -> String {
     let digest: [u8; 32] = Sha256::new_with_prefix(*SECRET).chain_update("text\n").chain_update(text).finalize().into();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Stands for a token on the pages of the console. It is made of the token's digest and a secret of this process, so a copy of it is no token:
-/// REST and MCP refuse it. It ends with the process, and with the token.
+/// Replaces a token on the pages of the console. It is a keyed hash of the token's digest, so a copy of it is not a token: REST and MCP
+/// refuse it. It ends with the process, and with the token.
 pub(crate) struct Pass([u8; 32]);
 
 impl Pass {
-    /// The pass of a token.
+    /// Makes the pass of a token.
     pub(super) fn of(token: &str) -> Self {
         Self::of_digest(&Sha256::digest(token).into())
     }
 
-    /// The passes in the cookies of a request, since other servers of the host may have set some, too. None for what a page of another server
-    /// loads: it could tell from the time that an answer takes what is there.
+    /// Returns the passes in the cookies of a request; other servers of the host may have set some, too. None for requests of other
+    /// servers' pages, which could learn from the response time what exists.
     pub(crate) fn all_in(headers: &HeaderMap) -> impl Iterator<Item = Self> {
         let is_asked = is_of_own_site(headers) || is_for_people(headers);
         let cookies = headers.get_all(header::COOKIE).iter().filter(move |_| is_asked);
@@ -50,23 +50,23 @@ impl Pass {
         let of_host = format!("{OF_HOST}{name}");
         let (strict, plain): (Vec<_>, Vec<_>) =
             pairs.filter(|(own, _)| *own == name || *own == of_host).partition(|(own, _)| *own == of_host);
-        // Other servers of the host can set the plain one.
+        // Other servers of the host can set the cookie without the prefix.
         let own = if strict.is_empty() && !is_secure(headers) { plain } else { strict };
         own.into_iter().filter_map(|(_, value)| Self::parse(value))
     }
 
-    /// Whether it stands for the token with this digest. Takes the same time for every pass that does not.
+    /// Whether it is the pass of the token with this digest, in the same time for every wrong one.
     pub(crate) fn stands_for(&self, digest: &[u8; 32]) -> bool {
         self.0.ct_eq(&Self::of_digest(digest).0).into()
     }
 
-    /// The cookie that keeps it until the browser ends, for who has sent these headers. What was sent over TLS goes over TLS alone.
+    /// Returns the session cookie for a client with these headers. If the client uses TLS, the cookie is sent only over TLS.
     pub(super) fn cookie(&self, headers: &HeaderMap) -> String {
         let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
         cookie(&name(headers), &hex, "", is_secure(headers))
     }
 
-    /// The cookies that take the place of those with a pass, and end at once: a host may be reached with TLS and without.
+    /// Returns cookies that expire the pass at once, for TLS and without, since a host may be reached by both.
     pub(super) fn no_cookies(headers: &HeaderMap) -> [String; 2] {
         [true, false].map(|is_secure| cookie(&name(headers), "", "; Max-Age=0", is_secure))
     }
@@ -87,14 +87,14 @@ impl Pass {
     }
 }
 
-/// Says nothing of the pass, which opens pages.
+/// Hides the pass, since it opens pages.
 impl fmt::Debug for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pass")
     }
 }
 
-/// Whether the browser has reached the server over TLS, as its origin or a proxy tells.
+/// Whether the browser has reached the server over TLS, by its origin or a proxy's header.
 fn is_secure(headers: &HeaderMap) -> bool {
     let begins = |name: &HeaderName, begin: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(begin))

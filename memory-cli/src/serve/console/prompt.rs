@@ -1,4 +1,4 @@
-//! Prompt memory: what agents keep for their system prompts, and how it came to be.
+//! Shows prompt memory: the texts for the system prompts of agents, with their history.
 
 use std::sync::Arc;
 
@@ -19,25 +19,25 @@ use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 use crate::serve::rest::documents::readable;
 
-/// How many changes are on a page.
+/// The number of changes on a page.
 const PAGE: usize = 10;
-/// How many changes prompt memory keeps of a text.
+/// The number of changes that the history of a text keeps.
 const MAX_CHANGES: usize = 100;
 
-/// Which text is shown, and from where on its changes.
+/// The parameters that select a text and a page of its changes.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TextFields {
-    /// Its document; the list of all without it.
+    /// The id of the document; without it, all texts are listed.
     id: String,
-    /// How many of the newest changes are left out.
+    /// How many of the newest changes to skip.
     from: String,
-    /// Where the list of all goes on.
+    /// The cursor of the list.
     cursor: String,
 }
 
-/// A text as it is kept.
+/// A stored text.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) document: Document,
@@ -79,12 +79,12 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Te
     Ok(visitor.page(Section::Documents, main))
 }
 
-/// The page of a text.
+/// The address of a text's page.
 pub(super) fn address(document: &Document) -> String {
     link(PROMPT, &[("id", document.id.as_str())])
 }
 
-/// The collection of all texts, if the visitor may see them.
+/// Returns the collection of all texts, if the visitor may read it.
 pub(super) fn collection(visitor: &Visitor) -> memory_core::Result<Collection> {
     let collection = Collection::parse(COLLECTION)?;
     visitor.access.check_collection(&collection)?;
@@ -95,7 +95,7 @@ impl Kept {
     pub(super) async fn find(visitor: &Visitor, fields: &TextFields) -> Result<Self, Problem> {
         let id = DocumentId::parse(&fields.id)?;
         let document = readable(&visitor.server, &visitor.access, &collection(visitor)?, &id).await?;
-        // Who undoes something stands in the history of the text as a session.
+        // The history of a text names the visitor who undoes a change as a session.
         let actor = visitor.access.actor();
         let session = actor.as_ref().map_or("console", |actor| actor.as_str());
         let of = MemoryLoadContext::of_document(&document, session, "console");
@@ -144,7 +144,7 @@ fn table(visitor: &Visitor, fields: &TextFields, page: &DocumentPage) -> Markup 
     }
 }
 
-/// Whose text it is, as its metadata say.
+/// Describes to whom a text belongs, by its metadata.
 fn whose(document: &Document) -> Markup {
     let of = MemoryLoadContext::of_document(document, "console", "console");
     let parts = of.map(|(context, store)| {

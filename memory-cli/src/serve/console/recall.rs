@@ -1,4 +1,4 @@
-//! A question, and why each hit answers it.
+//! Answers a question, and shows why each hit matches.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
-/// How many hits there are unless the form says otherwise.
+/// The default number of hits.
 const DEFAULT_HITS: usize = 10;
 /// The most hits of a page.
 const MAX_HITS: usize = 50;
-/// How many of the records are shown that came just behind the hits.
+/// How many of the records just after the hits are shown.
 const BELOW: usize = 3;
 
-/// What is asked, and how.
+/// The fields of the form.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct QuestionFields {
-    /// What is asked, in words.
+    /// The question in words.
     text: String,
-    /// The collection whose documents are asked; the ledger without it.
+    /// The collection to search; without it the ledger.
     collection: String,
-    /// A condition that hits satisfy.
+    /// A condition on the hits.
     filter: String,
-    /// How many hits at most.
+    /// The most hits.
     limit: String,
-    /// How many records are shown on each side of a hit.
+    /// The number of records to show on each side of a hit.
     neighbours: String,
-    /// `words` to ask by words alone where the server has a model.
+    /// `words` to search by words alone, if the server has a model.
     by: String,
 }
 
@@ -81,7 +81,7 @@ async fn answer(visitor: &Visitor, scope: &ScopeFields, fields: &QuestionFields)
     Ok(hits(&recalled, limit))
 }
 
-/// The question, as `GET /v1/recall` asks it, for some more records than hits.
+/// The recall, as that of `GET /v1/recall`, with some more records than hits.
 fn ask<K: Kind>(
     visitor: &Visitor,
     fields: &QuestionFields,
@@ -152,7 +152,7 @@ fn hits<T: Entry>(recalled: &Recalled<T>, limit: usize) -> Markup {
     }
 }
 
-/// How far the answer can be relied on.
+/// Says whether the answer is complete.
 fn told<T>(recalled: &Recalled<T>) -> Markup {
     html! {
         p {

@@ -1,14 +1,14 @@
-//! The parts of scores as bars.
+//! Shows the parts of scores as bars.
 
 use maud::{Markup, html};
 use memory_core::{Explained, Parts, Term};
 
 use super::text::{counted, number, preview};
 
-/// How wide the longest bar is.
+/// The width of the longest bar.
 const WIDTH: f64 = 200.0;
 
-/// What brought a hit its score. The longest bar of all hits stands for `greatest`.
+/// Renders the parts of a hit's score. The longest bar stands for `greatest`, over all hits.
 pub(super) fn bars(parts: &Parts, greatest: f64) -> Markup {
     html! {
         table class="parts" {
@@ -31,12 +31,12 @@ pub(super) fn bars(parts: &Parts, greatest: f64) -> Markup {
     }
 }
 
-/// The greatest part by its amount, which the longest bar stands for.
+/// The greatest part by its absolute value, for the longest bar.
 pub(super) fn greatest<'p>(all: impl Iterator<Item = &'p Parts>) -> f64 {
     all.flat_map(named).map(|(_, score)| score.abs()).fold(0.0, f64::max)
 }
 
-/// The terms of the question that a record holds.
+/// Renders the terms of the question that a record holds.
 pub(super) fn terms(terms: &[Term]) -> Markup {
     html! {
         @if !terms.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn terms(terms: &[Term]) -> Markup {
     }
 }
 
-/// By what the parts were divided.
+/// Renders the divisors of the parts.
 pub(super) fn divisors(explained: &Explained) -> Markup {
     let numbers = [
         ("Terms of a record on average", explained.average_length),
@@ -87,7 +87,7 @@ fn named(parts: &Parts) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// A drawn bar; the number beside it says the same.
+/// Renders a bar; the number beside it has the same value.
 fn bar(score: f64, greatest: f64) -> Markup {
     let share = if greatest > 0.0 { (score.abs() / greatest).min(1.0) } else { 0.0 };
     let class = if score < 0.0 { "minus" } else { "plus" };

@@ -1,4 +1,4 @@
-//! The one script, for pages that change in place, and how it is set up. No page needs it.
+//! The script for pages that update in place, and its settings. No page requires it.
 
 use std::sync::LazyLock;
 
@@ -7,16 +7,16 @@ use maud::{Markup, html};
 
 use super::{SCRIPT, asset};
 
-/// htmx 2.0.11, as published; its licence lies beside it.
+/// htmx 2.0.11, as published; its licence is in the same folder.
 const HTMX: &str = include_str!("vendor/htmx.min.js");
 
-/// It makes no code of texts and adds no style, as the policy of the pages says; asks this server alone; and keeps no page. What went wrong is
-/// shown in the place of the answer, unless the answer says otherwise, and links in an answer work at once.
+/// The settings of the script: no evaluation of code and no inline style, as the content security policy requires; requests only to this
+/// server; no page cache. An error is shown in place of the answer, unless the answer says otherwise, and links in answers work at once.
 const SETTINGS: &str = r#"{"allowEval":false,"allowScriptTags":false,"includeIndicatorStyles":false,"defaultSettleDelay":0,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0,"ignoreTitle":true,"responseHandling":[{"code":"[23]..","swap":true},{"code":"[45]..","swap":true,"error":true}]}"#;
 
 static HREF: LazyLock<String> = LazyLock::new(|| asset::address(SCRIPT, HTMX));
 
-/// What the head of a page has of it.
+/// Renders the script and its settings for the head of a page.
 pub(super) fn head() -> Markup {
     html! {
         meta name="htmx-config" content=(SETTINGS);

@@ -1,4 +1,4 @@
-//! The tree of spaces, a level on a page.
+//! Shows the tree of spaces, one level per page.
 
 use maud::{Markup, html};
 use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
@@ -16,16 +16,16 @@ use super::{DOCUMENTS, HOME, MEMORIES, documents, write};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
-/// Which level is shown.
+/// The parameters that select a level.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LevelFields {
-    /// The collection whose documents they hold; the memories of the ledger without it.
+    /// The collection; without it the spaces of the ledger.
     collection: String,
-    /// The space that the level lies below; the top-level spaces without it.
+    /// The space above the level; without it the top-level spaces.
     under: String,
-    /// Where the level goes on.
+    /// The cursor of the page.
     cursor: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Le
         h1 { "Spaces" }
         @if let Some(collection) = filled(&fields.collection) { (documents::trail(collection)) }
         (trail(&visitor, &fields))
-        // Its rows open below themselves.
+        // The rows of the level open in place.
         div class="level" hx-target="next .below > td" hx-select=".level, main > .error" {
             @match &level {
                 Ok(level) => (list(&fields, level)),
@@ -67,7 +67,7 @@ impl LevelFields {
         link(HOME, &[("collection", &self.collection), ("under", under), ("cursor", cursor)])
     }
 
-    /// The parameters that select the records of a place in the tree.
+    /// The parameters that select the records of a space in the tree.
     fn selection<'a>(&'a self, place: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
         let collection = filled(&self.collection).map(|collection| ("collection", collection));
         collection.into_iter().chain([place]).collect()
@@ -78,13 +78,13 @@ impl LevelFields {
         link(if self.of_documents() { DOCUMENTS } else { MEMORIES }, &self.selection(place))
     }
 
-    /// Whether the spaces are those of documents.
+    /// Whether the spaces are of documents.
     fn of_documents(&self) -> bool {
         filled(&self.collection).is_some()
     }
 }
 
-/// The way from the top to a space.
+/// The breadcrumbs from the top to a space.
 fn trail(visitor: &Visitor, fields: &LevelFields) -> Markup {
     let Some(under) = filled(&fields.under) else { return html! {} };
     let space = SpaceId::parse(under).ok();
@@ -148,7 +148,7 @@ fn rows(fields: &LevelFields, level: &SpaceLevel) -> Markup {
     table(caption, &[Head::Text("Space"), Head::Number(records), Head::Text("Newest")], &rows)
 }
 
-/// A space as a link to the level below it, if there can be one. With a script the level also opens in the row below.
+/// Renders a space as a link to the level below it, if there can be one. With the script the level also opens in the row below.
 fn name(fields: &LevelFields, space: &SpaceId) -> Markup {
     let id = space.as_str();
     let level = fields.level(id, "");

@@ -1,4 +1,4 @@
-//! The one style sheet of all pages, and its address.
+//! The style sheet of all pages, and its address.
 
 use std::sync::LazyLock;
 

@@ -1,16 +1,16 @@
-//! The frame of the tables that list something.
+//! The frame of tables.
 
 use maud::{Markup, html};
 
-/// What stands above a column.
+/// The heading of a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Head<'h> {
     Text(&'h str),
-    /// Above numbers, which stand on the right.
+    /// A heading above right-aligned numbers.
     Number(&'h str),
 }
 
-/// A table that is scrolled by itself where it is wider than the page. It is no landmark, since a page may have several.
+/// Renders a table that scrolls if it is wider than the page. It is not a landmark, since a page may have several.
 pub(super) fn table(caption: &str, heads: &[Head<'_>], rows: &Markup) -> Markup {
     html! {
         div class="wide" role="group" aria-label=(caption) tabindex="0" {

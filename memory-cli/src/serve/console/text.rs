@@ -1,11 +1,11 @@
-//! How the texts of records, times and numbers are shown.
+//! Renders texts of records, times and numbers.
 
 use maud::{Markup, html};
 use memory_core::Timestamp;
 
 use crate::output;
 
-/// The most bytes of a text on a page. The whole text is for REST.
+/// The most bytes of a text on a page; REST returns the whole text.
 pub(super) const MAX_SHOWN: usize = 10_000;
 /// The most bytes of a text in a table.
 const MAX_PREVIEW: usize = 200;
@@ -14,23 +14,23 @@ const MAX_PREVIEW: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) text: String,
-    /// Whether the text goes on.
+    /// Whether the text was cut.
     pub(super) is_cut: bool,
 }
 
 impl Shown {
-    /// The first bytes of a text, without half a character.
+    /// Cuts a text to its first bytes, at a character boundary.
     pub(super) fn of(text: &str) -> Self {
         Self::first(text, MAX_SHOWN)
     }
 
-    /// The beginning of a text, of at most so many bytes.
+    /// Returns the beginning of a text, of at most this many bytes.
     pub(super) fn first(text: &str, most: usize) -> Self {
         let first = &text[..text.floor_char_boundary(most)];
         Self { text: tame(first), is_cut: first.len() < text.len() }
     }
 
-    /// A block of text that keeps its lines, and whose direction ends with it.
+    /// Renders a block of text that keeps its lines and isolates its direction.
     pub(super) fn block(&self) -> Markup {
         html! {
             pre dir="auto" { (self.text) }
@@ -39,24 +39,24 @@ impl Shown {
     }
 }
 
-/// The beginning of a text on one line.
+/// Renders the beginning of a text on one line.
 pub(super) fn preview(text: &str) -> Markup {
     let Shown { text, is_cut } = Shown::first(text, MAX_PREVIEW);
     html! { bdi { (text) @if is_cut { "…" } } }
 }
 
-/// Says that a text goes on.
+/// Renders a note that a text was cut.
 pub(super) fn cut_note() -> Markup {
     html! { p class="note" { "Cut: the first " (number(MAX_SHOWN)) " bytes are shown. The API has the whole text." } }
 }
 
-/// A time for people and for programs.
+/// Renders a time, for people and for programs.
 pub(super) fn time(time: Timestamp) -> Markup {
     let shown = output::date(time);
     html! { time datetime=(shown.replace(' ', "T")) { (shown) } }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separated thousands.
 pub(super) fn number(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -69,12 +69,12 @@ pub(super) fn number(number: usize) -> String {
     grouped
 }
 
-/// A count with its noun.
+/// Formats a count with its noun.
 pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
-/// Control characters are no text, but for those of lines.
+/// Replaces control characters, except line breaks and tabs.
 pub(super) fn tame(text: &str) -> String {
     text.replace(|character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t'), "\u{FFFD}")
 }

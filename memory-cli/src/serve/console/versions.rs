@@ -1,4 +1,4 @@
-//! The versions of a record, each beside the one before it.
+//! Shows the versions of a record, each beside the previous one.
 
 use maud::{Markup, html};
 use memory_core::{Document, ErrorKind, History, Memory, Record, Revision, Version};
@@ -17,30 +17,30 @@ use crate::output::date;
 use crate::serve::access::{Access, Wanted};
 use crate::serve::problem::Problem;
 
-/// How many versions are on a page.
+/// The number of versions on a page.
 const PAGE: usize = 10;
 
-/// Which versions are shown.
+/// The parameters that select a page of versions.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct VersionFields {
-    /// Where the history goes on.
+    /// The cursor of the page.
     pub(super) cursor: String,
 }
 
 /// A page of versions.
 #[derive(Debug)]
 pub(super) struct Versions {
-    /// Those that the visitor may read, the newest first.
+    /// The versions that the visitor may read, the newest first.
     versions: Vec<Version>,
-    /// How many of them are shown. One more may be there to compare the last one with.
+    /// How many of them are shown. There may be one more, to compare the last one with.
     shown: usize,
     next: Option<String>,
 }
 
 impl Versions {
-    /// Reads a page of a history; `None` where the engine keeps none.
+    /// Reads a page of a history; `None` if the engine keeps no history.
     pub(super) async fn read(
         visitor: &Visitor,
         fields: &VersionFields,
@@ -62,7 +62,7 @@ impl Versions {
         Ok(Some(Self { versions: page.versions, shown, next: page.next.map(|cursor| cursor.to_string()) }))
     }
 
-    /// One version that such a page shows.
+    /// Finds one version on such a page.
     pub(super) async fn one(
         visitor: &Visitor,
         fields: &VersionFields,
@@ -77,7 +77,7 @@ impl Versions {
         version.and_then(|version| version.record).ok_or_else(|| Problem::not_found("version"))
     }
 
-    /// The part of a page that shows them. `to` makes the address of the page at a cursor.
+    /// Renders the versions. `to` makes the address of the page at a cursor.
     pub(super) fn section(
         versions: &Result<Option<Self>, Problem>,
         fields: &VersionFields,
@@ -122,7 +122,7 @@ impl Versions {
     }
 }
 
-/// A document may have been elsewhere before.
+/// Whether the visitor may read a version; a document may have been in another space before.
 pub(super) fn may_read(access: &Access, version: &Version) -> bool {
     match &version.record {
         Some(Record::Document(document)) => access.may_read_document(document),
@@ -135,7 +135,7 @@ pub(super) fn may_read(access: &Access, version: &Version) -> bool {
 #[derive(Debug)]
 struct Member {
     name: &'static str,
-    /// All of it, to be compared; `None` where the record has none.
+    /// The whole member, to be compared; `None` if the record has none.
     whole: Option<String>,
     shown: Shown,
 }
@@ -176,7 +176,7 @@ fn of_document(document: &Document) -> Vec<Member> {
     ]
 }
 
-/// What a version has changed of the one before.
+/// Renders what a version has changed.
 fn compared(before: &Version, after: &Version) -> Markup {
     let (old, new) = (members(before), members(after));
     let changed: Vec<_> = old.iter().zip(&new).filter(|(old, new)| old.whole != new.whole).collect();

@@ -1,4 +1,4 @@
-//! Who asks for a page, and of which server.
+//! The visitor of a page, and the server.
 
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use crate::serve::access::Access;
 use crate::serve::problem::Problem;
 use crate::serve::state::{Door, Server};
 
-/// Who asks for a page, with what it may read.
+/// The visitor of a page, with its rights.
 #[derive(Debug)]
 pub(super) struct Visitor {
     pub(super) server: Server,
@@ -19,7 +19,7 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// A page for this visitor.
+    /// Makes a page for this visitor.
     pub(super) fn page(&self, section: Section, main: Markup) -> Page {
         let who = match self.server.callers.door {
             Door::Open => Who::Local,
@@ -28,7 +28,7 @@ impl Visitor {
         Page::of(who, section, &main)
     }
 
-    /// Whether it may know what the engine does for all tenants: who may read every space.
+    /// Whether it may see the load of the engine for all tenants, that is, may read every space.
     pub(super) fn sees_engine(&self) -> bool {
         self.access.readable == Spaces::All
     }

@@ -1,4 +1,4 @@
-//! The open work of runtimes and agents, with who holds it.
+//! Shows the open work of runtimes and agents, with its holders.
 
 use std::time::Instant;
 
@@ -20,15 +20,15 @@ use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
-/// How many pages are looked at until one shows something: of memories that are pending since nobody ever begins them, a page shows nothing.
+/// The most pages that are read until one shows something. A page of memories that are pending without a claim shows nothing.
 const LOOKED_AT: usize = 10;
 
-/// From where on the list is shown.
+/// The parameters that select a page.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WorkFields {
-    /// Where the list goes on.
+    /// The cursor of the page.
     cursor: String,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((scope, fields)): Paramete
 }
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &WorkFields) -> Result<MemoryPage, Problem> {
-    // A memory is pending by default, also where nobody is to work on it: a claim is what makes it work.
+    // A memory is pending by default, even if nobody is to work on it. Only a claim makes it open work.
     let is_claimed = Field::metadata([TASK, "holder"]).is_not_null();
     let (query, _patterns) = scope.apply(MemoryQuery::builder(), &visitor.server.limits).await?;
     let query = query.status(Status::Pending).status(Status::Running).filter(is_claimed);
@@ -91,7 +91,7 @@ fn list(page: &MemoryPage, now: Timestamp) -> Markup {
 }
 
 fn row(memory: &Memory, now: Timestamp) -> Markup {
-    // Whoever may write the memory may have written the claim, too.
+    // The claim is not verified: whoever may write the memory may have written it.
     let claim = Claim::read(memory).ok();
     html! {
         tr {
@@ -110,7 +110,7 @@ fn row(memory: &Memory, now: Timestamp) -> Markup {
     }
 }
 
-/// Who holds the work, or held it last.
+/// Renders who holds the work, or held it last.
 fn lease(claim: &Claim, now: Timestamp) -> Markup {
     let by = preview(claim.instance());
     html! {

@@ -35,11 +35,11 @@ use crate::telemetry::PAYLOADS;
 #[derive(Debug, Clone)]
 pub(crate) struct Mcp {
     server: Server,
-    /// What the client may do; `None` when each request brings it along.
+    /// The rights of the client; `None` if each request has its own.
     access: Option<Access>,
-    /// Its place among the sessions, from when it has introduced itself until it is gone.
+    /// Its session permit, held from its initialization until it is gone.
     place: Arc<OnceLock<Place>>,
-    /// The resources that it is told of.
+    /// The resources to which it has subscribed.
     subscriptions: Arc<Subscriptions>,
 }
 
@@ -47,12 +47,12 @@ const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you 
     memory_add_document what is worth keeping. memory_recall answers a question from the ledger of what happened, or reads it, newest first.";
 
 impl Mcp {
-    /// A client over HTTP, whose requests have passed the guard.
+    /// Makes the handler of a client over HTTP, whose requests have passed the guard.
     pub(crate) fn over_http(server: Server) -> Self {
         Self { server, access: None, place: Arc::default(), subscriptions: Arc::default() }
     }
 
-    /// The client at the other end of the standard streams.
+    /// Makes the handler of the client on standard input and output.
     pub(crate) fn over_stdio(server: Server) -> Self {
         let access = Some(server.callers.mcp.clone());
         Self { server, access, place: Arc::default(), subscriptions: Arc::default() }
@@ -63,12 +63,12 @@ impl Mcp {
         access.ok_or_else(|| ErrorData::internal_error("the request did not pass the guard", None))
     }
 
-    /// The tools that this caller gets to see, and may call.
+    /// The tools that this caller may see and call.
     fn tools<'a>(&'a self, access: &'a Access) -> impl Iterator<Item = &'a Tool> {
         self.server.tools.iter().filter(|tool| tool.is_for(access))
     }
 
-    /// Calls a tool: bounded, counted, and as a span.
+    /// Calls a tool, with a limit, metrics and a span.
     async fn run(
         &self,
         tool: &Tool,
@@ -76,7 +76,7 @@ impl Mcp {
         context: &RequestContext<RoleServer>,
         arguments: &str,
     ) -> memory_core::Result<AnswerJson> {
-        // The call runs apart from the task of its request, over the streams even without one.
+        // The call runs in another task than its request; over standard input there is no request.
         let request = of_request(context).map(|RequestSpan(span)| span);
         let span = tracing::info_span!(
             parent: request.as_ref().and_then(Span::id),
@@ -95,7 +95,7 @@ impl Mcp {
     }
 
     async fn bounded(&self, tool: &Tool, access: &Access, arguments: &str) -> memory_core::Result<AnswerJson> {
-        // Held until the answer is complete, so that a shutdown waits for it.
+        // The permit is held until the answer is complete, so that a shutdown waits for it.
         let Some(_place) = self.server.limits.tool_calls.take(&access.name) else {
             let sentence = "the server answers as many calls as it takes at once: try again";
             return Err(Error::new(ErrorKind::Unavailable, sentence).retryable());
@@ -109,10 +109,10 @@ impl Mcp {
         })
     }
 
-    /// Tells a listener of a resource whenever that has changed.
+    /// Notifies a listener of each change of a resource.
     async fn tell_updates(&self, uri: &str, access: &Access, context: &SubscriptionContext) -> Result<(), ErrorData> {
         let mut updates = Updates::begin(&self.server, access, uri).await?;
-        // Once at the beginning: the listener knows already that it is told, and may have read the resource before the watch began.
+        // Notified once at the beginning, since the listener may have read the resource before the watch began.
         while context.sink().notify_resource_updated(uri).await.is_ok() {
             sleep(REST).await;
             if updates.changed().await.is_err() {
@@ -122,7 +122,7 @@ impl Mcp {
         Ok(())
     }
 
-    /// Counts a call and records what came of it, in the span of the call.
+    /// Counts a call and records its outcome in its span.
     fn tell(&self, tool: &Tool, arguments: &str, answer: &memory_core::Result<AnswerJson>) {
         let (outcome, said) = match answer {
             Ok(answer) => ("ok".to_owned(), answer.as_str()),
@@ -138,7 +138,7 @@ impl Mcp {
     }
 }
 
-/// What the guard left with the request that this belongs to; none over the standard streams.
+/// Returns an extension that the guard has added to the request; `None` over standard input.
 fn of_request<T: Clone + Send + Sync + 'static>(context: &RequestContext<RoleServer>) -> Option<T> {
     context.extensions.get::<Parts>()?.extensions.get::<T>().cloned()
 }
@@ -158,7 +158,7 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         if let Some(place) = self.server.limits.sessions.take(&self.access(&context)?.name) {
-            // A client that introduces itself twice keeps its first place.
+            // A client that initializes twice keeps its first permit.
             let _ = self.place.set(place);
         } else if self.place.get().is_none() {
             let sentence = "the server has as many sessions as it takes: end one, or try again";
@@ -184,12 +184,12 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let access = self.access(&context)?;
-        // A tool that is not listed is not there.
+        // A tool that the caller may not see does not exist for it.
         let tool = self.tools(&access).find(|tool| tool.name == request.name);
         let tool = tool.ok_or_else(|| ErrorData::invalid_params("there is no tool of this name", None))?;
         let arguments = serde_json::Value::Object(request.arguments.unwrap_or_default()).to_string();
         let progress = Progress::start(&context).await;
-        // A call that is cancelled is dropped, which leaves its whole effect or none (W10).
+        // A cancelled call is dropped, which leaves its whole effect or none (W10).
         let answer = tokio::select! {
             answer = self.run(tool, &access, &context, &arguments) => answer,
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
@@ -270,7 +270,7 @@ impl ServerHandler for Mcp {
     }
 }
 
-/// Tells a client that asks for it when a call begins and ends; a call has no steps in between.
+/// Notifies a client that wants progress of the begin and the end of a call; there are no steps in between.
 struct Progress(Option<rmcp::model::ProgressToken>);
 
 impl Progress {
@@ -287,7 +287,7 @@ impl Progress {
     async fn tell(&self, context: &RequestContext<RoleServer>, done: f64) {
         if let Some(token) = &self.0 {
             let param = ProgressNotificationParam::new(token.clone(), done).with_total(1.0);
-            // A client that is gone gets no answer either.
+            // Fails if the client is gone.
             let _ = context.peer.notify_progress(param).await;
         }
     }

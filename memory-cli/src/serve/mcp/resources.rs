@@ -14,7 +14,7 @@ const NEWEST: &str = "memory://newest";
 const SPACE: &str = "memory://space/";
 const JSON: &str = "application/json";
 
-/// Those that can be named before anybody asks.
+/// Lists the resources that are known in advance.
 pub(crate) fn list(access: &Access) -> Vec<Resource> {
     let newest = Resource::new(NEWEST, "newest")
         .with_description("The newest memories of all spaces that may be read")
@@ -28,14 +28,14 @@ pub(crate) fn list(access: &Access) -> Vec<Resource> {
     resources
 }
 
-/// The newest memories of any space.
+/// The template of the newest memories of a space.
 pub(crate) fn template() -> ResourceTemplate {
     ResourceTemplate::new(format!("{SPACE}{{space}}"), "space")
         .with_description("The newest memories of a space and what lies below it")
         .with_mime_type(JSON)
 }
 
-/// What `memory:query` is asked for one; `None` when there is no such resource.
+/// The arguments of `memory:query` for a resource; `None` if there is no such resource.
 pub(crate) fn arguments(uri: &str) -> Option<Value> {
     Some(match space(uri)? {
         None => json!({ "source": "ledger" }),
@@ -43,7 +43,7 @@ pub(crate) fn arguments(uri: &str) -> Option<Value> {
     })
 }
 
-/// Which memories one shows; `None` when there is no such resource.
+/// The query of the memories of a resource; `None` if there is no such resource.
 pub(crate) fn query(uri: &str) -> Option<QueryBuilder<Ledger>> {
     Some(match space(uri)? {
         None => MemoryQuery::builder().all(),
@@ -51,7 +51,7 @@ pub(crate) fn query(uri: &str) -> Option<QueryBuilder<Ledger>> {
     })
 }
 
-/// The space that one is about, if it is about one.
+/// The space of a resource, if it has one.
 fn space(uri: &str) -> Option<Option<Cow<'_, str>>> {
     match uri {
         NEWEST => Some(None),
@@ -59,7 +59,7 @@ fn space(uri: &str) -> Option<Option<Cow<'_, str>>> {
     }
 }
 
-/// The answer as the contents of one.
+/// Returns an answer as the contents of a resource.
 pub(crate) fn contents(uri: &str, answer: &AnswerJson) -> ResourceContents {
     ResourceContents::text(answer.as_str(), uri).with_mime_type(JSON)
 }

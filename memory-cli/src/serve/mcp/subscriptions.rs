@@ -1,4 +1,4 @@
-//! The resources whose changes a session is told of.
+//! The resource subscriptions of a session.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -13,9 +13,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::updates::Updates;
 
-/// How many resources a session is told of.
+/// The most subscriptions of a session.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 16;
-/// How long a client is told nothing more of a resource after it was told of it, since it reads it anew each time.
+/// The least time between two notifications of a resource, since the client reads it again each time.
 pub(super) const REST: Duration = Duration::from_millis(100);
 
 /// The subscriptions of a session, by URI. They end with it.
@@ -23,12 +23,12 @@ pub(super) const REST: Duration = Duration::from_millis(100);
 pub(super) struct Subscriptions(Mutex<HashMap<String, AbortOnDropHandle<()>>>);
 
 impl Subscriptions {
-    /// Whether the session is told of this resource.
+    /// Whether the session has subscribed to this resource.
     pub(super) fn has(&self, uri: &str) -> bool {
         self.all().contains_key(uri)
     }
 
-    /// Tells the client of these changes until it takes that back, or gives no sign of life for so long.
+    /// Notifies the client of these changes until it unsubscribes, or does not answer for `patience`.
     pub(super) fn add(
         &self,
         uri: String,
@@ -58,13 +58,13 @@ impl Subscriptions {
     }
 }
 
-/// What is told counts as a sign of life of the session, so the client is asked for one of its own: else the session of one that is
-/// gone would go on as long as something changes.
+/// A notification keeps the session alive, so the client is pinged from time to time. Otherwise the session of a client that is gone would
+/// last as long as there are changes.
 async fn tell(uri: String, mut updates: Updates, peer: Peer<RoleServer>, patience: Duration) {
     let mut question = Instant::now() + patience;
     loop {
         {
-            // It goes on where it was behind a question: it may be waiting for an engine that is away for long.
+            // The same future continues after a ping, since it may be waiting for an engine that is away for long.
             let mut changed = pin!(updates.changed());
             loop {
                 tokio::select! {
@@ -89,7 +89,7 @@ async fn tell(uri: String, mut updates: Updates, peer: Peer<RoleServer>, patienc
     }
 }
 
-/// Whether the client answers, whatever it answers.
+/// Whether the client answers a ping, with any answer.
 async fn is_there(peer: &Peer<RoleServer>, patience: Duration) -> bool {
     let question = peer.send_request(ServerRequest::PingRequest(PingRequest::default()));
     matches!(timeout(patience, question).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))

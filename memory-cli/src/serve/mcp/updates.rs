@@ -1,4 +1,4 @@
-//! When what a resource shows has changed.
+//! The changes of a resource.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::serve::access::Access;
 use crate::serve::metrics::Counted;
 use crate::serve::state::{Place, Server};
 
-/// How long a failed watch rests before it goes on.
+/// The pause before a failed watch is restarted.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// The changes of what a resource shows, as far as its caller may read it. Keeps its place among the watches of the server.
+/// The changes of a resource that its caller may read. It holds a watch permit of the server.
 pub(super) struct Updates {
     provider: Arc<dyn MemoryProvider>,
     watch: Watch,
     changes: Changes,
-    /// Goes on behind what came last.
+    /// The token after which the watch continues.
     token: WatchToken,
     has_changed: bool,
     _place: Place,
@@ -29,7 +29,7 @@ pub(super) struct Updates {
 }
 
 impl Updates {
-    /// Begins with what changes from now on.
+    /// Begins to watch from now on.
     pub(super) async fn begin(server: &Server, access: &Access, uri: &str) -> Result<Self, ErrorData> {
         let not_found = || ErrorData::resource_not_found("there is no resource of this URI", None);
         let query = access.confine(resources::query(uri).ok_or_else(not_found)?);
@@ -45,8 +45,8 @@ impl Updates {
         Ok(Self { provider, watch, changes, token, has_changed: false, _place: place, _open })
     }
 
-    /// Waits until something has changed since this ended last; what has changed at once is one. Not to be asked again when it was
-    /// dropped before. Fails with `Closed` when the server ends, and with what does not pass.
+    /// Waits until something has changed since the last call; simultaneous changes count once. Do not call it again after its future was
+    /// dropped. Fails with `Closed` when the server ends, and with errors that are not retryable.
     pub(super) async fn changed(&mut self) -> Result<()> {
         while !self.has_changed {
             let change = self.changes.next().await;
@@ -70,7 +70,7 @@ impl Updates {
         }
     }
 
-    /// Goes on after an error, as soon as that is possible. What the feed has lost may have changed anything.
+    /// Restarts the watch after an error, as soon as possible. If the feed has lost changes, anything may have changed.
     async fn go_on(&mut self, mut error: Error) -> Result<()> {
         loop {
             let begun = match error.kind() {
@@ -100,7 +100,7 @@ impl Updates {
     }
 }
 
-/// A watch from now on, which tells at first where that is.
+/// Begins a watch from now on, and returns its first token.
 async fn begin(provider: &dyn MemoryProvider, watch: &Watch) -> Result<(Changes, WatchToken)> {
     let mut changes = provider.watch(watch).await?;
     match changes.next().await {

@@ -1,4 +1,4 @@
-//! The work on a question, apart from the request that asked it.
+//! Answers a question in a separate task, independent of its request.
 
 use std::convert::Infallible;
 
@@ -17,13 +17,13 @@ use crate::serve::problem::Problem;
 use crate::serve::state::Place;
 use crate::telemetry::PAYLOADS;
 
-/// An answer that the agent works on. A client that goes away takes nothing back.
+/// An answer in progress. It continues if the client disconnects.
 pub(super) struct Answering {
     pieces: UnboundedReceiver<Result<Piece>>,
 }
 
 impl Answering {
-    /// Asks. The work has the place, whoever waits for it: so no more goes on than there are places, and a shutdown waits for it.
+    /// Asks the question. The work holds the permit even if nobody waits, so that it counts in the limit, and a shutdown waits for it.
     pub(super) fn begin(mut asked: AnswerStream, place: Place, span: Span) -> Self {
         let (sender, pieces) = unbounded_channel();
         let work = async move {
@@ -32,7 +32,7 @@ impl Answering {
                 if let Ok(Piece::Answer(answer)) = &piece {
                     tracing::info!(target: PAYLOADS, answer = answer.text, "answered");
                 }
-                // An answer is bounded, so it may wait here for a slow client; who has gone hears nothing.
+                // An answer is bounded, so it can be buffered here for a slow client. Fails if the client is gone.
                 let _ = sender.send(piece);
             }
         };
@@ -40,7 +40,7 @@ impl Answering {
         Self { pieces }
     }
 
-    /// The whole answer.
+    /// Waits for the whole answer.
     pub(super) async fn whole(self) -> Result<Answer, Problem> {
         let mut pieces = self.pieces();
         while let Some(piece) = pieces.next().await {
@@ -51,7 +51,7 @@ impl Answering {
         Err(cut().into())
     }
 
-    /// The text as it comes. What fails before there is a text is no stream.
+    /// Streams the text. A failure before the first text is returned as a problem, not as a stream.
     pub(super) async fn streamed(self, head: Head) -> Result<Response, Problem> {
         let mut pieces = self.pieces();
         let first = pieces.next().await.unwrap_or_else(|| Err(cut().into()))?;
@@ -71,7 +71,7 @@ impl Answering {
         Ok(Sse::new(begin.chain(events)).keep_alive(KeepAlive::default()).into_response())
     }
 
-    /// What comes, where an answer that was not given is a failure.
+    /// The pieces of the answer. An answer that the agent did not give is a failure.
     fn pieces(mut self) -> impl Stream<Item = Result<Piece, Problem>> + Unpin + use<> {
         stream::poll_fn(move |context| self.pieces.poll_recv(context)).map(|piece| match piece? {
             Piece::Answer(Answer { end: End::Superseded, .. }) => {
@@ -92,7 +92,7 @@ fn event(data: String) -> Result<Event, Infallible> {
     Ok(Event::default().data(data))
 }
 
-/// The runtime ends, and the work with it: the question may be kept, and is answered later then.
+/// The error if the server ends during the work. The question may be stored and answered later.
 fn cut() -> Error {
     Error::new(ErrorKind::Closed, "the work on the answer was cut off").with_outcome(Outcome::Unknown)
 }

@@ -1,4 +1,4 @@
-//! Errors in OpenAI's form.
+//! Errors in OpenAI's format.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{COMPLETIONS, MODELS};
 use crate::serve::problem::Problem;
 
-/// Tells OpenAI's clients whether they may repeat a request by themselves.
+/// The header that tells OpenAI's clients whether to retry a request by themselves.
 const MAY_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// Puts what is wrong with a request on the paths of an agent into OpenAI's form, whoever found it.
+/// Converts problems on the paths of the agent to OpenAI's format, whatever their source.
 pub(crate) async fn in_openai_form(request: Request, next: Next) -> Response {
     let is_openai = [COMPLETIONS, MODELS].contains(&request.uri().path());
     let mut response = next.run(request).await;
@@ -21,13 +21,13 @@ pub(crate) async fn in_openai_form(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // A question that was taken in would be asked twice.
+    // A retry of a question that was accepted would ask it twice.
     let may_retry = problem.retryable && problem.outcome.is_none();
     headers.insert(MAY_RETRY, HeaderValue::from_static(if may_retry { "true" } else { "false" }));
     response
 }
 
-/// The sentence, with the kind of the error as the code.
+/// The error body: the message, with the kind of the error as the code.
 pub(super) fn body(problem: &Problem) -> Value {
     let kind = match StatusCode::from_u16(problem.status) {
         Ok(StatusCode::UNAUTHORIZED) => "authentication_error",

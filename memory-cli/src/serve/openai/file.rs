@@ -1,4 +1,4 @@
-//! An agent as a file describes it.
+//! The description of an agent in a TOML file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use crate::input;
 use crate::serve::{PATIENCE, configuration};
 
-/// An agent as a file of TOML describes it, by the names of its builder. Without `Debug`, since a URL may hold a key.
+/// The description of an agent, with the names of its builder's methods. It has no `Debug`, since a URL may hold a key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentFile {
@@ -43,7 +43,7 @@ pub(crate) struct AgentFile {
     templates: Texts,
     #[serde(default)]
     options: OptionsOfFile,
-    /// In bytes.
+    /// The budget of the composed text, in bytes.
     #[serde(default = "default_budget")]
     budget: usize,
     #[serde(default)]
@@ -66,7 +66,7 @@ pub(crate) struct AgentFile {
     without_reflection: bool,
 }
 
-/// Holds the longest message and a conversation before it, and fits into 32,000 tokens.
+/// The default budget. It has room for the longest message and a conversation before it, and fits into 32,000 tokens.
 const fn default_budget() -> usize {
     128 << 10
 }
@@ -83,11 +83,11 @@ struct Endpoint {
 struct Embedder {
     url: String,
     model: String,
-    /// How many numbers a vector has.
+    /// The number of dimensions of a vector.
     width: usize,
 }
 
-/// Where the key of an endpoint is: not in the file.
+/// The environment variable with the key of an endpoint, which is never in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "{ env = \"NAME\" }, the name of a variable of the environment")]
 struct Key {
@@ -96,7 +96,7 @@ struct Key {
 
 impl Key {
     fn read(&self, name: &str) -> anyhow::Result<String> {
-        // A name that is none may be the key itself, and what can't be read is one.
+        // Neither the name nor the value is quoted: an invalid name may be the key itself.
         env::var(&self.env)
             .map_err(|_| anyhow::anyhow!("{name}: the environment has no such variable, or it holds no text"))
     }
@@ -109,18 +109,18 @@ struct PromptMemoryOfFile {
     markdown: PathBuf,
 }
 
-/// Over which providers an answer is composed.
+/// The providers for composing an answer.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct OptionsOfFile {
-    /// Beside the default ones.
+    /// The providers beside the default ones.
     with: Option<BTreeSet<String>>,
-    /// And no others.
+    /// The providers instead of the default ones.
     only: Option<BTreeSet<String>>,
     stable_first: bool,
 }
 
-/// Where a message is answered without asking a model, and over which providers a model is asked elsewhere.
+/// When a message is answered without asking a model, and over which providers a model is asked otherwise.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RulesOfFile {
@@ -185,7 +185,8 @@ impl AgentFile {
         configuration::parse(&configuration::read(path)?).with_context(|| input::name(path))
     }
 
-    /// The agent that remembers there. A run may take as long as a request to the server, unless the file says something else.
+    /// Returns the builder of the agent on this provider. A run may take as long as a request to the server, unless the file says
+    /// otherwise.
     pub(crate) fn builder(self, provider: &Arc<dyn MemoryProvider>, time: Duration) -> anyhow::Result<AgentBuilder> {
         let message = |error: Error| anyhow::anyhow!("{}", error.message());
         let mut builder = Agent::builder(&self.name)
@@ -274,7 +275,7 @@ impl RulesOfFile {
     }
 }
 
-/// Names of providers, all of which an agent of a file has.
+/// Checks names of providers; the agent of a file has only the built-in ones.
 fn known(names: BTreeSet<String>) -> anyhow::Result<BTreeSet<String>> {
     let providers = built_in_providers();
     match names.iter().all(|name| providers.iter().any(|provider| provider.info().name == name.as_str())) {

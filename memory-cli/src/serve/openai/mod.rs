@@ -1,6 +1,6 @@
-//! An agent in OpenAI's format, so that any chat page can talk to it.
+//! Serves an agent in OpenAI's format, so that any chat page can talk to it.
 //!
-//! These paths are not in the OpenAPI document: OpenAI describes them, their clients are those of OpenAI, and this answers a part of them.
+//! These paths are not in the OpenAPI document: OpenAI documents them, their clients are those of OpenAI, and only a part is supported.
 
 mod answering;
 mod failure;
@@ -31,31 +31,31 @@ pub(crate) use failure::in_openai_form;
 pub(crate) use file::AgentFile;
 pub(crate) use rooms::conversation;
 
-/// Where questions are asked.
+/// The path for questions.
 pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
-/// Where the agent is listed.
+/// The path that lists the agent.
 pub(super) const MODELS: &str = "/v1/models";
 
-/// The largest body of a question, in bytes: a conversation in text, of which the last message alone is read.
+/// The largest body of a question, in bytes. It holds a whole conversation, of which only the last message is read.
 const MAX_BODY: usize = 1 << 20;
 
-/// An agent and the server that offers it.
+/// An agent and the server that serves it.
 #[derive(Debug, Clone)]
 struct Offer {
     server: Server,
     agent: Agent,
-    /// When it was offered first, in seconds since 1970.
+    /// The start of the service, in seconds since 1970.
     since: i64,
 }
 
-/// The routes of an agent. A question has [`MAX_BODY`] bytes at most, or `max_body` where that is less.
+/// The routes of an agent. A question has at most [`MAX_BODY`] bytes, or `max_body` if that is less.
 pub(crate) fn routes(server: &Server, agent: Agent, max_body: usize) -> Router {
     let offer = Offer { server: Server::clone(server), agent, since: wire::now() };
     let complete = post(complete).layer(DefaultBodyLimit::max(max_body.min(MAX_BODY)));
     Router::new().route(COMPLETIONS, complete).route(MODELS, get(models)).with_state(offer)
 }
 
-/// Answers the last message of a user, whole or as it comes.
+/// Answers the last message of a user, whole or streamed.
 async fn complete(
     State(offer): State<Offer>,
     Extension(access): Extension<Access>,

@@ -1,4 +1,4 @@
-//! What a request asks.
+//! The request of a question.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -7,8 +7,7 @@ use crate::serve::access::Access;
 use crate::serve::extract::mistake;
 use crate::serve::problem::Problem;
 
-/// The body of a request, as far as the agent takes it in. What else OpenAI has, such as a temperature or tools, is the agent's own
-/// business and passed over.
+/// The supported part of a request body. Other parameters of OpenAI, such as temperature and tools, are ignored, since the agent sets them.
 #[derive(Deserialize)]
 pub(super) struct Request {
     pub(super) model: String,
@@ -54,23 +53,23 @@ struct Part {
     text: Option<String>,
 }
 
-/// Who asks what, and where.
+/// A question, with its user and room.
 pub(super) struct Question {
     /// The entity that asks.
     pub(super) user: String,
-    /// The room; the user's own where there is none.
+    /// The room; `None` for the user's direct room.
     pub(super) room: Option<String>,
     pub(super) text: String,
 }
 
 impl Request {
-    /// Whether a stream ends with the tokens that it took.
+    /// Whether a stream ends with its token usage.
     pub(super) fn counts(&self) -> bool {
         self.stream_options.include_usage
     }
 
-    /// The last message of a user: the others are in the memory, as far as they were ever said. Without a user, the caller asks for
-    /// itself, under the name of its token.
+    /// Returns the last message of a user; earlier ones are in the memory. Without a user, the caller asks for itself, under the name of
+    /// its token.
     pub(super) fn question(self, access: &Access) -> Result<Question, Problem> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(mistake("n: there is one answer to a message"));
@@ -86,7 +85,7 @@ impl Request {
 impl Message {
     fn text(self) -> Result<String, Problem> {
         let content = self.content.as_deref().map_or("null", RawValue::get);
-        // What the parser says may quote the text.
+        // The parser's message may quote the text.
         let content = serde_json::from_str(content)
             .map_err(|_| mistake("messages: the content of the last message is a text, or a list of parts"))?;
         let text = match content {
@@ -104,7 +103,7 @@ impl Message {
     }
 }
 
-/// What is null is as if it were not there.
+/// Treats null as absent.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

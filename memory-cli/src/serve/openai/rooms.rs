@@ -1,4 +1,4 @@
-//! Who may speak where.
+//! The authorization of questions by user and room.
 
 use memory_context::agent::{Agent, Conversation, DIRECT};
 use memory_context::records::{AgentId, Audience, ChannelType, EntityId, Room, RoomId};
@@ -6,15 +6,14 @@ use memory_core::{Error, ErrorKind, Result};
 
 use crate::serve::access::Access;
 
-/// The conversation in which a question is asked, if its caller may ask it there.
+/// Returns the conversation of a question, if its caller may ask there.
 ///
 /// # Behavior
-/// - A caller speaks for a user if its token may read and write the room that the user and the agent have for themselves: what the agent
-///   tells there is what it may tell that user.
-/// - It asks in another room if its token may read and write that too. There nothing is shown that was said elsewhere: a room that is not
-///   known yet is a group.
-/// - The own room of another user is refused, and so is a direct conversation in which the user takes no part.
-/// - Whatever is refused is `Unauthorized`, before anything is read or written.
+/// - A caller may speak for a user if its token may read and write the direct room of the user and the agent.
+/// - It may ask in another room if its token may read and write that room, too. A new room is a group, in which nothing is shown that was
+///   said elsewhere.
+/// - The direct room of another user is refused, and so is a direct conversation in which the user does not take part.
+/// - A refusal is `Unauthorized`, before anything is read or written.
 pub(crate) async fn conversation(
     agent: &Agent,
     access: &Access,
@@ -41,7 +40,7 @@ pub(crate) async fn conversation(
     Ok(agent.room(known))
 }
 
-/// `Unauthorized` unless all that an agent keeps of a room may be read, and written by the agent on behalf of the caller.
+/// Fails with `Unauthorized` unless the caller may read all spaces of a room, and the agent may write them on the caller's behalf.
 fn check(access: &Access, agent: &AgentId, room: &RoomId, refusal: &str) -> Result<()> {
     access.check_ledger_write()?;
     for space in agent.room_spaces(room)? {

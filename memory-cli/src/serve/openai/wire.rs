@@ -1,11 +1,11 @@
-//! The shapes of OpenAI's answers.
+//! The JSON of OpenAI's answers.
 
 use memory_context::agent::Answer;
 use memory_context::model::Usage;
 use memory_core::{Clock as _, MemoryId, SystemClock};
 use serde_json::{Value, json};
 
-/// What all parts of an answer share.
+/// The fields that all parts of an answer share.
 pub(super) struct Head {
     id: String,
     created: i64,
@@ -14,7 +14,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The beginning of an answer by a model of this name.
+    /// Makes the fields of an answer by a model with this name.
     pub(super) fn new(model: &str) -> Self {
         Self {
             id: format!("chatcmpl-{}", MemoryId::generate()),
@@ -24,7 +24,7 @@ impl Head {
         }
     }
 
-    /// With a place for the tokens in the parts of a stream.
+    /// Adds the field for the token usage to the parts of a stream.
     pub(super) fn counting(mut self) -> Self {
         self.counts = true;
         self
@@ -58,14 +58,14 @@ impl Head {
         self.choice(&json!({}), json!("stop"))
     }
 
-    /// What the answer took, behind its end.
+    /// The token usage, after the end.
     pub(super) fn usage(&self, used: Usage) -> Value {
         let mut chunk = self.chunk(json!([]));
         chunk["usage"] = usage(used);
         chunk
     }
 
-    /// Where tokens are counted, the last part alone has them.
+    /// A part of a stream. If usage is requested, it is null in all parts but the last.
     fn choice(&self, delta: &Value, finish_reason: Value) -> Value {
         let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason });
         let mut chunk = self.chunk(json!([choice]));
@@ -97,7 +97,7 @@ pub(super) fn now() -> i64 {
     SystemClock.now().as_millis() / 1_000
 }
 
-/// The tokens of all calls of models, as far as these tell.
+/// The tokens of all model calls, as far as the models report them.
 fn usage(Usage { input_tokens, output_tokens, .. }: Usage) -> Value {
     let total = input_tokens.saturating_add(output_tokens);
     json!({ "prompt_tokens": input_tokens, "completion_tokens": output_tokens, "total_tokens": total })

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::serve::access::{Wanted, check_change, check_task, without_erasure};
 
-/// One of the verbs that write the ledger.
+/// A verb that writes the ledger.
 #[derive(Debug)]
 pub(crate) struct WriteLedger {
     provider: Arc<dyn MemoryProvider>,
@@ -130,7 +130,7 @@ async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArg
     memory.status = status(&mut given)?.unwrap_or_default();
     let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
     memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
-    // To a model, what was erased is not there.
+    // For a model, an erased memory does not exist.
     let id = provider.store(memory).await.map_err(|error| without_erasure(error, Wanted::Key))?;
     AnswerJson::from_value(&json!({ "id": id }))
 }
@@ -160,7 +160,7 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     patch.actor = scope.actor().cloned();
     let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
     patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
-    // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
+    // The space of a memory never changes, and a memory never becomes a task, so this check still holds at the update.
     let memory = provider.get(id).await.map_err(of_id)?;
     let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
     let memory = memory.ok_or_else(|| of_id(Error::not_found()))?;
@@ -169,7 +169,7 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     AnswerJson::from_value(&provider.update(id, patch).await.map_err(of_id)?)
 }
 
-/// What is told of a call that names a memory by its id. To a model, what was erased is not there.
+/// The error of a call that names a memory by its id. For a model, an erased memory does not exist.
 fn of_id(error: Error) -> Error {
     let error = without_erasure(error, Wanted::Itself);
     match error.kind() {

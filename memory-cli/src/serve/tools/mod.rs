@@ -1,4 +1,4 @@
-//! The tools: executors with what MCP says about them.
+//! The tools: executors with their MCP descriptions.
 
 mod ledger;
 mod recall;
@@ -18,17 +18,17 @@ use super::access::{Access, LedgerAccess};
 /// One tool.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// The name of its executor, in the characters that clients take.
+    /// The name of its executor, in the characters that clients allow.
     pub(crate) name: String,
     pub(crate) executor: Arc<dyn Executor>,
     annotations: ToolAnnotations,
-    /// Whether only a caller who may write the ledger gets to see it.
+    /// Whether only callers who may write the ledger see it.
     writes_ledger: bool,
 }
 
-/// The tools over a provider: the verbs of its plugin, recall from the ledger, and writing to it.
+/// Makes the tools of a provider: the verbs of its plugin, recall from the ledger, and writes to it.
 ///
-/// With an embedder, questions are asked for what they mean, too.
+/// With an embedder, questions are also searched by meaning.
 pub(crate) fn tools(provider: &Arc<dyn MemoryProvider>, embedder: Option<&Arc<dyn Embedder>>) -> Vec<Tool> {
     let plugin: Arc<dyn Plugin> = match embedder {
         Some(embedder) => Arc::new(MemoryPlugin::new(Arc::clone(provider)).with_embedder(Arc::clone(embedder))),
@@ -45,7 +45,7 @@ pub(crate) fn tools(provider: &Arc<dyn MemoryProvider>, embedder: Option<&Arc<dy
                 "memory:remove_document" => {
                     hints("Remove from memory").read_only(false).destructive(true).idempotent(true)
                 }
-                // Of what an engine adds the worst is assumed, as the protocol does.
+                // Engine-specific verbs get the most cautious annotations, as MCP's defaults are.
                 other => hints(other),
             };
             Tool::new(Arc::clone(executor), annotations, false)
@@ -67,12 +67,12 @@ impl Tool {
         Self { name: executor.name().replace(':', "_"), executor, annotations, writes_ledger }
     }
 
-    /// Whether a caller gets to see it.
+    /// Whether a caller may see the tool.
     pub(crate) fn is_for(&self, access: &Access) -> bool {
         !self.writes_ledger || access.ledger == LedgerAccess::Write
     }
 
-    /// What MCP tells of it.
+    /// Returns the MCP description of the tool.
     pub(crate) fn describe(&self) -> rmcp::model::Tool {
         let description = self.executor.description().to_owned();
         rmcp::model::Tool::new(self.name.clone(), description, object(self.executor.arguments()))
@@ -81,14 +81,14 @@ impl Tool {
     }
 }
 
-/// An answer, as text byte for byte and as JSON of the protocol.
+/// Returns an answer as text, byte for byte, and as structured content.
 pub(crate) fn result(answer: &AnswerJson) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(answer.as_str())]);
     result.structured_content = serde_json::from_str(answer.as_str()).ok().map(|raw: &RawValue| structured(raw));
     result
 }
 
-/// JSON of the protocol, whose numbers have 64 bits: a number beyond them is shown as text.
+/// Converts JSON to structured content. Its numbers have 64 bits, so larger numbers become text.
 fn structured(raw: &RawValue) -> Value {
     if let Ok(value) = serde_json::from_str(raw.get()) {
         return value;

@@ -1,4 +1,4 @@
-//! `memory:recall`: what happened, by a question, by place and by time.
+//! `memory:recall`: recalls memories by a question, spaces and times.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use memory_core::plugin::{AnswerJson, Arguments, Executor, NamedArguments, Scope
 use memory_core::{Filter, Result, Status, Timestamp};
 use serde_json::{Map, Value, json};
 
-/// Recall from the ledger, which is a query of it with times and statuses in the place of a condition.
+/// Recall from the ledger: a query with times and statuses instead of a condition.
 #[derive(Debug)]
 pub(crate) struct RecallMemory {
     query: Arc<dyn Executor>,
@@ -83,7 +83,7 @@ impl Executor for RecallMemory {
             query.insert("where".to_owned(), json!(filter.to_string()));
         }
         for name in ["question", "space", "text", "order", "limit", "cursor"] {
-            // The query checks them.
+            // The query validates the values.
             if let Some(value) = given.json(name) {
                 query.insert(name.to_owned(), serde_json::from_str(value.get()).unwrap_or_default());
             }

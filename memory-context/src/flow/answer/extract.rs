@@ -1,4 +1,4 @@
-//! Where an answer is in what a model wrote.
+//! Finds the answer in the text of a model.
 
 use serde_json::{Map, Value};
 
@@ -9,10 +9,10 @@ use super::{json, xml};
 /// The most bytes of an answer.
 pub const MAX_ANSWER: usize = 256 << 10;
 
-/// How the thinking of a model begins.
+/// The tag with which the thinking of a model begins.
 pub(in crate::flow) const THINKING: &str = "<think>";
 
-/// The fields of the answer of this shape in a text.
+/// Extracts the fields of an answer with this shape from a text.
 pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, Mistake> {
     if text.len() > MAX_ANSWER {
         return Err(Mistake::TooLong { limit: MAX_ANSWER });
@@ -31,12 +31,12 @@ pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, M
     }
 }
 
-/// Without what models that reason put first; drafts of the answer may stand in it.
+/// Strips the thinking that reasoning models put first, which may hold drafts of the answer.
 pub(super) fn without_thinking(text: &str) -> &str {
     behind_thinking(text).unwrap_or(text)
 }
 
-/// What stands behind the thinking of a model: all where it does not begin with that, and nothing where that is not over.
+/// Returns the text after the thinking: the whole text if it does not begin with thinking, `None` if the thinking does not end.
 pub(super) fn behind_thinking(text: &str) -> Option<&str> {
     let text = text.trim_start();
     match text.strip_prefix(THINKING) {
@@ -45,7 +45,7 @@ pub(super) fn behind_thinking(text: &str) -> Option<&str> {
     }
 }
 
-/// Whether nothing stands behind the thinking of a model.
+/// Whether there is no text after the thinking.
 pub(in crate::flow) fn is_without_text(text: &str) -> bool {
     behind_thinking(text).is_some_and(|text| text.trim().is_empty())
 }

@@ -1,4 +1,4 @@
-//! Reading the fields of an answer, wherever they come from.
+//! Reads the fields of an answer, from XML or JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::Mistake;
 
-/// The fields of an answer or of an item in it, and which of those that it must have are missing.
+/// The fields of an answer or of an item in it, and the required ones that are missing.
 pub(super) struct Fields<'a> {
     values: &'a Map<String, Value>,
-    /// What stands before a name, as in `facts[0].`.
+    /// The path before a name, as in `facts[0].`.
     path: String,
     missing: Vec<String>,
 }
@@ -19,7 +19,7 @@ impl<'a> Fields<'a> {
         Self { values, path: String::new(), missing: Vec::new() }
     }
 
-    /// A text; missing when it is blank.
+    /// Reads a required text; a blank one counts as missing.
     pub(super) fn required(&mut self, name: &'static str) -> Result<String, Mistake> {
         let text = self.text(name)?;
         if text.is_empty() {
@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
         Ok(text)
     }
 
-    /// A text, without the white space around it; empty by default.
+    /// Reads a text, trimmed; empty by default.
     pub(super) fn text(&self, name: &'static str) -> Result<String, Mistake> {
         match self.values.get(name) {
             None | Some(Value::Null) => Ok(String::new()),
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Names, one by one or between commas; missing when there is none.
+    /// Reads required names, as items or separated by commas; counts as missing if there are none.
     pub(super) fn required_names(&mut self, name: &'static str, item: &str) -> Result<Vec<String>, Mistake> {
         let names = self.names(name, item)?;
         if names.is_empty() {
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
         Ok(names)
     }
 
-    /// Names, one by one or between commas; none by default.
+    /// Reads names, as items or separated by commas; none by default.
     pub(super) fn names(&self, name: &'static str, item: &str) -> Result<Vec<String>, Mistake> {
         let invalid = || self.invalid(name, "a list of names");
         let mut names = Vec::new();
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         Ok(names)
     }
 
-    /// Yes or no; no by default.
+    /// Reads a flag; `false` by default.
     pub(super) fn flag(&self, name: &'static str) -> Result<bool, Mistake> {
         match self.values.get(name) {
             None | Some(Value::Null) => Ok(false),
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Objects by name, as JSON or as the text of it; none by default.
+    /// Reads objects by name, as JSON or as text with JSON; none by default.
     pub(super) fn objects(&self, name: &'static str) -> Result<BTreeMap<String, Map<String, Value>>, Mistake> {
         let invalid = || self.invalid(name, "a JSON object of objects");
         let objects = match self.values.get(name) {
@@ -105,12 +105,12 @@ impl<'a> Fields<'a> {
         Mistake::Invalid { field: self.full(name), expected }
     }
 
-    /// The mistake, if something is missing.
+    /// Fails if a required field is missing.
     pub(super) fn finish(self) -> Result<(), Mistake> {
         if self.missing.is_empty() { Ok(()) } else { Err(Mistake::Missing { fields: self.missing }) }
     }
 
-    /// What is in a list: JSON has it as an array, XML as elements with the name of an item.
+    /// The items of a list: an array in JSON, elements with the name of an item in XML.
     fn list(&self, name: &str, item: &str) -> Vec<&'a Value> {
         let value = match self.values.get(name) {
             Some(Value::Object(object)) if object.contains_key(item) => &object[item],

@@ -1,14 +1,14 @@
-//! JSON in what a model wrote.
+//! Finds JSON in the text of a model.
 
 use serde_json::{Deserializer, Map, Value};
 
 use super::Mistake;
 use super::shape::RESPONSE;
 
-/// How many braces may turn out to begin nothing: a bound, as each is read on from.
+/// The most braces that are tried as the beginning of an object, since each attempt may read the rest of the text.
 const MAX_ATTEMPTS: usize = 32;
 
-/// The first object with a known field that begins before a place; `None` when there is no brace before it.
+/// Finds the first object with a known field that begins before a position; `None` if there is no brace before it.
 pub(super) fn find(
     text: &str,
     before: usize,
@@ -35,7 +35,7 @@ pub(super) fn find(
     mistake.map_or(Ok(None), Err)
 }
 
-/// The fields, where they lie in a member as they do in an element.
+/// Returns the fields, also if they are wrapped in a member, as they are in an element of XML.
 fn unwrapped(mut object: Map<String, Value>) -> Map<String, Value> {
     match object.remove(RESPONSE) {
         Some(Value::Object(fields)) => fields,
@@ -43,7 +43,7 @@ fn unwrapped(mut object: Map<String, Value>) -> Map<String, Value> {
     }
 }
 
-/// The place of a mistake in the whole text.
+/// The position of a mistake in the whole text.
 fn place(text: &str, begin: usize, error: &serde_json::Error) -> Mistake {
     let before = &text[..begin];
     let lines = before.matches('\n').count();

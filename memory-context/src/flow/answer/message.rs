@@ -1,4 +1,4 @@
-//! What an agent says and does.
+//! The answer to a message: a text and actions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +14,9 @@ use super::shape::Shape;
 use crate::prompt::{MemoryUpdate, Unclear};
 use crate::state::Values;
 
-/// The action of saying something.
+/// The action that says the text of the answer.
 pub const REPLY: &str = "REPLY";
-/// The action of doing nothing.
+/// The action that ignores the message.
 pub const IGNORE: &str = "IGNORE";
 /// The most actions of one answer.
 pub const MAX_ACTIONS: usize = 16;
@@ -41,24 +41,24 @@ pub const MAX_ACTIONS: usize = 16;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MessageAnswer {
-    /// Why; empty where the answer is plain text.
+    /// The model's reason; empty if the answer is plain text.
     pub thought: String,
-    /// The names of the actions, in their order; never none, and at most [`MAX_ACTIONS`]. [`IGNORE`] stands alone.
+    /// The names of the actions, in their order; at least one, at most [`MAX_ACTIONS`]. [`IGNORE`] is the only one if it is there.
     pub actions: Vec<String>,
-    /// What actions are told, by their names.
+    /// The parameters of actions, by the names of the actions.
     pub parameters: BTreeMap<String, Values>,
     /// The names of the providers that the actions need.
     pub providers: Vec<String>,
-    /// What to say; may be empty where [`REPLY`] is no action.
+    /// The text to say; may be empty if [`REPLY`] is not an action.
     pub text: String,
-    /// What to keep for later turns.
+    /// Updates of the prompt memory.
     pub memory: Vec<MemoryUpdate>,
 }
 
-/// How an answer is worked on.
+/// How an answer is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// The text is the answer.
+    /// The text is said, and nothing else is done.
     Simple,
     /// The actions are run.
     Actions,
@@ -72,16 +72,16 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
 });
 
 impl MessageAnswer {
-    /// Reads what a model wrote. Thought and actions must be there, and a text where [`REPLY`] is one of them. What is neither XML with a
-    /// tag of the form nor JSON with one of its fields is plain text, which is said as it is.
+    /// Parses the text of a model. Thought and actions are required, and so is a text if [`REPLY`] is one of the actions. A text that has
+    /// neither XML with a tag of the form nor JSON with one of its fields is plain text, which is said unchanged.
     ///
-    /// [`IGNORE`] beside other actions does not count where there is a text; without one, nothing else counts.
+    /// If [`IGNORE`] is beside other actions, it is dropped if there is a text; otherwise the other actions are dropped.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
         Self::parse_meant(answer, str::to_owned)
     }
 
-    /// Reads what a model wrote that was asked for plain text. All of it behind its thinking is said, whatever it looks like: what the model
-    /// quotes is no form, and does nothing. Only [`IGNORE`] alone is no text.
+    /// Parses the text of a model that was asked for plain text. Everything after its thinking is the text, even if it looks like a form.
+    /// Only [`IGNORE`] alone is not a text.
     pub fn plain(answer: &str) -> Result<Self, Mistake> {
         let text = behind_thinking(answer).unwrap_or_default().trim_end();
         match text.len() {
@@ -92,7 +92,7 @@ impl MessageAnswer {
         }
     }
 
-    /// The same as [`parse`](Self::parse) where an action may have been called by another name; `meant` is the one that counts.
+    /// Like [`parse`](Self::parse), but resolves the aliases of actions with `meant`.
     pub(in crate::flow) fn parse_meant(answer: &str, meant: impl Fn(&str) -> String) -> Result<Self, Mistake> {
         let values = match extract(answer, &SHAPE) {
             Ok(values) => values,
@@ -102,7 +102,7 @@ impl MessageAnswer {
         let thought = fields.required("thought")?;
         let mut actions = fields.required_names("actions", "action")?;
         actions.iter_mut().for_each(|action| *action = meant(action));
-        // What is said twice in a row is said once.
+        // Repeated replies are said once.
         actions.dedup_by(|one, other| is(one, REPLY) && is(other, REPLY));
         if actions.len() > MAX_ACTIONS {
             return Err(fields.invalid("actions", "a list of at most 16 names"));
@@ -126,17 +126,17 @@ impl MessageAnswer {
         Ok(Self { thought, actions, parameters, providers, text, memory })
     }
 
-    /// Whether it was plain text: an answer in a form has a thought.
+    /// Whether the answer was plain text, that is, it has no thought.
     pub(in crate::flow) fn is_plain(&self) -> bool {
         self.thought.is_empty()
     }
 
-    /// One that says and does nothing.
+    /// Makes an answer that says and does nothing.
     pub(in crate::flow) fn ignored() -> Self {
         Self { actions: vec![IGNORE.to_owned()], ..Self::saying(String::new()) }
     }
 
-    /// One that says a text, and why is not known.
+    /// Makes an answer that says a text, without a reason.
     fn saying(text: String) -> Self {
         let (parameters, providers) = (BTreeMap::new(), Vec::new());
         Self {
@@ -149,13 +149,13 @@ impl MessageAnswer {
         }
     }
 
-    /// What an action is told; nothing where the model says nothing.
+    /// The parameters of an action; empty if the model gave none.
     pub fn parameters_of(&self, action: &str) -> Values {
         let told = self.parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(action));
         told.map(|(_, values)| values.clone()).unwrap_or_default()
     }
 
-    /// Simple where the only action is [`REPLY`], no provider is asked for and there is a text.
+    /// Returns [`Mode::Simple`] if the only action is [`REPLY`], no provider is requested and there is a text.
     pub fn mode(&self) -> Mode {
         match &self.actions[..] {
             [only] if is(only, IGNORE) => Mode::Ignore,
@@ -165,7 +165,7 @@ impl MessageAnswer {
     }
 }
 
-/// An answer that is plain text where a form was asked for: not blank, and not the beginning of one in a form.
+/// Returns plain text as an answer, though a form was asked for; `None` if it is blank or the beginning of a form.
 fn without_form(answer: &str) -> Option<MessageAnswer> {
     let text = without_thinking(answer).trim();
     let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
@@ -176,7 +176,7 @@ fn without_form(answer: &str) -> Option<MessageAnswer> {
     Some(MessageAnswer::saying(text.to_owned()))
 }
 
-/// Where the first tag of an answer in XML stands.
+/// The position of the first tag of an answer in XML.
 pub(in crate::flow) fn markup_in(text: &str) -> Option<usize> {
     SHAPE.markup(text).next().map(|found| found.start)
 }
@@ -192,7 +192,7 @@ pub(in crate::flow) fn is(action: &str, name: &str) -> bool {
 }
 
 impl fmt::Debug for MessageAnswer {
-    /// Payloads stay out of logs, and a model can write anything in the place of a name: only the sizes show.
+    /// Shows only the sizes: payloads stay out of logs, and a model can write anything as a name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, actions, providers) = (self.text.len(), self.actions.len(), self.providers.len());
         write!(f, "MessageAnswer({text} bytes, {actions} actions, {providers} providers)")

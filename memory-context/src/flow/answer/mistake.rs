@@ -1,47 +1,47 @@
-//! What is wrong with an answer.
+//! Why the answer of a model is invalid.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use memory_core::Error;
 
-/// Why an answer could not be read. It never quotes the answer, and may be sent back to the model.
+/// Why an answer could not be parsed. It never quotes the answer, so it can be logged and sent back to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mistake {
-    /// It is too long to be read.
+    /// The answer is too long.
     TooLong {
-        /// How many bytes it may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// There is neither XML nor JSON with any of the fields.
+    /// There is neither XML nor JSON with one of the fields.
     NoAnswer,
-    /// Nothing is said, where plain text was asked for.
+    /// There is no text, though plain text was asked for.
     NoText,
-    /// A tag is not closed, as where an answer was cut.
+    /// A tag is not closed, for example because the answer was cut.
     Unclosed {
-        /// Its name.
+        /// The name of the tag.
         tag: String,
     },
-    /// What begins as JSON does not go on as such.
+    /// The text begins as JSON but is not valid JSON.
     NotJson {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
     },
-    /// What begins as XML does not go on as such.
+    /// The text begins as XML but is not valid XML.
     NotXml,
-    /// Fields are not there, or empty.
+    /// Required fields are missing or empty.
     Missing {
-        /// All of them, in their order, with their places in lists, as in `facts[0].claim`.
+        /// All missing fields, in order, with their paths in lists, as in `facts[0].claim`.
         fields: Vec<String>,
     },
-    /// A field holds something else.
+    /// A field has an invalid value.
     Invalid {
-        /// Its name, with its place in a list.
+        /// The name of the field, with its path in lists.
         field: String,
-        /// What it should be.
+        /// What the field should hold.
         expected: &'static str,
     },
 }

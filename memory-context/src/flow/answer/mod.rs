@@ -1,7 +1,7 @@
-//! What a model answers, as types: read from XML or from JSON, with whatever it wrote around it.
+//! The answers of models as types, parsed from XML or JSON with any text around it.
 //!
-//! Only the tags of an answer are markup; any other `<` or `&` is text, so a model need not escape what it says. An answer has at
-//! most [`MAX_ANSWER`] bytes.
+//! Only the tags of an answer are markup. Any other `<` or `&` is text, so a model need not escape it. An answer has at most
+//! [`MAX_ANSWER`] bytes.
 
 mod extract;
 mod fields;

@@ -1,4 +1,4 @@
-//! What an agent posts.
+//! The answer of a model that writes a post.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -8,22 +8,22 @@ use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
 
-/// A post.
+/// The answer of a model that writes a post.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostAnswer {
-    /// Why.
+    /// The model's reason.
     pub thought: String,
-    /// The text.
+    /// The text of the post.
     pub post: String,
-    /// What a picture with it might show; may be empty.
+    /// A prompt for a picture with the post; may be empty.
     pub image_prompt: String,
 }
 
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::new(&["thought", "post", "imagePrompt"], &[]));
 
 impl PostAnswer {
-    /// Reads what a model wrote. Thought and post must be there.
+    /// Parses the text of a model. Thought and post are required.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
         let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
@@ -35,7 +35,7 @@ impl PostAnswer {
 }
 
 impl fmt::Debug for PostAnswer {
-    /// Payloads stay out of logs: only the size shows.
+    /// Shows only the size, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PostAnswer({} bytes)", self.post.len())
     }

@@ -1,4 +1,4 @@
-//! What an agent learned from a conversation.
+//! The answer of a model that reflects on a conversation.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -9,45 +9,45 @@ use super::fields::Fields;
 use super::shape::Shape;
 use crate::records::EntityId;
 
-/// What a model makes of a conversation.
+/// The answer of a model that reflects on a conversation.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReflectionAnswer {
-    /// How it went.
+    /// The model's assessment of the conversation.
     pub thought: String,
-    /// What became known.
+    /// The facts that became known.
     pub facts: Vec<LearnedFact>,
-    /// Who has to do with whom.
+    /// The relationships between entities.
     pub relationships: Vec<LearnedRelationship>,
 }
 
-/// Something that became known. Whether the subject takes part in the conversation is for the reader to check.
+/// A fact that became known. The caller must check that the subject takes part in the conversation.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LearnedFact {
-    /// What is known.
+    /// The fact as a sentence.
     pub claim: String,
-    /// Whom it is about.
+    /// The entity that the fact is about.
     pub subject: EntityId,
-    /// What kind of fact it is; may be empty.
+    /// The kind of the fact; may be empty.
     pub kind: String,
-    /// The text of the known fact that it corrects; may be empty.
+    /// The text of the known fact that this one corrects; may be empty.
     pub corrects: String,
-    /// Whether it stands in the biography of the agent.
+    /// Whether it is part of the agent's own biography.
     pub is_in_bio: bool,
     /// Whether it was known before.
     pub is_known: bool,
 }
 
-/// What is between two entities. Whether they are known is for the reader to check.
+/// A relationship between two entities. The caller must check that they exist.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LearnedRelationship {
-    /// From whom.
+    /// The entity that the relationship starts from.
     pub source: EntityId,
-    /// To whom.
+    /// The entity that the relationship leads to.
     pub target: EntityId,
-    /// What it is like.
+    /// Tags that describe the relationship.
     pub tags: Vec<String>,
 }
 
@@ -68,8 +68,8 @@ static SHAPE: LazyLock<Shape> =
     LazyLock::new(|| Shape::new(LEAVES, &["facts", "fact", "relationships", "relationship"]));
 
 impl ReflectionAnswer {
-    /// Reads what a model wrote. The thought must be there, and of each fact claim and subject, of each relationship source and
-    /// target; the lists may be empty or left out.
+    /// Parses the text of a model. Required are the thought, claim and subject of each fact, and source and target of each relationship.
+    /// The lists may be empty or missing.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
         let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
@@ -77,19 +77,19 @@ impl ReflectionAnswer {
         let facts = fields.items("facts", "fact", fact)?;
         let relationships = fields.items("relationships", "relationship", relationship)?;
         fields.finish()?;
-        // None is left out: one that lacks something is a mistake by now.
+        // No item is lost here: an incomplete one was a mistake above.
         let (facts, relationships) =
             (facts.into_iter().flatten().collect(), relationships.into_iter().flatten().collect());
         Ok(Self { thought, facts, relationships })
     }
 
-    /// The facts that are worth keeping.
+    /// The facts that are new: neither in the biography nor known.
     pub fn new_facts(&self) -> impl Iterator<Item = &LearnedFact> {
         self.facts.iter().filter(|fact| !fact.is_known && !fact.is_in_bio)
     }
 }
 
-/// `None` when the subject is missing, which the fields tell.
+/// Reads a fact; `None` if the subject is missing, which the fields report.
 fn fact(fields: &mut Fields<'_>) -> Result<Option<LearnedFact>, Mistake> {
     let claim = fields.required("claim")?;
     let subject = entity(fields, "subject")?;
@@ -113,21 +113,21 @@ fn entity(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<EntityId
 }
 
 impl fmt::Debug for ReflectionAnswer {
-    /// Payloads stay out of logs: only how many there are shows.
+    /// Shows only the numbers, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ReflectionAnswer({} facts, {} relationships)", self.facts.len(), self.relationships.len())
     }
 }
 
 impl fmt::Debug for LearnedFact {
-    /// Payloads stay out of logs, and a model can write anything in the place of an id: only the size shows.
+    /// Shows only the size: payloads stay out of logs, and a model can write anything as an id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LearnedFact({} bytes)", self.claim.len())
     }
 }
 
 impl fmt::Debug for LearnedRelationship {
-    /// Payloads stay out of logs, and a model can write anything in the place of an id: only the number of tags shows.
+    /// Shows only the number of tags: payloads stay out of logs, and a model can write anything as an id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LearnedRelationship({} tags)", self.tags.len())
     }

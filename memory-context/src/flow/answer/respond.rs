@@ -1,4 +1,4 @@
-//! Whether to answer at all.
+//! The answer of a model that decides whether to respond.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -8,20 +8,20 @@ use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
 
-/// What a model says about whether to answer a message.
+/// The answer of a model that decides whether to respond to a message.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RespondAnswer {
-    /// Why; may be empty.
+    /// The model's reason; may be empty.
     pub reasoning: String,
-    /// What to do: `RESPOND`, `IGNORE`, `STOP`, or the name of an action.
+    /// The decision: `RESPOND`, `IGNORE`, `STOP`, or the name of an action.
     pub action: String,
 }
 
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::new(&["name", "reasoning", "action"], &[]));
 
 impl RespondAnswer {
-    /// Reads what a model wrote. The action must be there.
+    /// Parses the text of a model. The action is required.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
         let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
@@ -30,14 +30,14 @@ impl RespondAnswer {
         Ok(Self { reasoning, action })
     }
 
-    /// Whether to answer: not when the action is `IGNORE`, `NONE` or `STOP`, in any case of letters.
+    /// Whether to respond: not if the action is `IGNORE`, `NONE` or `STOP`, ignoring case.
     pub fn should_respond(&self) -> bool {
         !["IGNORE", "NONE", "STOP"].iter().any(|name| self.action.eq_ignore_ascii_case(name))
     }
 }
 
 impl fmt::Debug for RespondAnswer {
-    /// Payloads stay out of logs, and a model can write anything in the place of an action: only the decision shows.
+    /// Shows only the decision: payloads stay out of logs, and a model can write anything as an action.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RespondAnswer({})", if self.should_respond() { "respond" } else { "ignore" })
     }

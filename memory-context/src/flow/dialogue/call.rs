@@ -1,4 +1,4 @@
-//! One call of a tool, and what is kept of it.
+//! One tool call, and the record of it.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -20,22 +20,22 @@ use crate::records::{self, ActionStatus, Delivery};
 use crate::state::{MAX_RESULT, Note, ToolResult, cut};
 use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 
-/// How many notes are kept, the newest.
+/// How many of the newest notes are kept.
 const NOTES: usize = 50;
-/// How much of a text is kept where the journal can't hold the result, in bytes.
+/// The bytes of a text that are kept if the journal can't hold the result.
 const MAX_SMALL: usize = 1 << 10;
-/// What stands before a text of which nobody knows whether the user heard it: a model that does not know that says it once more.
+/// Prefixes a text whose delivery is unknown, so that the model does not say it again.
 const MAY_BE_SAID: &str = "the user may have been told this already, so don't repeat it: ";
-/// What the room keeps of a text that is for one answer alone.
+/// What the room keeps instead of a private text.
 const NOT_KEPT: &str = "what it gave was for that answer alone";
-/// What is told of a text of that kind that can't be had anew.
+/// What the model is told of a private text that can't be read again.
 const GONE: &str = "what it gave before can't be read again now";
-/// What is told of a call that may have happened.
+/// What the model and the room are told of a call that may have happened.
 const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
 impl Dialogue<'_> {
-    /// Calls one tool as a step of the plan, with its events, and keeps the result. The name of the tool is told only where it is one of
-    /// the host's: what a model writes stays out of logs.
+    /// Calls one tool as a step of the plan, with its events, and keeps the result. Events have the name only of an existing tool, since
+    /// what a model writes stays out of logs.
     pub(super) async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
         let step = format!("call.{}", self.calls);
         self.calls += 1;
@@ -48,7 +48,7 @@ impl Dialogue<'_> {
             let saying = format!("{step}.text");
             if let Err(error) = self.say(&Spoken { step: &saying, text: &text, answer: None }).await {
                 unless_lost(error)?;
-                // The tool did its work all the same: a model that took it for a failure would call it again.
+                // The tool has succeeded: a model that took this for a failure would call it again.
                 let is_unclear = self.journal.said(&saying).is_some_and(|said| said.delivery == Delivery::Unclear);
                 let text = if is_unclear { format!("{MAY_BE_SAID}{text}") } else { text };
                 (result.is_said, result.text) = (false, Some(cut(&text, MAX_RESULT).into_owned()));
@@ -60,7 +60,7 @@ impl Dialogue<'_> {
         Ok(result)
     }
 
-    /// What came of a call: what the journal has of it, or what the tool gives now.
+    /// Returns the result of a call: from the journal, or else from the tool.
     async fn call_once(
         &mut self,
         step: &str,
@@ -70,7 +70,7 @@ impl Dialogue<'_> {
     ) -> Result<ToolResult> {
         let given = arguments.as_ref().cloned().unwrap_or_default();
         let is_repeatable = tool.as_ref().is_some_and(Tool::is_repeatable);
-        // It was kept without what a tool gave that is repeatable, or was and is gone.
+        // The result was kept without the private output of a tool that is, or was, repeatable.
         let lacks_all = |result: &ToolResult| *result == result.shared();
         let is_again = |result: &ToolResult| {
             result.success && result.is_private && (is_repeatable || tool.is_none() && lacks_all(result))
@@ -78,7 +78,7 @@ impl Dialogue<'_> {
         let recorded = self.journal.recorded(step)?;
         let mut known = None;
         match recorded {
-            // Who is there may be others than before.
+            // Other people than at the earlier call may be in the room now.
             Recorded::Done(result) if is_again(&result) => known = Some(result),
             Recorded::Done(result) => {
                 self.say_again(step).await?;
@@ -104,11 +104,11 @@ impl Dialogue<'_> {
                 result
             }
             Err(_) if known.is_some() => {
-                // A tool that is there has said it once more by itself.
+                // A tool that still exists has said it again by itself.
                 if !is_there {
                     self.say_again(step).await?;
                 }
-                // That it is gone is for the model alone.
+                // Only the model is told that the output is gone.
                 ToolResult { text: Some(GONE.to_owned()), is_said: false, ..known.clone().unwrap_or_default() }
             }
             Err(error) => {
@@ -120,15 +120,16 @@ impl Dialogue<'_> {
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
         if known.is_some() {
-            // The room has it as done, without a text.
+            // The room keeps it as done, without a text.
             result.is_private = true;
             return Ok(result);
         }
         self.record_result(step, result, is_repeatable).await
     }
 
-    /// Keeps what came of a call in the journal. Of what that can't hold it keeps whether the tool did its work, and how its text
-    /// begins: a model that took it for a failure would call the tool again. Of what is private only that, where the tool gives it anew.
+    /// Records the result of a call in the journal. If the journal can't hold it, it keeps the success and the beginning of the text,
+    /// since a model that took it for a failure would call the tool again. Of a private result it keeps only the success, if the tool is
+    /// repeatable.
     async fn record_result(&self, step: &str, result: ToolResult, is_repeatable: bool) -> Result<ToolResult> {
         let kept = if is_repeatable { Cow::Owned(result.shared()) } else { Cow::Borrowed(&result) };
         match self.journal.done(step, &kept).await {
@@ -146,12 +147,12 @@ impl Dialogue<'_> {
         }
     }
 
-    /// What was said while a call was made is said, unless it was.
+    /// Delivers what was said during a call, unless it was delivered.
     async fn say_again(&mut self, step: &str) -> Result<()> {
         let steps = [unclear_step(step)].into_iter().filter(|step| self.journal.has(step));
         let sayings = (0..).map(|number| saying_step(step, number)).take_while(|step| self.journal.has(step));
         for step in steps.chain(sayings).collect::<Vec<_>>() {
-            // The journal has the text.
+            // The text is taken from the journal.
             if let Err(error) = self.say(&Spoken { step: &step, text: "", answer: None }).await {
                 unless_lost(error)?;
             }
@@ -159,7 +160,7 @@ impl Dialogue<'_> {
         Ok(())
     }
 
-    /// What a tool gives. While it works, what it wants said is said.
+    /// Calls a tool, and says what it wants said meanwhile.
     async fn attempt(&mut self, step: &str, tool: Option<Tool>, arguments: Result<Value>) -> Result<ToolOutput> {
         let tool = tool.ok_or_else(|| self.no_tool())?;
         let arguments = arguments?;
@@ -190,18 +191,18 @@ impl Dialogue<'_> {
         loop {
             tokio::select! {
                 biased;
-                // First, so that a tool that always has something to say ends too.
+                // Checked first, so that a tool that keeps talking ends, too.
                 () = sleep_until(deadline) => return Err(late()),
                 Some(saying) = sayings.recv() => {
                     let step = saying_step(step, number);
                     number += 1;
                     let spoken = Spoken { step: &step, text: &saying.text, answer: None };
-                    // A platform or a ledger that hangs takes no more than the time of the call.
+                    // Bounded, so that a platform or ledger that hangs takes no longer than the call may.
                     let Ok(said) = timeout_at(deadline, self.say(&spoken)).await else {
                         self.journal.unclear(&step);
                         return Err(late());
                     };
-                    // The tool may not wait for it any more.
+                    // Fails if the tool no longer waits.
                     let _ = saying.said.send(said);
                 }
                 output = &mut work => {
@@ -212,7 +213,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// The tool that a model means, of those that it was offered and that are still registered.
+    /// Finds the tool that a model means, among those that were offered and are still registered.
     fn tool(&self, name: &str) -> Option<Tool> {
         self.registered(self.offered(name)?.name())
     }
@@ -230,7 +231,7 @@ impl Dialogue<'_> {
         Error::new(ErrorKind::NotFound, message)
     }
 
-    /// Keeps the result of a step, as a message of the agent and for what comes next.
+    /// Keeps the result of a step, as a message of the agent and for the next steps.
     pub(super) async fn keep(&mut self, step: &str, result: ToolResult) -> Result<()> {
         let services = Arc::clone(&self.services);
         let text = if result.is_private && result.success { Cow::Borrowed(NOT_KEPT) } else { result.told() };
@@ -264,21 +265,21 @@ impl Dialogue<'_> {
     }
 }
 
-/// The arguments of a call. Those that are too large are taken out of what goes back to the model.
+/// Parses the arguments of a call. Arguments over the limit are removed from the call that goes back to the model.
 pub(super) fn arguments_of(call: &mut ToolCall) -> Result<Value> {
     if call.arguments.len() > MAX_ARGUMENTS {
         call.arguments = "{}".to_owned();
         return Err(Error::too_large(format!("the arguments have at most {MAX_ARGUMENTS} bytes")));
     }
     let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    // The parser's own message may quote the text; its place is enough.
+    // The parser's own message may quote the text, so only the position is told.
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         Error::invalid(format!("wrong arguments: not valid JSON at line {line} column {column}"))
     })
 }
 
-/// A result as the model is shown it behind its call.
+/// Formats a result for the model, as the reply to its call.
 pub(super) fn shown(result: &ToolResult) -> String {
     match (result.success, result.is_said) {
         (false, _) => format!("failed: {}", result.told()),
@@ -288,12 +289,12 @@ pub(super) fn shown(result: &ToolResult) -> String {
     }
 }
 
-/// The step in which a call says something, by the number of that.
+/// The name of the step in which a call says its text with this number.
 fn saying_step(call: &str, number: usize) -> String {
     format!("{call}.say.{number}")
 }
 
-/// The step in which the room is told that a call may have happened.
+/// The name of the step in which the room is told that a call may have happened.
 fn unclear_step(call: &str) -> String {
     format!("{call}.unclear")
 }

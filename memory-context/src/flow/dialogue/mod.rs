@@ -1,4 +1,4 @@
-//! The dialogue with a model about one message: what it says, the tools that it calls, and what came of them.
+//! The dialogue with a model about one message: rounds of answers and tool calls.
 
 mod call;
 mod round;
@@ -22,35 +22,32 @@ use crate::state::{
 };
 use crate::tool::{Tool, ToolAlias, plain};
 
-/// How often a model is asked about one message at most. The last time it is offered no tools.
+/// The most rounds about one message. In the last round no tools are offered.
 pub const MAX_ROUNDS: usize = 8;
-/// How many tools are called about one message at most. The model is told how many more calls it wanted.
+/// The most tool calls about one message. The model is told how many more calls it wanted.
 pub const MAX_CALLS: usize = 32;
 const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know";
-/// The value by which a template tells whether the model calls tools by calls of its own.
+/// The template value that says whether the model calls tools by itself.
 pub(super) const CALLS_TOOLS: &str = "callsTools";
 
-/// The work on one message with a model and its tools.
+/// The dialogue with a model and its tools about one message.
 ///
 /// # Behavior
-/// - A model that calls tools is offered them, and asked for plain text. All that it writes is said, whatever it looks like: an answer in
-///   XML that it quotes does nothing. Any other model, and one that is asked by a template that knows of no difference, is asked for an
-///   answer in XML or JSON, and does something by its actions; plain text is an answer too.
-/// - A text that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an answer in XML or JSON that is not
-///   whole, are asked for again.
-/// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
-///   text, and each result that is not empty.
-/// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
-///   is not known, not offered or taken away meanwhile, is called with wrong arguments, fails, panics or is late has a failed result,
-///   and the rest goes on. What is late is dropped.
-/// - `REPLY` says the text at its place among the actions. Behind tools, and where providers were asked for that the model has not seen,
-///   the text waits: the model is asked again, and if it gives no answer the text is said as it was.
-/// - Each result is a message of the agent in the room, before the next tool is called. When it can't be stored, that is the error, and
-///   nothing more is called.
-/// - What the model said in a round, each result and each text are steps of the journal, by the numbers of the round and the call. A
-///   round that is known is not asked for again, and a call whose result is known is not made again. A call that was begun and has no
-///   result is made again where the tool is repeatable; else it has failed, and the model and the room are told that it may have
-///   happened.
+/// - A model that calls tools is offered them and asked for plain text, which is said unchanged, even if it looks like a form. Any other
+///   model, and every model if the template does not use `callsTools`, is asked for an answer in XML or JSON, and acts by the actions in
+///   it; plain text is an answer, too.
+/// - A text that the token limit or a filter cut is said with a note of that. Tool calls and forms that were cut are asked for again.
+/// - The model is asked again with the results until it calls no more tools, or until the user has heard a text and each result that is
+///   not empty.
+/// - Each round offers the tools that are registered then. They are called one after the other, and each sees the earlier results. A call
+///   has a failed result if its tool is unknown, not offered or removed meanwhile, if the arguments are wrong, or if the tool fails, panics
+///   or is late, which drops it. The other calls go on.
+/// - `REPLY` says the text at its position among the actions. After tools, and if providers were requested that the model has not seen,
+///   the text is held back: the model is asked again, and if it gives no answer, the held text is said.
+/// - Each result is stored as a message of the agent before the next tool is called. If it can't be stored, the run fails.
+/// - The model's answer of each round, each result and each text are steps of the journal, named by the numbers of round and call. A known
+///   round is not asked for again, and a call with a known result is not repeated. A call that was begun and has no result is repeated if
+///   the tool is repeatable. Otherwise it has failed, and the model and the room are told that it may have happened.
 pub(super) struct Dialogue<'a> {
     service: &'a MessageService,
     run: &'a Run,
@@ -59,31 +56,31 @@ pub(super) struct Dialogue<'a> {
     options: ComposeOptions,
     services: Arc<Services>,
     state: Arc<State>,
-    /// Whether something came up since the state was composed.
+    /// Whether the state is out of date.
     is_stale: bool,
     tools: Vec<Tool>,
-    /// What the model is asked next; composed anew where it is empty.
+    /// The messages of the next prompt; composed again if empty.
     messages: Vec<model::ChatMessage>,
-    /// Its calls and their results, which stand behind that.
+    /// The tool calls and their results, which follow these messages.
     called: Vec<model::ChatMessage>,
-    /// Whether it is asked for plain text.
+    /// Whether the model is asked for plain text.
     is_plain: bool,
     rounds: usize,
     calls: usize,
-    /// How many more calls the model wanted.
+    /// How many calls over the limit the model wanted.
     left_out: usize,
     has_said: bool,
-    /// Why the model does what it does in this round; empty where it does not say.
+    /// The model's reason in this round; may be empty.
     thought: String,
-    /// An answer whose text waits for what came up since it was written.
+    /// An answer whose text is held back until the model has seen the new results.
     held: Option<MessageAnswer>,
-    /// What answers said is to be kept, in the batches that were.
+    /// The batches of prompt memory updates that were applied.
     kept: Vec<Vec<MemoryUpdate>>,
     /// Whether the model refused the images and documents of the message.
     is_text_only: bool,
 }
 
-/// A text that is to be said as a step of the journal, and the answer that it is of.
+/// A text to say as a step of the journal, with the answer that it belongs to.
 struct Spoken<'a> {
     step: &'a str,
     text: &'a str,
@@ -97,7 +94,7 @@ impl<'a> Dialogue<'a> {
             run,
             journal,
             turn: turn.clone(),
-            // The conversation is read anew: while the message waited, those before it were answered.
+            // The conversation is read again, since earlier messages were answered while this one waited.
             options: service.options.clone().refresh(["RECENT_MESSAGES"]),
             services: service.composer.services_of(turn),
             state: Arc::default(),
@@ -117,12 +114,12 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// The turn, with what came of the tools.
+    /// Returns the turn, with the results of the tools.
     pub(super) fn into_turn(self) -> Turn {
         self.turn
     }
 
-    /// What decided that the message is answered, where the journal has what the model said about it; else nothing was decided.
+    /// Returns the reason for answering if the journal has an answer of the model; `None` if nothing was decided.
     pub(super) fn decided(journal: &Journal) -> Result<Option<Option<Why>>> {
         if !journal.has(&round_step(1)) {
             return Ok(None);
@@ -133,13 +130,12 @@ impl<'a> Dialogue<'a> {
         }))
     }
 
-    /// Keeps what decided that the message is answered, with the next write.
+    /// Records the reason for answering, with the next write.
     pub(super) fn decided_by(&self, why: Option<Why>) -> Result<()> {
         self.journal.note(WHY, &why)
     }
 
-    /// What the model says in the next round: what the journal has of it, or asks the model once, and again where its answer can't be
-    /// read.
+    /// Returns the model's answer of the next round: from the journal, or else by asking the model, again if the answer is invalid.
     pub(super) async fn ask(&mut self) -> Result<Said> {
         self.rounds += 1;
         let is_last = self.rounds == MAX_ROUNDS || self.calls == MAX_CALLS;
@@ -178,14 +174,14 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// One answer of the model. Where that fails over a prompt with images or documents, which the model may not take or not reach, it is
-    /// asked without them.
+    /// Calls the model once. If it fails on a prompt with images or documents, it is asked again without them, since it may not support or
+    /// reach them.
     async fn complete(&mut self, prompt: &mut Prompt) -> Result<Completion> {
         let error = match self.service.complete(self.run, prompt, self.is_plain).await {
             Ok(completion) => return Ok(completion),
             Err(error) => error,
         };
-        // What was heard of the answer can't be taken back.
+        // Text that was streamed can't be taken back.
         let is_heard = self.run.tap().is_heard();
         let is_refused = !is_heard && matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
         let shows = |message: &model::ChatMessage| !message.attachments.is_empty();
@@ -198,7 +194,7 @@ impl<'a> Dialogue<'a> {
         self.service.complete(self.run, prompt, self.is_plain).await
     }
 
-    /// Does what the model says, asks it again with what came of that, and so on.
+    /// Processes answers of the model and asks it again with the results, until it is done.
     pub(super) async fn go_on(&mut self, first: Said) -> Result<(), End> {
         let mut said = first;
         loop {
@@ -239,7 +235,7 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// Keeps what the model said in this round, before anything of it is done. An answer that is only said is kept with its text.
+    /// Records the model's answer of this round before it is processed. An answer that is only said is recorded with its text.
     async fn record(&self, said: &Said) -> Result<()> {
         let step = round_step(self.rounds);
         if self.journal.has(&step) {
@@ -253,7 +249,7 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// The step in which the text of this round is said.
+    /// The name of the step in which the text of this round is said.
     fn text_step(&self) -> String {
         format!("{}.text", round_step(self.rounds))
     }
@@ -263,13 +259,13 @@ impl<'a> Dialogue<'a> {
         !self.has_said && self.turn.actions.results.is_empty()
     }
 
-    /// What can be called in this round: tools come and go while the agent runs.
+    /// Looks up the tools for this round, since tools can be added and removed while the agent runs.
     async fn look_up_tools(&mut self) {
         self.services = self.service.composer.services_of(&self.turn);
         self.tools = Tool::offered(&self.services, &self.turn.message).await;
     }
 
-    /// What the model is asked, over the state as it is now.
+    /// Composes the prompt from the present state.
     async fn compose(&mut self) -> Result<()> {
         self.refresh().await;
         let mut values = self.state.values.clone();
@@ -283,12 +279,12 @@ impl<'a> Dialogue<'a> {
         Ok(())
     }
 
-    /// Whether the model calls tools by calls of its own.
+    /// Whether the model calls tools by itself.
     fn calls_tools(&self) -> bool {
         self.service.large.calls_tools()
     }
 
-    /// Composes the state anew where something came up.
+    /// Composes the state again if it is out of date.
     async fn refresh(&mut self) {
         if self.is_stale {
             self.state = Arc::new(self.service.composer.compose_state(&self.turn, &self.options).await);
@@ -296,7 +292,7 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// What the model is told when it can call nothing any more.
+    /// What the model is told in the last round.
     fn last_round(&self) -> String {
         let form = if self.is_plain { "." } else { ", with REPLY as the only action." };
         match self.left_out {
@@ -332,14 +328,14 @@ impl<'a> Dialogue<'a> {
             self.called.extend(results);
         }
         if has_more_providers || !self.calls_tools() {
-            // A state that is composed anew shows the results too, behind which these stand whole. By it alone another model than that which
-            // made the calls, before a crash, is told of them.
+            // A new state shows the results, too; the complete ones follow as messages. After a crash, another model than the one
+            // that made the calls learns of them only by the state.
             self.messages.clear();
         }
         Ok(())
     }
 
-    /// Does the actions of an answer, in their order.
+    /// Runs the actions of an answer, in their order.
     async fn run_actions(&mut self, mut answer: MessageAnswer) -> Result<()> {
         if !answer.text.is_empty() && !answer.actions.iter().any(|name| is(name, REPLY)) {
             answer.actions.insert(0, REPLY.to_owned());
@@ -367,13 +363,13 @@ impl<'a> Dialogue<'a> {
         if is_said {
             self.held = None;
         }
-        // The model is told of the results by the state.
+        // The model learns of the results by the state.
         self.messages.clear();
         self.called.clear();
         Ok(())
     }
 
-    /// What an action is told: by the name that the model gave it, else by that of the tool, else by any other name of the tool.
+    /// Finds the parameters of an action: by the name that the model used, else by the tool's name, else by any other name of the tool.
     fn parameters_of(&self, answer: &MessageAnswer, name: &str) -> Values {
         let tool = self.offered(name).map(Tool::name);
         let rank = |told: &str| {
@@ -388,12 +384,12 @@ impl<'a> Dialogue<'a> {
         told.min_by_key(|(rank, _)| *rank).map(|(_, values)| values.clone()).unwrap_or_default()
     }
 
-    /// The tool that a model means, of those that it was offered: by a name of the tool's own or of the host's.
+    /// Finds an offered tool by its own names or by an alias.
     fn offered(&self, name: &str) -> Option<&Tool> {
         Tool::find(&self.tools, &ToolAlias::meant(self.services.aliases(), name))
     }
 
-    /// Changes the prompt memory as an answer says. What can't be kept is logged, and the message is answered all the same.
+    /// Applies the prompt memory updates of an answer. A failure is logged, and the message is answered anyway.
     async fn remember(&mut self, updates: &[MemoryUpdate]) {
         if updates.is_empty() || self.kept.iter().any(|kept| kept == updates) {
             return;
@@ -408,7 +404,7 @@ impl<'a> Dialogue<'a> {
         self.say(&Spoken { step, text: &answer.text, answer: Some(answer) }).await.map(drop)
     }
 
-    /// Says the text of an answer that goes on. That it can't be said is the result of the action.
+    /// Says the text of an answer with more actions. If it can't be said, the action has failed.
     async fn try_reply(&mut self, at: usize, answer: &MessageAnswer) -> Result<()> {
         let step = format!("{}.{at}", self.text_step());
         let said = self.reply(&step, answer).await;
@@ -418,7 +414,7 @@ impl<'a> Dialogue<'a> {
         self.keep(&step, ToolResult::failed(REPLY, error.to_string())).await
     }
 
-    /// Says a text as an answer to the message.
+    /// Says a text as a reply to the message.
     async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
         let services = Arc::clone(&self.services);
         let mut new = voice::reply(&services, &self.turn.message, spoken.text);
@@ -434,7 +430,7 @@ impl<'a> Dialogue<'a> {
         Ok(message)
     }
 
-    /// What is to be done in this round, where that is more than one action.
+    /// Sets the plan of this round, if it has more than one action.
     fn plan<'n>(&mut self, thought: String, actions: impl Iterator<Item = &'n str>) {
         let step =
             |action: &str| PlanStep { action: cut(action, MAX_NAME_SHOWN).into_owned(), status: StepStatus::Pending };
@@ -443,7 +439,7 @@ impl<'a> Dialogue<'a> {
         self.change_actions(|actions| actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps }));
     }
 
-    /// A thought as the room keeps it: none behind what is for this answer alone, since it may tell of that.
+    /// The thought that the room keeps; none after a private result, since it may tell of that.
     fn kept_thought(&self, thought: &str) -> Option<String> {
         (!thought.is_empty() && !self.turn.actions.has_private()).then(|| thought.to_owned())
     }
@@ -456,15 +452,15 @@ impl<'a> Dialogue<'a> {
     }
 }
 
-/// The longest name that a model gave which is kept.
+/// The longest name written by a model that is kept, in bytes.
 const MAX_NAME_SHOWN: usize = 128;
 
-/// The step in which a model says something, by the number of the round.
+/// The name of the step of a round.
 fn round_step(number: usize) -> String {
     format!("round.{number}")
 }
 
-/// What can't be said does not end a run, unless it has lost its message.
+/// Returns an error of saying a text, which does not end the run, unless the run has lost its message.
 fn unless_lost(error: Error) -> Result<Error> {
     if error.kind() == ErrorKind::Conflict { Err(error) } else { Ok(error) }
 }

@@ -1,4 +1,4 @@
-//! What a model says in one round, and what is wrong with it.
+//! Parses a model's answer of one round.
 
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{Completion, Finish, ToolCall};
@@ -9,47 +9,47 @@ use crate::flow::answer::{IGNORE, MessageAnswer, Mistake, REPLY, is, is_without_
 use crate::state::cut;
 use crate::tool::{MAX_ARGUMENTS, ToolAlias};
 
-/// What a model said in one round, as the journal has it.
+/// A model's answer of one round, as it is kept in the journal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::flow) enum Said {
-    /// It calls tools by the endpoint's own calls.
+    /// Tool calls of the endpoint.
     Calls(Calls),
-    /// It answers, perhaps with actions.
+    /// An answer, possibly with actions.
     Answer(MessageAnswer),
 }
 
-/// The endpoint's own calls of tools in one round.
+/// The tool calls of the endpoint in one round.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::flow) struct Calls {
-    /// What it says beside them, as it was read then: another model may go on.
+    /// The text beside the calls, as it was parsed then, since another model may continue.
     #[serde(default)]
     pub(super) said: Option<MessageAnswer>,
-    /// The same as it was written, of a run that an older program has begun.
+    /// The text as it was written, in runs that an older version has begun.
     #[serde(default, skip_serializing)]
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
-    /// How many calls behind these are not made.
+    /// How many further calls are not made.
     #[serde(default)]
     pub(super) left_out: usize,
 }
 
-/// An answer that can't be read, to be sent back.
+/// An invalid answer, to be sent back to the model.
 pub(super) struct Refused {
     pub(super) mistake: String,
     pub(super) written: String,
 }
 
-/// How many bytes of what a model wrote go back to it.
+/// The most bytes of an invalid answer that are sent back.
 const MAX_RETURNED: usize = 64 << 10;
 
-/// An answer that ended before its end.
+/// Why an answer was cut.
 #[derive(Clone, Copy)]
 struct CutOff {
-    /// What stands behind a text that was said as far as it came.
+    /// The note after a cut text.
     mark: &'static str,
-    /// What the model is told of an answer that can't be read.
+    /// What the model is told of an invalid answer.
     told: &'static str,
 }
 
@@ -77,12 +77,12 @@ impl Refused {
 }
 
 impl Dialogue<'_> {
-    /// What a completion says, or what is wrong with it.
+    /// Parses a completion; `Err` in the result if it is invalid.
     pub(super) fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
         let cut_off = CutOff::of(completion.finish);
         if !completion.tool_calls.is_empty() {
             if !is_last {
-                // Nobody knows whether the last call is whole.
+                // The last call may be incomplete.
                 if let Some(cut_off) = cut_off {
                     return Ok(Err(Refused::new(cut_off.told, &completion.text)));
                 }
@@ -114,7 +114,7 @@ impl Dialogue<'_> {
         })
     }
 
-    /// What a model has written as an answer, by what it was asked for.
+    /// Parses the text of a model, as plain text or as a form, as it was asked for.
     pub(super) fn answer_in(&self, text: &str) -> std::result::Result<MessageAnswer, Mistake> {
         if self.is_plain {
             MessageAnswer::plain(text)
@@ -123,7 +123,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// The calls of a completion that may still be made. Of arguments that are too large no more is kept than tells so.
+    /// Returns the calls of a completion that are within the limit. Arguments that are too large are cut to a size that still shows that.
     fn calls_of(&self, completion: Completion) -> Calls {
         let Completion { text, tool_calls: mut calls, .. } = completion;
         let left = MAX_CALLS - self.calls;
@@ -136,19 +136,18 @@ impl Dialogue<'_> {
         Calls { said: self.answer_in(&text).ok(), text: String::new(), calls, left_out }
     }
 
-    /// The own name of what a model calls by an alias.
+    /// Resolves an alias to the tool's own name.
     fn meant(&self, name: &str) -> String {
         ToolAlias::meant(self.services.aliases(), name)
     }
 
-    /// The word of an answer that an alias stands for. A tool keeps the name that the model gave it, by which its parameters are told from
-    /// those of the same tool under another name.
+    /// Resolves an alias of `REPLY` or `IGNORE`. Other names are kept as the model wrote them, since parameters are found by these names.
     fn word(&self, name: &str) -> String {
         let meant = self.meant(name);
         if is(&meant, REPLY) || is(&meant, IGNORE) { meant } else { name.to_owned() }
     }
 
-    /// Only providers count that the model may name: those that are there, and not private.
+    /// Keeps only the providers that the model may name: existing ones that are not private.
     fn with_known_providers(&self, mut answer: MessageAnswer) -> MessageAnswer {
         let offered = self.services.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
         let is_named = |name: &str| answer.providers.iter().any(|named| named.eq_ignore_ascii_case(name));
@@ -157,7 +156,7 @@ impl Dialogue<'_> {
     }
 }
 
-/// The same answer where no tools can be called any more.
+/// Reduces an answer of the last round, in which no tools can be called, to `REPLY` or `IGNORE`.
 fn without_tools(mut answer: MessageAnswer) -> Result<MessageAnswer, Mistake> {
     answer.providers.clear();
     answer.actions.retain(|name| is(name, REPLY) || is(name, IGNORE));

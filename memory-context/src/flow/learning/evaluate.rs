@@ -1,4 +1,4 @@
-//! Looking at what was done.
+//! Runs the evaluators after an answer.
 
 use std::panic::AssertUnwindSafe;
 
@@ -19,9 +19,9 @@ use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapsho
 pub(super) const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 
 impl MessageService {
-    /// Does what is to be done after an answer: runs the evaluators that have something to do, first those that whoever asked waits for,
-    /// counts the interaction, and has the vectors made that the memory lacks. What fails, panics or is late does not change what was done, and the
-    /// others go on. What nobody waits for has a place of its own, of which there are few: a run that gets none in time leaves it out.
+    /// Does the work after an answer: runs the evaluators, the awaited ones first, counts the interaction, and makes missing vectors. A
+    /// step that fails, panics or is late changes nothing about the answer, and the others go on. The work that nobody waits for needs
+    /// one of a few permits; a run that gets none in time skips it.
     pub(in crate::flow) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
         let (turn, has_answered) = (&turn.clone().with_actions(turn.actions.shared()), *end == End::Completed);
         let is_concerned = |info: &EvaluatorInfo| has_answered || info.always_run;
@@ -45,13 +45,13 @@ impl MessageService {
         }
     }
 
-    /// A place among the runs that learn; `None` where none comes free in time, or before a shutdown.
+    /// Waits for a permit to learn; `None` if none is free in time or before a shutdown.
     async fn place_to_learn(&self) -> Option<SemaphorePermit<'_>> {
         let place = timeout(self.limits.evaluators, self.learning.acquire());
         self.door.unless(Stopping::Undecided, place).await.ok()?.ok()?.ok()
     }
 
-    /// Counts an interaction of whoever was answered with the agent.
+    /// Counts an interaction of the author with the agent.
     async fn touch(&self, turn: &Turn) {
         let services = self.composer.services();
         let (records, author) = (services.records(), &turn.message.content.author);
@@ -63,7 +63,7 @@ impl MessageService {
         }
     }
 
-    /// Runs these evaluators side by side, within their limit.
+    /// Runs these evaluators concurrently, with one deadline for all.
     async fn run_evaluators(&self, run: &Run, turn: &Turn, end: &End, is_meant: impl Fn(&EvaluatorInfo) -> bool) {
         let services = self.composer.services();
         let evaluators = services.evaluators().iter().map(AsRef::as_ref);
@@ -93,14 +93,14 @@ impl MessageService {
         join_all(runs).await;
     }
 
-    /// What the agent said since is part of it.
+    /// Composes the state for evaluators, which includes what the agent has just said.
     async fn evaluated_state(&self, turn: &Turn) -> State {
         let names = REFLECTION_PROVIDERS.into_iter().chain(["EVALUATORS"]);
         let options = ComposeOptions::with(names).refresh(["RECENT_MESSAGES"]);
         self.composer.compose_state(turn, &options).await
     }
 
-    /// What the agent said in this turn, oldest first.
+    /// The messages that the agent said in this turn, oldest first.
     async fn responses(&self, turn: &Turn) -> Vec<Message> {
         let services = self.composer.services();
         let until = services.records().messages().until(&turn.message, RESPONSES).await;
@@ -114,7 +114,7 @@ impl MessageService {
     }
 }
 
-/// Says what an evaluator has to say, in the run that it looks at.
+/// Says the messages of an evaluator, in the run that it evaluates.
 struct Speaking<'a> {
     service: &'a MessageService,
     run: &'a Run,
@@ -134,7 +134,7 @@ impl Voice for Speaking<'_> {
     }
 }
 
-/// What an evaluator gives, unless it fails or panics.
+/// Runs an evaluator, and logs an error or a panic.
 async fn guarded<T>(evaluator: &dyn Evaluator, work: impl Future<Output = Result<T>>) -> Option<T> {
     let panicked = |_| Error::new(ErrorKind::Unexpected, "the evaluator panicked");
     let done = AssertUnwindSafe(work).catch_unwind().await.map_err(panicked).flatten();

@@ -1,4 +1,4 @@
-//! Keeping what a reflection learned.
+//! Stores the result of a reflection.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,23 @@ use memory_core::{ErrorKind, Result, Timestamp};
 use crate::flow::answer::ReflectionAnswer;
 use crate::records::{Audience, Fact, Message, NewFact, Records, Relationship};
 
-/// What was kept of a reflection.
+/// The records that were stored of a reflection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Learned {
-    /// The facts that were not known before.
+    /// The new facts.
     pub facts: Vec<Fact>,
-    /// The relationships, as they are now.
+    /// The relationships after the change.
     pub relationships: Vec<Relationship>,
-    /// How many facts and relationships were left out: about somebody who does not take part in the conversation, or larger than may
-    /// be kept.
+    /// How many facts and relationships were refused, since they are about somebody outside of the conversation or too large.
     pub refused: usize,
 }
 
-/// Keeps the new facts of a reflection, each about its subject and by the agent, counts an interaction of each relationship, and keeps
-/// what the agent thought of how it did. A fact that corrects one that became known in the same room takes its place.
+/// Stores a reflection: its new facts, with the agent as author, one interaction of each relationship, and the assessment. A fact that
+/// corrects one of the same room replaces it.
 ///
-/// What a model says of others than those in the room of the message, its author and the agent is left out: it may have been told to
-/// say so by the conversation.
+/// Facts and relationships of entities other than the participants of the room, the author and the agent are refused, since somebody in the
+/// conversation may have told the model to state them.
 pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnswer, at: Timestamp) -> Result<Learned> {
     let (room, author) = (&message.content.room, &message.content.author);
     let agent = records.agent().entity();
@@ -73,7 +72,7 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
     Ok(learned)
 }
 
-/// `None` for what can't be kept whenever it is tried, and for a correction that came too late; that the engine fails is an error.
+/// Returns `None` for a record that can never be stored and for a correction that came too late. A failure of the engine is an error.
 fn kept<T>(done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(value) => Ok(Some(value)),

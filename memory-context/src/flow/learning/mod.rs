@@ -1,4 +1,4 @@
-//! What an agent learns when a room has gone on: its evaluators are run, one of them reflects, and what that found is kept.
+//! Learning after an answer: runs the evaluators, one of which reflects, and stores what the reflection found.
 
 mod evaluate;
 mod learn;

@@ -1,4 +1,4 @@
-//! `REFLECTION`: looks at a conversation from time to time, and keeps what was learned.
+//! `REFLECTION`: looks at a conversation from time to time and stores what was learned.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -17,30 +17,30 @@ use crate::flow::respond::is_reflection_due;
 use crate::records::RoomId;
 use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 
-/// Reflects on a room when more messages came since the last time than a quarter of the length of a conversation. What actions did does
-/// not count, and a reflection that fails counts as one: the next comes a quarter later.
+/// Reflects on a room once more messages came since the last reflection than a quarter of the conversation length. Results of actions do
+/// not count. A failed reflection counts, so the next one comes a quarter later.
 ///
-/// What it looked at last is known to this value only, of the thousand rooms that it looked at last: of any other, as after a restart,
-/// it looks at the last messages once more, and finds its facts known.
+/// Only this value knows which messages it has seen, for the last 1,000 rooms. In other rooms, and after a restart, it looks at the last
+/// messages again; the facts in them are then known already.
 #[derive(Debug)]
 pub struct ReflectionEvaluator {
     info: EvaluatorInfo,
     limit: Duration,
-    /// The messages of each room that were looked at.
+    /// The messages of each room that were seen.
     seen: Mutex<LruCache<RoomId, HashSet<MemoryId>>>,
 }
 
 const ROOMS: NonZeroUsize = NonZeroUsize::new(1_000).expect("more than none");
 
 impl ReflectionEvaluator {
-    /// Asks the small model of the services by their template, within this time for each answer.
+    /// Makes an evaluator that asks the small model of the services with their template; `limit` is the deadline of each answer.
     pub fn new(limit: Duration) -> Self {
         let info = EvaluatorInfo::new("REFLECTION", "Looks at the conversation, and keeps facts and relationships");
         let info = EvaluatorInfo { always_run: true, ..info };
         Self { info, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
     }
 
-    /// What was said last, as far back as a reflection can be due: by its ids, since the time of a message is what its platform says.
+    /// The ids of the last messages, as far back as a reflection can be due. Ids and not times, since platforms set the times of messages.
     async fn said(&self, cx: &Cx<'_>) -> Result<HashSet<MemoryId>> {
         let services = cx.services();
         let turns = services.conversation_length().div_ceil(4) + 1;
@@ -50,7 +50,7 @@ impl ReflectionEvaluator {
         Ok(recent.into_iter().map(|message| message.id).collect())
     }
 
-    /// Whether it is time, which is then marked where that is asked for: one look, so that one of two at once reflects.
+    /// Whether a reflection is due. With `mark` it is marked as done in the same step, so that only one of two concurrent calls reflects.
     fn is_due(&self, cx: &Cx<'_>, said: HashSet<MemoryId>, mark: bool) -> bool {
         let room = &cx.message().content.room;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Evaluator for ReflectionEvaluator {
 
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
         let Evaluation { cx, state, .. } = evaluation;
-        // Marked before the model is asked, so that a model that is down is not asked about every message.
+        // Marked before the model is asked, so that a model that is down is not asked again with every message.
         if !self.is_due(cx, self.said(cx).await?, true) {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Evaluator for ReflectionEvaluator {
         let prompt = services.templates().reflection.render(&state.values)?.text;
         let prompt = Prompt { messages: vec![ChatMessage::user(prompt)], ..Prompt::default() };
         let answer = ask(model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
-        // What was erased while the model thought about it is not learned.
+        // If the message was erased meanwhile, nothing is learned from it.
         if services.records().messages().get(&cx.audience(), cx.message().id).await?.is_none() {
             return Ok(());
         }

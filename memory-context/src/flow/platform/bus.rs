@@ -7,37 +7,36 @@ use super::Origin;
 use crate::hash;
 use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
 
-/// What [`Room::source`] is.
+/// The value of [`Room::source`].
 const SOURCE: &str = "bus";
 
-/// Where a message was published, and by whom.
+/// The origin of a message on a bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusMessage {
-    /// What the topic belongs to.
+    /// The namespace of the topic.
     pub namespace: String,
-    /// Where it was published.
+    /// The topic in which the message was published.
     pub topic: String,
-    /// Who published it.
+    /// The publisher of the message.
     pub publisher: String,
 }
 
 impl RoomId {
-    /// The room that a topic of a namespace is; `InvalidInput` when either name is empty. Names of any length go into an id by
-    /// their hash.
+    /// Returns the room of a topic. Fails with `InvalidInput` if a name is empty. Long names are hashed, so they may have any length.
     pub fn of_bus(namespace: &str, topic: &str) -> Result<Self> {
         Self::parse(id("topic", &[namespace, topic])?)
     }
 }
 
 impl WorldId {
-    /// The world that a namespace of a message bus is; `InvalidInput` when its name is empty.
+    /// Returns the world of a namespace. Fails with `InvalidInput` if its name is empty.
     pub fn of_bus(namespace: &str) -> Result<Self> {
         Self::parse(id("namespace", &[namespace])?)
     }
 }
 
 impl EntityId {
-    /// A publisher of a namespace; `InvalidInput` when either name is empty. Those of the same name in two namespaces are two.
+    /// Returns the entity of a publisher. Fails with `InvalidInput` if a name is empty. The same name in two namespaces makes two entities.
     pub fn of_bus(namespace: &str, publisher: &str) -> Result<Self> {
         Self::parse(id("publisher", &[namespace, publisher])?)
     }

@@ -1,4 +1,4 @@
-//! Discord: channels are rooms, servers worlds, users entities. The types are the parts of its JSON that say where and who.
+//! Discord: channels are rooms, servers worlds, users entities. The types hold the parts of its JSON that identify these.
 
 use memory_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::Origin;
 use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
 
-/// What [`Room::source`] is.
+/// The value of [`Room::source`].
 const SOURCE: &str = "discord";
 
 /// A server, which the API calls a guild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guild {
-    /// Its snowflake.
+    /// The snowflake of the server.
     pub id: String,
-    /// What it is called.
+    /// The name of the server.
     pub name: String,
-    /// Whose it is.
+    /// The snowflake of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
 }
@@ -24,15 +24,15 @@ pub struct Guild {
 /// A channel, a thread or a direct conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Its snowflake.
+    /// The snowflake of the channel.
     pub id: String,
-    /// What kind of channel it is, as the API numbers them.
+    /// The type of the channel, by the numbers of the API.
     #[serde(rename = "type")]
     pub kind: u8,
-    /// What it is called; a direct conversation has no name.
+    /// The name of the channel; a direct conversation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The server that it belongs to.
+    /// The server of the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guild_id: Option<String>,
 }
@@ -40,38 +40,38 @@ pub struct Channel {
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscordUser {
-    /// Its snowflake.
+    /// The snowflake of the user.
     pub id: String,
-    /// Unique on the platform.
+    /// The user name, unique on the platform.
     pub username: String,
-    /// What it is called.
+    /// The name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_name: Option<String>,
 }
 
 impl EntityId {
-    /// The id of a user of Discord; `InvalidInput` when it is no snowflake.
+    /// Returns the entity id of a Discord user. Fails with `InvalidInput` if the id is not a snowflake.
     pub fn of_discord(user: &str) -> Result<Self> {
         Self::parse(id(user)?)
     }
 }
 
 impl RoomId {
-    /// The id of a channel of Discord; `InvalidInput` when it is no snowflake.
+    /// Returns the room id of a Discord channel. Fails with `InvalidInput` if the id is not a snowflake.
     pub fn of_discord(channel: &str) -> Result<Self> {
         Self::parse(id(channel)?)
     }
 }
 
 impl WorldId {
-    /// The id of a server of Discord; `InvalidInput` when it is no snowflake.
+    /// Returns the world id of a Discord server. Fails with `InvalidInput` if the id is not a snowflake.
     pub fn of_discord(guild: &str) -> Result<Self> {
         Self::parse(id(guild)?)
     }
 }
 
-/// What kind of room a channel is; `InvalidInput` where nothing can be said, as in a category. The numbers are those of
-/// <https://discord.com/developers/docs/resources/channel#channel-object-channel-types>.
+/// Returns the room type of a channel type. Fails with `InvalidInput` for channels without messages, such as categories. The numbers are
+/// those of <https://discord.com/developers/docs/resources/channel#channel-object-channel-types>.
 pub fn channel_type(kind: u8) -> Result<ChannelType> {
     match kind {
         0 | 3 => Ok(ChannelType::Group),
@@ -121,7 +121,8 @@ impl TryFrom<&DiscordUser> for Entity {
 }
 
 impl Origin {
-    /// What a user said in a channel; `InvalidInput` also when the channel belongs to another server.
+    /// Returns the origin of a message. Fails with `InvalidInput` if an id or a type is invalid, or if the channel belongs to another
+    /// server.
     pub fn of_discord(guild: Option<&Guild>, channel: &Channel, author: &DiscordUser) -> Result<Self> {
         if guild.map(|guild| &guild.id) != channel.guild_id.as_ref() {
             return Err(Error::invalid("the Discord channel does not belong to this server"));

@@ -1,4 +1,4 @@
-//! Where messages come from, and where answers go: how the places and the people of a platform become rooms, worlds and entities.
+//! Platforms: how their channels and users map to rooms, worlds and entities, and how answers are said.
 //!
 //! | Platform | Room | World | Entity |
 //! |---|---|---|---|
@@ -22,15 +22,15 @@ pub use origin::Origin;
 
 use crate::records::Message;
 
-/// Where answers are said, held as `Arc<dyn Platform>`.
+/// Delivers the answers of an agent. Held as `Arc<dyn Platform>`.
 #[async_trait]
 pub trait Platform: Send + Sync + 'static {
-    /// Says a message in its room. Dropping the future ends it.
+    /// Says a message in its room. Dropping the future ends the call.
     ///
-    /// A message is said at least once: where the process ends before it is kept that it was said, it is said again, by this process or
-    /// another, and where the call is late or its error has an unknown outcome, it is said once more. Its id is the same then, so a platform
-    /// that knows the ids of what it said can drop the repetition. An error that is sure that nothing was said has the outcome
-    /// [`NotDone`](memory_core::Outcome::NotDone).
+    /// Delivery is at least once. If the process ends before the delivery is recorded, this process or another says the message again; if
+    /// the call is late or its error has an unknown outcome, it is said once more. The id is the same each time, so a platform that
+    /// remembers ids can drop the repetition. Return an error with the outcome [`NotDone`](memory_core::Outcome::NotDone) if certainly
+    /// nothing was said.
     async fn say(&self, message: &Message) -> Result<()>;
 }
 

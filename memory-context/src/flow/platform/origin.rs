@@ -1,23 +1,23 @@
-//! Who said something, and where.
+//! The origin of a message: its author, room and world.
 
 use futures::future::try_join;
 use memory_core::Result;
 
 use crate::records::{AgentId, Audience, Entity, EntityId, MessageContent, Records, Room, World};
 
-/// Who said something, and where, as the records have it.
+/// The origin of a message, as records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// What the room belongs to.
+    /// The world of the room.
     pub world: Option<World>,
-    /// The conversation.
+    /// The room of the message.
     pub room: Room,
-    /// Who said it.
+    /// The author of the message.
     pub author: Entity,
 }
 
 impl Origin {
-    /// With the agent as the author of what its own account on the platform said, so that its echo is known as its own.
+    /// Sets the agent as the author if the message is from the agent's own account on the platform, so that its echo is recognised.
     #[must_use]
     pub fn seen_by(mut self, agent: &AgentId, account: &EntityId) -> Self {
         if self.author.id == *account {
@@ -26,8 +26,8 @@ impl Origin {
         self
     }
 
-    /// Keeps what is not known yet of world, room and author, and puts author and agent into the room. What is known stays as it
-    /// is, and doing it again changes nothing.
+    /// Stores world, room and author unless they exist, and adds author and agent to the room. It is idempotent and changes no existing
+    /// record.
     pub async fn ensure(&self, records: &Records) -> Result<()> {
         if let Some(world) = &self.world {
             records.worlds().ensure(world).await?;
@@ -40,7 +40,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Whether room and author are known.
+    /// Whether room and author exist.
     pub(crate) async fn is_known(&self, records: &Records) -> Result<bool> {
         let audience = Audience::new(self.room.id.clone(), self.author.id.clone());
         let (rooms, entities) = (records.rooms(), records.entities());
@@ -48,7 +48,7 @@ impl Origin {
         Ok(room.is_some() && is_author_known)
     }
 
-    /// What was said there.
+    /// Makes the content of a message with this origin.
     pub fn message(&self, text: impl Into<String>) -> MessageContent {
         let Room { id, channel_type, source, world, .. } = &self.room;
         let mut content = MessageContent::new(id.clone(), self.author.id.clone(), text);

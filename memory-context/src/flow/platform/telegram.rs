@@ -1,4 +1,4 @@
-//! Telegram: chats are rooms, groups worlds, users entities. The types are the parts of its JSON that say where and who.
+//! Telegram: chats are rooms, groups worlds, users entities. The types hold the parts of its JSON that identify these.
 
 use memory_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -6,60 +6,60 @@ use serde::{Deserialize, Serialize};
 use super::Origin;
 use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
 
-/// What [`Room::source`] is.
+/// The value of [`Room::source`].
 const SOURCE: &str = "telegram";
 
 /// A chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chat {
-    /// Unique on the platform.
+    /// The id, unique on the platform.
     pub id: i64,
-    /// What kind of chat it is.
+    /// The type of the chat.
     #[serde(rename = "type")]
     pub kind: ChatKind,
-    /// What it is called; that with one person has no title.
+    /// The title; a chat with one person has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// What kind of chat it is.
+/// The type of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChatKind {
-    /// With one person.
+    /// A chat with one person.
     Private,
-    /// With a few.
+    /// A small group.
     Group,
-    /// With many.
+    /// A large group.
     Supergroup,
-    /// Posts.
+    /// A channel of posts.
     Channel,
 }
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TelegramUser {
-    /// Unique on the platform.
+    /// The id, unique on the platform.
     pub id: i64,
-    /// What it is called.
+    /// The first name.
     pub first_name: String,
-    /// The rest of its name.
+    /// The last name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_name: Option<String>,
-    /// Unique on the platform, where it has one.
+    /// The user name, unique on the platform, if the user has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
 }
 
 impl EntityId {
-    /// The id of a user of Telegram.
+    /// Returns the entity id of a Telegram user.
     pub fn of_telegram(user: i64) -> Result<Self> {
         Self::parse(format!("{SOURCE}:{user}"))
     }
 }
 
 impl RoomId {
-    /// The id of a chat of Telegram, or of a topic in it.
+    /// Returns the room id of a Telegram chat, or of a topic in it.
     pub fn of_telegram(chat: i64, topic: Option<i64>) -> Result<Self> {
         match topic {
             Some(topic) => Self::parse(format!("{SOURCE}:{chat}:{topic}")),
@@ -69,14 +69,14 @@ impl RoomId {
 }
 
 impl WorldId {
-    /// The id of the world that a group of Telegram is.
+    /// Returns the world id of a Telegram group.
     pub fn of_telegram(chat: i64) -> Result<Self> {
         Self::parse(format!("{SOURCE}:{chat}"))
     }
 }
 
 impl ChatKind {
-    /// What kind of room it is.
+    /// The room type of the chat.
     pub const fn channel_type(self) -> ChannelType {
         match self {
             Self::Private => ChannelType::Dm,
@@ -101,8 +101,8 @@ impl TryFrom<&TelegramUser> for Entity {
 }
 
 impl Origin {
-    /// What a user said in a chat, or in a topic of it, which is a thread. A group or a channel is a world of which it is a room
-    /// as well; a private chat belongs to nothing.
+    /// Returns the origin of a message in a chat, or in a topic, which is a thread. A group or channel is both a world and a room in it; a
+    /// private chat has no world.
     pub fn of_telegram(chat: &Chat, topic: Option<i64>, author: &TelegramUser) -> Result<Self> {
         let world = match chat.kind {
             ChatKind::Private => None,

@@ -1,4 +1,4 @@
-//! `ACTION_STATE`: what the agent did in this turn, and before.
+//! `ACTION_STATE`: the actions of this turn and of earlier ones.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -8,8 +8,8 @@ use crate::state::{
     ActionPlan, ActionState, ContextProvider, Cx, ProviderInfo, ProviderResult, StepStatus, ToolResult,
 };
 
-/// Plan, results and notes of the turn, and the actions of the turns before. The values of the results are values of the state, those
-/// of later actions over those of earlier ones.
+/// Contributes the plan, the results and the notes of the turn, and the actions of earlier turns. The values of the results become values
+/// of the state; later actions win.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct ActionHistory;
 
@@ -18,11 +18,11 @@ static INFO: ProviderInfo = ProviderInfo::new("ACTION_STATE", "The plan, the res
     .priority(85)
     .uncached();
 
-/// How many messages are looked at for actions of turns before.
+/// How many messages are searched for actions of earlier turns.
 const MESSAGES: usize = 20;
-/// How many runs of them are shown.
+/// The most earlier runs that are shown.
 const RUNS: usize = 3;
-/// How many notes are shown, the newest.
+/// How many of the newest notes are shown.
 const NOTES: usize = 10;
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl ContextProvider for ActionHistory {
             &section("Working Memory", &notes.join("\n")),
             &section("Actions Before", &runs(&before, RUNS)),
         ]);
-        // Behind them come the values of this provider, which no action takes the place of.
+        // The values of this provider come last, so that no action can replace them.
         let values = results.iter().flat_map(|result| result.values.clone()).collect();
         let result = ProviderResult { values, ..ProviderResult::text(text) }
             .with_value("hasActionResults", !results.is_empty())
@@ -64,7 +64,7 @@ impl ContextProvider for ActionHistory {
     }
 }
 
-/// The number of the step that comes next, from 1; the last one when all are over.
+/// The number of the next step, from 1; that of the last step if all are over.
 fn current(plan: &ActionPlan) -> usize {
     (plan.steps_over() + 1).min(plan.steps.len())
 }

@@ -1,4 +1,4 @@
-//! `ACTIONS`: what the agent can do.
+//! `ACTIONS`: the tools that the agent can call.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::providers::format::{conversations, indented, one_line, paragraphs, se
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 use crate::tool::Tool;
 
-/// The tools that can be called in this turn, as the actions of an answer. One whose check fails is left out.
+/// Contributes the tools that can be called in this turn, as the actions of an answer. A tool whose check fails is left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Actions;
 
@@ -56,7 +56,7 @@ fn described(tool: &Tool) -> String {
     format!("- **{}**: {}", tool.name(), indented(tool.description()))
 }
 
-/// The tool with what it can be told: the names in its schema, and what they mean.
+/// Formats a tool with its parameters and their descriptions.
 fn with_parameters(tool: &Tool) -> String {
     let schema = tool.parameters();
     let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

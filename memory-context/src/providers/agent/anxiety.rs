@@ -1,4 +1,4 @@
-//! `ANXIETY`: how to answer without too much zeal.
+//! `ANXIETY`: advice against answers that are too eager.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -9,28 +9,28 @@ use crate::providers::format::section;
 use crate::records::ChannelType;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
-/// Three pieces of advice for the kind of the room. The message decides which.
+/// Contributes three pieces of advice for the type of the room, selected by the id of the message.
 #[derive(Debug, Clone, Default)]
 pub struct Anxiety {
     advice: Advice,
 }
 
-/// The advice of [`Anxiety`] by the kind of the room, a sentence each. What a file leaves out is as it is by default.
+/// The advice of [`Anxiety`] by the type of the room, as sentences. Lists that a file leaves out keep their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Advice {
-    /// Where many write.
+    /// For groups, by text.
     pub group: Vec<String>,
-    /// Where two write.
+    /// For direct conversations, by text.
     pub direct: Vec<String>,
-    /// Where people speak.
+    /// For conversations by voice.
     pub voice: Vec<String>,
-    /// In feeds, for programs that call, and for the agent by itself.
+    /// For feeds, programs that call, and the agent alone.
     pub plain: Vec<String>,
 }
 
 impl Anxiety {
-    /// With other advice, to take the place of the built-in one by [`Composer::replace`](crate::state::Composer::replace).
+    /// Makes the provider with other advice, to replace the built-in one by [`Composer::replace`](crate::state::Composer::replace).
     pub const fn with(advice: Advice) -> Self {
         Self { advice }
     }
@@ -47,7 +47,7 @@ impl Default for Advice {
 static INFO: ProviderInfo =
     ProviderInfo::new("ANXIETY", "Advice on how to answer without verbosity and too much eagerness").priority(20);
 
-/// How many pieces of advice are given.
+/// The number of pieces of advice that are shown.
 const COUNT: usize = 3;
 
 #[async_trait]

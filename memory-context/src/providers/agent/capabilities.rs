@@ -1,4 +1,4 @@
-//! `CAPABILITIES`: what the services of the host make possible.
+//! `CAPABILITIES`: the services of the host.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::providers::format::section;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// The services of the host, each with what it is good for.
+/// Contributes the services of the host with their descriptions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Capabilities;
 

@@ -1,4 +1,4 @@
-//! `CHARACTER`: who the agent is.
+//! `CHARACTER`: the character of the agent.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -9,7 +9,8 @@ use crate::providers::format::{conversations, json, paragraphs, people, section}
 use crate::records::ChannelType;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
-/// Personality, style and examples; the instructions are told beside the state, as a message of the system. Of long lists a few entries are drawn, in their order; the message decides which.
+/// Contributes personality, style and examples. The instructions are sent separately, as the system message. From long lists a few entries
+/// are selected, in their order, by the id of the message.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Character;
 
@@ -49,7 +50,7 @@ impl ContextProvider for Character {
         let posts = section(&format!("Example Posts for {name}"), &people(&posts));
         let drawn = draw(message.id, "conversations", &character.message_examples, CONVERSATIONS);
         let messages = section(&format!("Example Conversations for {name}"), &conversations(drawn));
-        // What is written there is a post.
+        // In such a room the agent writes posts.
         let (directions, examples) = match message.content.channel_type {
             ChannelType::Feed | ChannelType::Thread => (&post_directions, &posts),
             _ => (&message_directions, &messages),

@@ -1,4 +1,4 @@
-//! `EVALUATORS`: what looks at what the agent did.
+//! `EVALUATORS`: the evaluators that run after the turn.
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -7,7 +7,7 @@ use memory_core::Result;
 use crate::providers::format::{conversations, indented, json, paragraphs, section};
 use crate::state::{ContextProvider, Cx, Evaluator, EvaluatorExample, ProviderInfo, ProviderResult, Stability};
 
-/// The evaluators that have something to do in this turn.
+/// Contributes the evaluators that want to run for this turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Evaluators;
 

@@ -1,4 +1,4 @@
-//! Who the agent is, what it can do, and what it keeps for itself.
+//! Providers about the agent: its character, its tools and its prompt memory.
 
 mod action_state;
 mod actions;

@@ -1,4 +1,4 @@
-//! `PROMPT_MEMORY`: what the agent keeps about its human and its work.
+//! `PROMPT_MEMORY`: the agent's texts about its user and its work.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -6,7 +6,7 @@ use memory_core::Result;
 use crate::prompt::MemoryLoadContext;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// The prompt memory of the conversation, at the beginning of the prompt. It brings a budget of its own.
+/// Contributes the prompt memory of the conversation, at the beginning of the prompt. It has its own budget.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Prefetch;
 

@@ -1,4 +1,4 @@
-//! `PROVIDERS`: what else the agent could ask for.
+//! `PROVIDERS`: the dynamic providers that a model can request.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -6,7 +6,7 @@ use memory_core::Result;
 use crate::providers::format::{json, section};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// The dynamic providers, for a model that may name them. Private ones are not shown.
+/// Contributes the names and descriptions of the dynamic providers. Private ones are not shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Providers;
 

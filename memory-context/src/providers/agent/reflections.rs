@@ -1,4 +1,4 @@
-//! `REFLECTIONS`: what the agent thinks of how it did.
+//! `REFLECTIONS`: the agent's reflections on the room.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -6,7 +6,7 @@ use memory_core::Result;
 use crate::providers::format::{indented, json, minute, section};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// What the agent thought of how it did in the room, the last times that it reflected.
+/// Contributes the last reflections of the agent on the room.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Hindsight;
 
@@ -16,7 +16,7 @@ static INFO: ProviderInfo =
         .priority(35)
         .stability(Stability::Stable);
 
-/// How many are shown, the newest.
+/// How many of the newest reflections are shown.
 const COUNT: usize = 3;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! `ATTACHMENTS`: files and links of the conversation.
+//! `ATTACHMENTS`: the files and links of the conversation.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use crate::providers::format::{indented, json, one_line, section, url};
 use crate::records::{Attachment, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, cut};
 
-/// What came with the message and with those before it.
+/// Contributes the attachments of the message and of earlier ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Attachments;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ATTACHMENTS", "The files and links of the conversation, with what is in them").dynamic();
 
-/// The text of what came longer before the newest attachment than this many milliseconds is not shown.
+/// The texts of attachments that are older than the newest one by more than this many milliseconds are not shown.
 const HIDDEN_AFTER: i64 = 3_600_000;
 const HIDDEN: &str = "[Hidden]";
-/// How many bytes the texts and descriptions have together at most, the newest first.
+/// The most bytes of texts and descriptions together; the newest come first.
 const MAX_TEXTS: usize = 64 << 10;
-/// How many attachments are shown at most.
+/// The most attachments that are shown.
 const MAX_COUNT: usize = 100;
 
 #[async_trait]
@@ -45,7 +45,8 @@ impl ContextProvider for Attachments {
     }
 }
 
-/// Those of the message first, then those of the others, the newest first; each id once. What is beyond the bounds is cut or left out.
+/// Selects the attachments of the message, then those of earlier messages, the newest first; each id once. Attachments over the limits are
+/// cut or left out.
 fn shown(message: &Message, before: &[Message]) -> Vec<Attachment> {
     let others = before.iter().filter(|other| other.id != message.id);
     let with: Vec<_> =

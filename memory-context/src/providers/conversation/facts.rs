@@ -1,4 +1,4 @@
-//! `FACTS`: what is known and has to do with the message.
+//! `FACTS`: the facts that are related to the message.
 
 use async_trait::async_trait;
 use futures::future::try_join;
@@ -9,15 +9,15 @@ use crate::providers::format::{indented, json, one_line, section, written};
 use crate::records::{Fact, FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
-/// The facts that answer the message best, by meaning and by words, and behind them those that go best with what was said
-/// right before it, since a message such as "yes" asks nothing by itself. By words alone while the embedder fails.
+/// Contributes the facts that fit the message best, by meaning and by words, and after them those that fit the messages right before it,
+/// since a message such as "yes" says nothing by itself. By words alone if the embedder fails.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Facts;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("FACTS", "What the agent knows that has to do with the message").dynamic().priority(75);
 
-/// How many messages before it go into the second question.
+/// How many earlier messages go into the second question.
 const MESSAGES: usize = 5;
 /// The most facts for each question.
 const COUNT: usize = 6;
@@ -56,14 +56,14 @@ impl ContextProvider for Facts {
     }
 }
 
-/// What was said right before.
+/// The text of the messages right before.
 fn texts(received: &Message, recent: &[Message]) -> String {
     let is_said = |message: &&Message| message.id != received.id && message.content.action_result.is_none();
     recent.iter().filter(is_said).map(|message| message.content.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// With the day on which it became known, since what was said of "yesterday" means nothing without it, and the kind where it is not
-/// plainly a fact.
+/// Formats a fact with the day on which it became known, since "yesterday" means nothing without it, and with its kind, unless that is
+/// `fact`.
 fn line(found: &FoundFact) -> String {
     let Fact { created_at, kind, text, .. } = &found.fact;
     let kind = if kind.is_empty() || kind == "fact" { String::new() } else { format!(", {}", one_line(kind)) };

@@ -1,4 +1,4 @@
-//! What was said, what came with it, and what is known that has to do with it.
+//! Providers about the conversation: messages, attachments and facts.
 
 mod attachments;
 mod facts;

@@ -1,4 +1,4 @@
-//! `RECENT_MESSAGES`: what was said.
+//! `RECENT_MESSAGES`: the conversation.
 
 use std::iter::once;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use crate::providers::format::{Names, json, paragraphs, runs, section};
 use crate::records::{ChannelType, Message, Messages};
 use crate::state::{ContextProvider, Cx, Keep, ProviderInfo, ProviderResult, Stability};
 
-/// The conversation, what was said long before and has to do with the message, what was said between the two elsewhere, and the
-/// message itself.
+/// Contributes the conversation, related earlier messages, messages of the author and the agent in other rooms, and the message itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct RecentMessages;
 
@@ -23,9 +22,9 @@ static INFO: ProviderInfo = ProviderInfo::new("RECENT_MESSAGES", "The conversati
     .keep(Keep::Last)
     .stability(Stability::Conversation);
 
-/// The most messages from before the conversation.
+/// The most related messages from before the shown conversation.
 const EARLIER: usize = 6;
-/// How long the composition waits for these: a fifth of the deadline of a provider.
+/// How long the composition waits for related messages: a fifth of a provider's deadline.
 const EARLIER_WAIT: Duration = Duration::from_secs(1);
 /// The most messages of other rooms.
 const INTERACTIONS: usize = 20;
@@ -47,12 +46,12 @@ impl ContextProvider for RecentMessages {
             messages.interactions(&audience, received.created_at, INTERACTIONS),
         )
         .await?;
-        // A shorter conversation has everything.
+        // A shorter conversation is shown completely.
         let earlier = match recent.last() {
             Some(oldest) if recent.len() == length => earlier(&messages, received, oldest.created_at).await,
             _ => Vec::new(),
         };
-        // Oldest first, as one reads them.
+        // Oldest first, in reading order.
         recent.reverse();
         elsewhere.reverse();
         let names = Names::of(cx, earlier.iter().chain(&recent).chain(&elsewhere).chain(once(received))).await?;
@@ -94,7 +93,7 @@ impl ContextProvider for RecentMessages {
     }
 }
 
-/// What was said before the conversation is an addition: a recall that fails or waits too long for its turn (L8) leaves it out.
+/// Related messages are optional: if their recall fails or waits too long for its turn (L8), they are left out.
 async fn earlier(messages: &Messages<'_>, received: &Message, before: Timestamp) -> Vec<Message> {
     match timeout(EARLIER_WAIT, messages.earlier(received, before, EARLIER)).await {
         Ok(Ok(earlier)) => return earlier,

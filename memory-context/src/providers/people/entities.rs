@@ -1,4 +1,4 @@
-//! `ENTITIES`: who is in the room.
+//! `ENTITIES`: the participants of the room.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -7,7 +7,7 @@ use crate::providers::format::{json, one_line, section};
 use crate::records::Entity;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// Those who take part in the conversation, with their names and what is known of them.
+/// Contributes the participants of the conversation, with their names and metadata.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Entities;
 
@@ -46,7 +46,7 @@ fn describe(entity: &Entity) -> String {
     format!("{} (id {}){}", names(entity), one_line(entity.id.as_str()), known(entity))
 }
 
-/// What else is known, on a line of its own: JSON does not escape all line breaks.
+/// The metadata on one line, since JSON does not escape all line breaks.
 pub(super) fn known(entity: &Entity) -> String {
     let metadata = one_line(entity.metadata.as_str());
     if metadata == "{}" { String::new() } else { format!("\n  {metadata}") }

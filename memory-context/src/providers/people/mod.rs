@@ -1,4 +1,4 @@
-//! Who is there, and how they stand to each other.
+//! Providers about people: participants, relationships and roles.
 
 mod entities;
 mod relationships;

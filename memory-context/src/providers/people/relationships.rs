@@ -1,4 +1,4 @@
-//! `RELATIONSHIPS`: whom the author of the message knows.
+//! `RELATIONSHIPS`: the relationships of the author.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -8,7 +8,7 @@ use crate::providers::format::{json, one_line, section};
 use crate::records::{Entity, Relationship};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// Those with whom the author had most to do.
+/// Contributes the relationships with which the author had the most interactions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Relationships;
 

@@ -1,4 +1,4 @@
-//! `ROLES`: who may do what.
+//! `ROLES`: the roles in the world.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::providers::format::{one_line, section};
 use crate::records::{ChannelType, EntityId, WorldRole};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// The roles in the world of the room. Only rooms of many have them.
+/// Contributes the roles in the world of the room, only in rooms of many.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Roles;
 

@@ -1,4 +1,4 @@
-//! `CHOICE`: what waits for somebody's decision.
+//! `CHOICE`: the open choices of the room.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -7,7 +7,7 @@ use crate::providers::format::{indented, json, one_line, section};
 use crate::records;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
-/// The open tasks of the room that wait for a choice, with their options.
+/// Contributes the open tasks of the room that wait for a choice, with their options.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Choice;
 

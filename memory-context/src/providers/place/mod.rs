@@ -1,4 +1,4 @@
-//! Where and when the conversation takes place, and what waits there.
+//! Providers about the place and the time: world, settings, open choices and time.
 
 mod choice;
 mod settings;

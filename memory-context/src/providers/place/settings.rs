@@ -1,4 +1,4 @@
-//! `SETTINGS`: how the world is set up.
+//! `SETTINGS`: the settings of the world.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -7,8 +7,8 @@ use crate::providers::format::{indented, json, one_line, paragraphs, section};
 use crate::records::{ChannelType, Setting, SettingValue, World};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// The settings of the room's world; in a direct conversation those of the worlds that the author owns, so that they can be
-/// set up there. What secrets are set to is never in it.
+/// Contributes the settings of the room's world; in a direct conversation those of the worlds that the author owns, so that they can be
+/// set up there. It never has the values of secrets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Settings;
 

@@ -1,4 +1,4 @@
-//! `TIME`: what time it is.
+//! `TIME`: the time.
 
 use async_trait::async_trait;
 use memory_core::Result;
@@ -6,7 +6,7 @@ use memory_core::Result;
 use crate::providers::format::written;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
-/// What time it is, UTC, to the second. Runs anew in every composition.
+/// Contributes the time, in UTC, to the second. It runs in every composition, without the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Time;
 

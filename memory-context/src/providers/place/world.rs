@@ -1,4 +1,4 @@
-//! `WORLD`: where the conversation takes place.
+//! `WORLD`: the world of the conversation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::providers::format::{one_line, section};
 use crate::records::{ChannelType, Room};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// The world of the room, and what of it whoever wrote the message can see.
+/// Contributes the world of the room, with the rooms and participants that the author can see.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct World;
 

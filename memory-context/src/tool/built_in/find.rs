@@ -1,4 +1,4 @@
-//! `FIND_FACTS`: facts that have to do with a question, by their meaning too.
+//! `FIND_FACTS`: searches facts by words and meaning.
 
 use memory_core::{Error, Outcome, Result};
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use crate::state::PROVIDER_DEADLINE;
 use crate::tool::{Tool, ToolContext, ToolOutput};
 
 const NAME: &str = "FIND_FACTS";
-/// How many facts it gives at most.
+/// The most facts in a result.
 const COUNT: usize = 12;
-/// How often it is called about one message: each call reads all facts that may be shown in the room, with their vectors.
+/// The most calls per message, since each call reads all facts that may be shown in the room, with their vectors.
 const CALLS: usize = 4;
 
 /// Finds known facts by their meaning and by their words, where those in the prompt do not answer
@@ -22,8 +22,8 @@ struct Search {
     question: String,
 }
 
-/// Finds facts that may be shown in the room of the message, by words alone while the embedder fails, and waits no longer than the
-/// prompt does. Offered where there is an embedder.
+/// The tool finds facts that may be shown in the room of the message; by words alone if the embedder fails. It waits for the embedder as
+/// long as a prompt does. It is offered only if there is an embedder.
 pub(super) fn tool() -> Tool {
     let tool =
         Tool::new(NAME, find).repeatable().when(|_, services| async move { Ok(services.records().has_embedder()) });
@@ -42,6 +42,6 @@ async fn find(Search { question }: Search, context: ToolContext) -> Result<ToolO
         let (similarity, fact) = (found.shown_similarity(), found.fact);
         json!({ "fact": fact.text, "kind": fact.kind, "about": fact.subject, "knownSince": fact.created_at, "similarity": similarity })
     });
-    // Facts of other rooms are among them, and more people than now may listen later.
+    // Private, since facts of other rooms are among them, and other people may join this room later.
     Ok(ToolOutput::from(facts.collect::<Value>()).private())
 }

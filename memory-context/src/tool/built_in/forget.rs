@@ -1,4 +1,4 @@
-//! `FORGET`: takes a fact away, or puts what is right in its place.
+//! `FORGET`: removes or corrects a fact.
 
 use memory_core::{Error, ErrorKind, Result};
 
@@ -15,7 +15,7 @@ struct Correction {
     correction: String,
 }
 
-/// Corrects or forgets a fact that became known in the room of the message.
+/// The tool removes or replaces a fact that became known in the room of the message.
 pub(super) fn tool() -> Tool {
     ["FORGET_FACT", "CORRECT_FACT"].into_iter().fold(Tool::new("FORGET", forget), Tool::with_simile)
 }

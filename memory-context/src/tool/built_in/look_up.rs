@@ -1,4 +1,4 @@
-//! `LOOK_UP`: what dynamic providers know.
+//! `LOOK_UP`: adds dynamic providers to the prompt.
 
 use memory_core::{Error, ErrorKind, Result};
 
@@ -14,7 +14,8 @@ struct Question {
     providers: Vec<String>,
 }
 
-/// Has the model asked with dynamic providers. Offered to one that calls tools, where there are any; another one names them in its answer.
+/// The tool adds dynamic providers to the next prompts. It is offered to models that call tools, if there are such providers; other
+/// models name providers in their answers.
 pub(super) fn tool() -> Tool {
     Tool::new(NAME, look_up).repeatable().when(|_, services| async move {
         let calls_tools = services.model().is_some_and(|model| model.calls_tools());
@@ -34,7 +35,7 @@ async fn look_up(Question { providers }: Question, context: ToolContext) -> Resu
     Ok(ToolOutput::new(format!("shown now: {}", names.join(", "))).with_providers(names))
 }
 
-/// The providers that a prompt names and does not show.
+/// The providers that a prompt lists but does not run.
 fn offered(services: &Services) -> impl Iterator<Item = &ProviderInfo> {
     services.providers().iter().map(|provider| provider.info()).filter(|info| info.dynamic && !info.private)
 }

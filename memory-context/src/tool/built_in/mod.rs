@@ -1,4 +1,4 @@
-//! The built-in tools: what an agent can do without a host.
+//! The built-in tools of an agent.
 
 mod find;
 mod forget;
@@ -9,19 +9,19 @@ mod room;
 
 use crate::state::ContextParts;
 
-/// The tools that an agent has without a host.
+/// Returns the built-in tools of an agent.
 ///
 /// | name | does |
 /// |---|---|
-/// | `NONE` | nothing, where nothing but words is called for |
-/// | `FOLLOW_ROOM`, `UNFOLLOW_ROOM` | attends to all that is said in a room, or no longer |
-/// | `MUTE_ROOM`, `UNMUTE_ROOM` | is silent in a room until it is called, or no longer |
-/// | `REMEMBER` | changes what is kept for the prompt |
-/// | `FIND_FACTS` | finds facts by their meaning, where the agent has an embedder |
-/// | `LOOK_UP` | tells what dynamic providers know, to a model that calls tools |
-/// | `FORGET` | takes a fact away, or puts what is right in its place |
+/// | `NONE` | nothing, if only words are needed |
+/// | `FOLLOW_ROOM`, `UNFOLLOW_ROOM` | starts or stops answering every message of a room |
+/// | `MUTE_ROOM`, `UNMUTE_ROOM` | starts or stops answering only when it is called by name |
+/// | `REMEMBER` | changes the prompt memory |
+/// | `FIND_FACTS` | searches facts also by meaning, if the agent has an embedder |
+/// | `LOOK_UP` | shows what dynamic providers know, to a model that calls tools |
+/// | `FORGET` | removes or corrects a fact |
 ///
-/// `REPLY` and `IGNORE` belong to the flow.
+/// `REPLY` and `IGNORE` are not tools; the flow handles them.
 pub fn built_in_tools() -> ContextParts {
     let memory = [remember::tool(), find::tool(), look_up::tool(), forget::tool()];
     let tools = [nothing::tool()].into_iter().chain(room::tools()).chain(memory);

@@ -4,7 +4,7 @@ use std::future::ready;
 
 use crate::tool::Tool;
 
-/// Does nothing: a model names it where the text says all.
+/// The tool does nothing. A model names it if its text is all that is needed.
 pub(super) fn tool() -> Tool {
     let tool = Tool::new("NONE", |(), _| ready(Ok(())))
         .with_description("Does nothing, where no action is called for besides what is said")

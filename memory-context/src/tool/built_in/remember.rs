@@ -1,4 +1,4 @@
-//! `REMEMBER`: changes what is kept for the prompt.
+//! `REMEMBER`: changes the prompt memory.
 
 use memory_core::{Error, IdempotencyKey, Result};
 
@@ -20,7 +20,7 @@ struct Change {
     r#match: String,
 }
 
-/// Adds to, replaces or shortens one of the two texts of the prompt memory. The same change is made once in a turn.
+/// The tool changes one of the two texts of the prompt memory. The same change is applied once per turn.
 pub(super) fn tool() -> Tool {
     let tool = Tool::new("REMEMBER", remember).repeatable();
     let tool = tool.when(|_, services| async move { Ok(services.prompt_memory().is_some()) });
@@ -35,7 +35,7 @@ async fn remember(change: Change, context: ToolContext) -> Result<&'static str> 
     let update = MemoryUpdate::of_words(store, change, text, matched)
         .map_err(|Unclear { field, expected }| Error::invalid(format!("{field} must be {expected}")))?;
     let json = serde_json::to_string(&update).map_err(|error| Error::invalid("no JSON form").with_source(error))?;
-    // Another process that makes the same change in the same turn doubles nothing.
+    // The key is derived from the turn and the change, so a process that repeats the turn does not apply it twice.
     let batch = IdempotencyKey::parse(hash::of_parts([message.id.to_string().as_str(), &json]))?;
     let of = MemoryLoadContext::of(services.records().agent(), message);
     let report = memory.sync(&of, &batch, &[update]).await?;

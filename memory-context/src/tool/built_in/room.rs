@@ -1,11 +1,11 @@
-//! `FOLLOW_ROOM`, `UNFOLLOW_ROOM`, `MUTE_ROOM` and `UNMUTE_ROOM`: how the agent follows a room.
+//! `FOLLOW_ROOM`, `UNFOLLOW_ROOM`, `MUTE_ROOM` and `UNMUTE_ROOM`: whether the agent follows or mutes a room.
 
 use memory_core::Result;
 
 use crate::records::{Audience, RoomState};
 use crate::tool::{Tool, ToolContext};
 
-/// What becomes of the way in which the agent follows the room of the message. It holds until it is changed.
+/// A change of the agent's state in the room of the message. It holds until the next change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Follow,
@@ -14,7 +14,7 @@ enum Change {
     Unmute,
 }
 
-/// The four tools, each offered where it changes something.
+/// The four tools; each is offered only if it would change something.
 pub(super) fn tools() -> [Tool; 4] {
     [Change::Follow, Change::Unfollow, Change::Mute, Change::Unmute].map(Change::tool)
 }
@@ -56,7 +56,7 @@ impl Change {
         }
     }
 
-    /// Whether it can be made of a state.
+    /// Whether the change has an effect in this state.
     fn is_possible(self, state: Option<RoomState>) -> bool {
         match self {
             Self::Follow => state.is_none(),
@@ -66,7 +66,7 @@ impl Change {
         }
     }
 
-    /// The state that it makes, and what the model is told.
+    /// The new state, and the result for the model.
     const fn made(self) -> (Option<RoomState>, &'static str) {
         match self {
             Self::Follow => (Some(RoomState::Followed), "The room is followed."),

@@ -1,4 +1,4 @@
-//! What is asked before something goes.
+//! The confirmation before records are removed or erased.
 
 use axum::http::StatusCode;
 use maud::{Markup, html};
@@ -12,22 +12,22 @@ use crate::serve::console::versions::may_read;
 use crate::serve::console::visitor::Visitor;
 use crate::serve::problem::Problem;
 
-/// A question that its reader answers by sending a form.
+/// A confirmation form.
 #[derive(Debug)]
 pub(super) struct Confirmation<'a> {
-    /// What is done, as in "Erase a memory".
+    /// The action, as in "Erase a memory".
     pub(super) title: &'a str,
-    /// Tells which records go, and what becomes of them.
+    /// Says which records are affected and how.
     pub(super) what: Markup,
-    /// Where the form is sent.
+    /// The address to which the form is sent.
     pub(super) action: String,
-    /// What the reader has seen: the name of a field, and its value.
+    /// The field with what the visitor has seen: its name and value.
     pub(super) seen: (&'a str, String),
-    /// Why, as far as it is written, where that is asked.
+    /// The reason as entered so far, if one is required.
     pub(super) reason: Option<&'a str>,
-    /// What the button says; none where nothing can be done.
+    /// The text of the button; none if nothing can be done.
     pub(super) button: Option<String>,
-    /// Where who does not want it goes.
+    /// The address of the cancel link.
     pub(super) away: String,
 }
 
@@ -53,7 +53,7 @@ impl Confirmation<'_> {
     }
 }
 
-/// Why a form is shown again.
+/// Why the form is shown again.
 #[derive(Debug)]
 pub(super) struct Mistake {
     status: StatusCode,
@@ -61,20 +61,20 @@ pub(super) struct Mistake {
 }
 
 impl Mistake {
-    /// What was confirmed is not what is there.
+    /// The records have changed since they were shown.
     pub(super) fn changed() -> Self {
         let message = "This form has done nothing, since something else is there than it showed; it may have been sent twice. Look again.";
         Self { status: StatusCode::CONFLICT, message: message.to_owned() }
     }
 
-    /// A reason that is none.
+    /// The reason is invalid.
     pub(super) fn in_reason(reason: &str) -> Option<Self> {
         let error = Reason::parse(reason).err()?;
         Some(Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: error.message().to_owned() })
     }
 }
 
-/// How many versions of a record go with it, as far as the visitor may read them.
+/// Counts the versions of a record that the visitor may read.
 pub(super) async fn versions(visitor: &Visitor, history: History) -> Result<Markup, Problem> {
     let page = match visitor.server.provider.history(&history.limit(MAX_LIMIT)?).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => {

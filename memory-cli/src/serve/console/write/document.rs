@@ -1,4 +1,4 @@
-//! A document in a form.
+//! The form of a document.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -18,19 +18,19 @@ use crate::serve::console::visitor::Visitor;
 use crate::serve::extract::{Form, Parameters};
 use crate::serve::problem::Problem;
 
-/// What a form says of a document.
+/// The fields of the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ContentFields {
-    /// The revision that its sender has seen.
+    /// The revision that the sender has seen.
     revision: String,
-    /// The digest that it had then.
+    /// The digest that the document had then.
     seen: String,
-    // What is not sent stays as it is, such as a text that is too long for a field.
+    // A field that is not sent stays unchanged, such as a text that is too long for the form.
     space: Option<String>,
     content: Option<String>,
     metadata: Option<String>,
-    /// When it expires, in UTC; empty for never.
+    /// The time of expiry, in UTC; empty for none.
     expires: Option<String>,
 }
 
@@ -65,12 +65,12 @@ pub(super) async fn save(
         let written = texts.map(|(name, text)| (name, text.as_deref().unwrap_or_default()));
         return Ok(stale(&visitor, Section::Documents, &record, &written).into_response());
     }
-    // What was written stays in the form.
+    // The form keeps what was entered.
     let page = visitor.page(Section::Documents, form(&document, &fields, Some(&problem)));
     Ok(page.with_status(problem.status_code()).into_response())
 }
 
-/// The document, if the visitor may change it.
+/// Returns the document, if the visitor may change it.
 pub(super) async fn changeable(visitor: &Visitor, name: &DocumentFields) -> Result<Document, Problem> {
     let document = name.find(visitor).await?;
     if document.collection.is_reserved() {
@@ -80,8 +80,8 @@ pub(super) async fn changeable(visitor: &Visitor, name: &DocumentFields) -> Resu
     Ok(document)
 }
 
-/// Puts what makes another document of one, for who has seen it at this revision and with this digest; nothing where the document is that
-/// already, as when a form comes twice.
+/// Puts a changed document, if it still has the revision and the digest that the sender has seen; does nothing if it has the new contents
+/// already, as after a form that was sent twice.
 pub(super) async fn put(
     visitor: &Visitor,
     document: &Document,
@@ -104,7 +104,7 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// A put of this under the name of a document.
+/// Makes a put under the name of a document.
 pub(super) fn write_of(document: &Document, space: SpaceId, content: Content, metadata: Metadata) -> DocumentWrite {
     let write = DocumentWrite::new(document.collection.clone(), space, content, document.created_at);
     let mut write = write.with_id(document.id.clone()).with_metadata(metadata);
@@ -124,7 +124,7 @@ impl ContentFields {
         }
     }
 
-    /// What it makes of a document.
+    /// Applies the form to a document.
     fn write(&self, document: &Document) -> memory_core::Result<DocumentWrite> {
         let content = Editable::of(document.content.as_str()).changed(self.content.as_deref());
         let content = content.map_or_else(|| Ok(document.content.clone()), Content::parse)?;

@@ -1,4 +1,4 @@
-//! A memory in a form.
+//! The form of a memory.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -17,18 +17,18 @@ use crate::serve::extract::{Form, InPath};
 use crate::serve::problem::Problem;
 use crate::serve::rest::memories::{apply_patch, readable};
 
-/// What a form says of a memory.
+/// The fields of the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MemoryFields {
-    /// The revision that its sender has seen.
+    /// The revision that the sender has seen.
     revision: String,
-    // What is not sent stays as it is, such as a text that is too long for a field.
+    // A field that is not sent stays unchanged, such as a text that is too long for the form.
     status: Option<String>,
-    /// The JSON of its context; empty for none.
+    /// The JSON of the context; empty for none.
     context: Option<String>,
     metadata: Option<String>,
-    /// When it expires, in UTC; empty for never.
+    /// The time of expiry, in UTC; empty for none.
     expires: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn save(
     let memory = changeable(&visitor, id).await?;
     let record = links::memory(id);
     let done = match fields.patch(&memory) {
-        // Also when the same form comes twice.
+        // Also if the same form is sent twice.
         Ok(patch) if patch.is_empty() => Ok(()),
         Ok(patch) => apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await.map(drop),
         Err(error) => Err(error.into()),
@@ -62,12 +62,12 @@ pub(super) async fn save(
         let written = texts.map(|(name, text)| (name, text.as_deref().unwrap_or_default()));
         return Ok(stale(&visitor, Section::Memories, &record, &written).into_response());
     }
-    // What was written stays in the form.
+    // The form keeps what was entered.
     let page = visitor.page(Section::Memories, form(&memory, &fields, Some(&problem)));
     Ok(page.with_status(problem.status_code()).into_response())
 }
 
-/// The memory, if the visitor may change it.
+/// Returns the memory, if the visitor may change it.
 pub(super) async fn changeable(visitor: &Visitor, id: MemoryId) -> Result<Memory, Problem> {
     let memory = readable(&visitor.server, &visitor.access, id).await?;
     visitor.access.check_ledger_write()?;
@@ -87,7 +87,7 @@ impl MemoryFields {
         }
     }
 
-    /// What it changes of a memory.
+    /// Returns the patch of the form.
     fn patch(&self, memory: &Memory) -> memory_core::Result<MemoryPatch> {
         let mut patch = MemoryPatch::new();
         if let Some(status) = self.status.as_deref().filter(|status| *status != memory.status.as_str()) {

@@ -1,7 +1,7 @@
-//! What the console changes, where the server is told so by `--console-write`.
+//! The pages that change records, enabled by `--console-write`.
 //!
-//! Each form says what its sender has seen. What has changed since is told, and nothing is overwritten. Whether a visitor may change something
-//! the functions decide that decide it for REST.
+//! Each form holds what its sender has seen. If the record has changed since, the page says so and nothing is overwritten. The rights of a
+//! visitor are checked by the same functions as for REST.
 
 mod confirm;
 mod document;
@@ -29,7 +29,7 @@ pub(super) use prompt::undo_form;
 pub(super) use put_back::PutBack;
 use rights::{may_change_document, may_change_memory, may_erase, may_remove_document, may_write_somewhere};
 
-/// What all of these addresses begin with.
+/// The prefix of all these paths.
 pub(super) const CHANGE: &str = "/console/change/";
 
 const MEMORY: &str = "/console/change/memory";
@@ -38,10 +38,10 @@ const DOCUMENT: &str = "/console/change/document";
 const DOCUMENTS: &str = "/console/change/documents";
 const PROMPT: &str = "/console/change/prompt";
 
-/// The largest form, in bytes: what a page lets a person change, in the form's own encoding, and room for a text that is pasted.
+/// The largest form, in bytes: the editable texts in the form's encoding, with room for a pasted text.
 const MAX_FORM: usize = 512 << 10;
 
-/// The routes of all that changes something.
+/// The routes of all pages that change records.
 pub(super) fn routes() -> Router<Server> {
     Router::new()
         .route(&format!("{MEMORY}/{{id}}"), get(memory::show).post(memory::save))
@@ -57,7 +57,7 @@ pub(super) fn routes() -> Router<Server> {
         .layer(DefaultBodyLimit::max(MAX_FORM))
 }
 
-/// What a visitor can do with a memory.
+/// Renders the actions that a visitor may take on a memory.
 pub(super) fn of_memory(visitor: &Visitor, memory: &Memory) -> Markup {
     let id = memory.id;
     actions(&[
@@ -66,7 +66,7 @@ pub(super) fn of_memory(visitor: &Visitor, memory: &Memory) -> Markup {
     ])
 }
 
-/// What a visitor can do with a document.
+/// Renders the actions that a visitor may take on a document.
 pub(super) fn of_document(visitor: &Visitor, document: &Document) -> Markup {
     let may_remove = may_remove_document(visitor, document);
     actions(&[
@@ -80,7 +80,7 @@ pub(super) fn of_document(visitor: &Visitor, document: &Document) -> Markup {
     ])
 }
 
-/// What a visitor can do with all memories that these parameters select.
+/// Renders the actions on all memories that these parameters select.
 pub(super) fn of_memories(visitor: &Visitor, parameters: &[(&str, &str)]) -> Markup {
     let access = &visitor.access;
     let may = may_write_somewhere(visitor) && access.check_erasure().and_then(|()| access.check_ledger_write()).is_ok();
@@ -88,19 +88,19 @@ pub(super) fn of_memories(visitor: &Visitor, parameters: &[(&str, &str)]) -> Mar
     actions(&[(may, "Erase these memories", link(MEMORIES, parameters))])
 }
 
-/// What a visitor can do with all documents that these parameters select.
+/// Renders the actions on all documents that these parameters select.
 pub(super) fn of_documents(visitor: &Visitor, parameters: &[(&str, &str)]) -> Markup {
     let may = may_write_somewhere(visitor) && narrows(parameters);
     actions(&[(may, "Remove these documents", link(DOCUMENTS, parameters))])
 }
 
-/// Whether parameters select less than everything, which nobody takes away at once.
+/// Whether parameters select less than everything, which can't be removed at once.
 fn narrows(parameters: &[(&str, &str)]) -> bool {
     let is_narrow = |name: &str| !["collection", "since", "until"].contains(&name);
     parameters.iter().any(|(name, value)| is_narrow(name) && !value.is_empty())
 }
 
-/// The link of each that may be done.
+/// Renders links to the allowed actions.
 fn actions(actions: &[(bool, &str, String)]) -> Markup {
     html! {
         @if actions.iter().any(|(may, ..)| *may) {

@@ -1,4 +1,4 @@
-//! The last change of prompt memory, taken back.
+//! Undoes the last change of prompt memory.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -17,11 +17,11 @@ use crate::serve::console::visitor::Visitor;
 use crate::serve::extract::{Form, Parameters};
 use crate::serve::problem::Problem;
 
-/// That the last change is taken back.
+/// The form that undoes the last change.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct UndoFields {
-    /// The revision that its sender has seen.
+    /// The revision that the sender has seen.
     revision: String,
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn undo(
     }
 }
 
-/// The form that undoes the newest change that is no undo itself, is not undone and is kept, if the visitor may.
+/// Renders the form that undoes the newest change that is neither an undo nor undone and whose earlier text is kept, if the visitor may.
 pub(in crate::serve::console) fn undo_form(visitor: &Visitor, document: &Document, changes: &[HistoryEntry]) -> Markup {
     let is_undone = |change: &HistoryEntry| changes.iter().any(|undo| undo.undoes == Some(change.revision));
     let change = changes.iter().find(|change| change.undoes.is_none() && !is_undone(change));

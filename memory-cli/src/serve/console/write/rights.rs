@@ -1,4 +1,4 @@
-//! What a page offers its visitor. Whether it is done, the call itself decides.
+//! The actions that a page offers to its visitor. The call itself checks the rights again.
 
 use memory_core::{Document, Memory, SpaceId};
 
@@ -12,7 +12,7 @@ pub(super) fn may_change_memory(visitor: &Visitor, memory: &Memory) -> bool {
         && access.check_metadata(&memory.metadata).is_ok()
 }
 
-/// Collections of the host have forms of their own, which no person knows.
+/// Whether the visitor may change a document. Documents of reserved collections have internal formats, and no form.
 pub(super) fn may_change_document(visitor: &Visitor, document: &Document) -> bool {
     may_remove_document(visitor, document) && !document.collection.is_reserved()
 }

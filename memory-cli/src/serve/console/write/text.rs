@@ -1,4 +1,4 @@
-//! Texts that people change in a form, and that keep their bytes where nobody does.
+//! Texts in forms, which keep their bytes unless somebody changes them.
 
 use maud::{Markup, html};
 use memory_core::Metadata;
@@ -6,7 +6,7 @@ use memory_core::Metadata;
 use crate::serve::console::json;
 use crate::serve::console::text::MAX_SHOWN;
 
-/// A text as a form has it; none where it is too long for a page, and stays as it is.
+/// The text of a form field; `None` if it is too long for a page, and stays unchanged.
 #[derive(Debug)]
 pub(super) struct Editable(Option<String>);
 
@@ -15,21 +15,22 @@ impl Editable {
         Self((text.len() <= MAX_SHOWN).then(|| text.to_owned()))
     }
 
-    /// With a line for each value, where these are the same metadata.
+    /// Formats metadata with one line per value, if that keeps their meaning.
     pub(super) fn of_metadata(metadata: &Metadata) -> Self {
         let lines = json::indented(metadata.as_str()).text;
         let is_same = Metadata::parse(&lines).is_ok_and(|same| same == *metadata);
         if is_same { Self(Some(lines)) } else { Self::of(metadata.as_str()) }
     }
 
-    /// The text to begin with, if it has a field.
+    /// The initial text of the field, if there is one.
     pub(super) fn shown(&self) -> Option<String> {
         self.0.clone()
     }
 
-    /// The text that was sent, if somebody has changed it. Browsers send each line break as CR LF, whatever it was.
+    /// Returns the sent text, if somebody has changed it. Browsers send every line break as CR LF.
     pub(super) fn changed(&self, sent: Option<&str>) -> Option<String> {
-        // The page has no field of a text that is too long. Sent all the same, it belongs to another revision, which the change tells.
+        // The page has no field for a text that is too long. If one is sent anyway, it belongs to another revision, and the change
+        // is refused.
         let before = self.0.as_deref().unwrap_or_default();
         let sent = plain(sent?);
         if sent == plain(before) {
@@ -39,13 +40,13 @@ impl Editable {
         Some(if is_crlf { sent.replace('\n', "\r\n") } else { sent })
     }
 
-    /// The field that shows `text`: what there is, or what was sent; none where there is none.
+    /// Renders the field with `text`, the stored or the sent one; nothing if there is none.
     pub(super) fn field(name: &str, label: &str, text: Option<&str>) -> Markup {
         html! {
             @if let Some(text) = text {
                 p class="lines" {
                     label for=(name) { (label) }
-                    // Browsers pass over a line break at the beginning.
+                    // Browsers ignore a line break at the beginning.
                     textarea id=(name) name=(name) rows="10" dir="auto" autocomplete="off" spellcheck="false" { "\n" (text) }
                 }
             } @else {
