@@ -478,6 +478,29 @@ fn a_cookie_opens_pages_alone() {
 }
 
 #[test]
+fn servers_with_the_same_tokens_share_their_visitors() {
+    let cli = Cli::new();
+    let tokens = cli.write("tokens.toml", TOKENS);
+    let [first, second] = [(), ()].map(|()| Server::start(&cli, &["--tokens", &tokens]));
+    // A proxy in front of them has one name.
+    let host = ("host", "localhost");
+    let entered = first.request("POST", "/console/login", &[host], &format!("token={MODEL}"));
+    let cookie = entered.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie");
+    let asked = |server: &Server| server.request("GET", "/console/memories", &[host, ("cookie", cookie)], "");
+    checked(asked(&second), 200);
+    drop(first);
+    let restarted = Server::start(&cli, &["--tokens", &tokens]);
+    checked(asked(&restarted), 200);
+    for (name, other) in [
+        ("withdrawn.toml", TOKENS.replace(MODEL, "other-0123456789abcdef")),
+        ("changed.toml", TOKENS.replace(RUNTIME, "other-0123456789abcdef")),
+    ] {
+        let changed = Server::start(&cli, &["--tokens", &cli.write(name, other)]);
+        assert_eq!(asked(&changed).header("location"), Some("/console/login?next=%2Fconsole%2Fmemories"), "{name}");
+    }
+}
+
+#[test]
 fn the_secret_of_a_program_signs_in_too() {
     let cli = Cli::new();
     let mut command = cli.command();

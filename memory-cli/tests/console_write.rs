@@ -548,6 +548,21 @@ fn many_memories_are_erased_step_by_step() {
     }
 }
 
+/// A proxy sends the form to one server, and the browser from there to another.
+#[test]
+fn another_server_tells_what_a_step_has_erased() {
+    let cli = Cli::new();
+    let tokens = tokens(&cli);
+    let [erasing, telling] = [(), ()].map(|()| Server::start(&cli, &["--console-write", "--tokens", &tokens]));
+    let body = json!({"spaceId": "guild1", "trigger": 1}).to_string();
+    let bearer = format!("Bearer {OPERATOR}");
+    assert_eq!(erasing.request("POST", "/v1/memories", &[("authorization", &bearer)], &body).status, 201);
+    let [browser, other] = [&erasing, &telling].map(|server| Browser::signed_in(server, OPERATOR));
+    let form = Form::on(&browser.page("/console/change/memories?under=guild1"), "Erase 1 memory");
+    let next = browser.done(&form.with("reason", "test"));
+    assert!(other.page(&next).contains("1 memory was erased."));
+}
+
 #[test]
 fn many_documents_are_removed_step_by_step() {
     let cli = Cli::new();

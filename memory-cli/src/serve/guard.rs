@@ -201,6 +201,7 @@ mod tests {
     use axum::body::Body;
 
     use super::super::access::Secret;
+    use super::super::console::ConsoleKey;
     use super::*;
 
     fn status(headers: &[(&str, &str)]) -> Option<u16> {
@@ -209,6 +210,7 @@ mod tests {
 
     fn status_at(door: Door, headers: &[(&str, &str)]) -> Option<u16> {
         let callers = Callers {
+            key: ConsoleKey::of(&door),
             door,
             rest: Access::unlimited(),
             mcp: Access::unlimited(),
