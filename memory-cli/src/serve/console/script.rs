@@ -11,8 +11,9 @@ use super::{SCRIPT, asset};
 const HTMX: &str = include_str!("vendor/htmx.min.js");
 
 /// It makes no code of texts and adds no style, as the policy of the pages says; asks this server alone; and keeps no page. What went wrong is
-/// shown in the place of the answer, unless the answer says otherwise, and links in an answer work at once.
-const SETTINGS: &str = r#"{"allowEval":false,"allowScriptTags":false,"includeIndicatorStyles":false,"defaultSettleDelay":0,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0,"ignoreTitle":true,"responseHandling":[{"code":"[23]..","swap":true},{"code":"[45]..","swap":true,"error":true}]}"#;
+/// shown in the place of the answer, unless the answer says otherwise, and links in an answer work at once. A proxy answers 502, 503 or 504
+/// with a page of its own while the server is gone: the target then keeps its content, and only an error of this server is appended.
+const SETTINGS: &str = r#"{"allowEval":false,"allowScriptTags":false,"includeIndicatorStyles":false,"defaultSettleDelay":0,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0,"ignoreTitle":true,"responseHandling":[{"code":"[23]..","swap":true},{"code":"50[234]","swap":true,"error":true,"select":"main > .error","swapOverride":"beforeend"},{"code":"[45]..","swap":true,"error":true}]}"#;
 
 static HREF: LazyLock<String> = LazyLock::new(|| asset::address(SCRIPT, HTMX));
 
