@@ -21,8 +21,8 @@ pub(super) struct Confirmation<'a> {
     pub(super) what: Markup,
     /// Where the form is sent.
     pub(super) action: String,
-    /// What the reader has seen: the name of a field, and its value.
-    pub(super) seen: (&'a str, String),
+    /// The fields that the form sends without being asked, by name, such as what the reader has seen.
+    pub(super) fields: Vec<(&'a str, String)>,
     /// Why, as far as it is written, where that is asked.
     pub(super) reason: Option<&'a str>,
     /// What the button says; none where nothing can be done.
@@ -39,7 +39,7 @@ impl Confirmation<'_> {
             (self.what)
             @if let Some(button) = &self.button {
                 form method="post" action=(self.action) class="fields" {
-                    input type="hidden" name=(self.seen.0) value=(self.seen.1);
+                    @for (name, value) in &self.fields { input type="hidden" name=(name) value=(value); }
                     @if let Some(reason) = self.reason {
                         (input("reason", "Why (this stays, so name nobody who is to be forgotten)", reason))
                     }

@@ -14,6 +14,7 @@ mod seen;
 mod selection;
 mod slice;
 mod text;
+mod work;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
