@@ -439,6 +439,10 @@ fn who_is_not_signed_in_is_asked_to() {
         (vec![("origin", "null")], 403),
         // It may call REST, and not sign anybody in.
         (vec![("origin", "https://app.example")], 403),
+        (vec![("origin", "https://app.example"), ("sec-fetch-site", "same-site")], 403),
+        // Behind a proxy the server has another name than the browser knows.
+        (vec![("origin", "https://app.example"), ("sec-fetch-site", "same-origin")], 303),
+        (vec![("origin", "https://other.example"), ("sec-fetch-site", "same-origin")], 403),
         (vec![("sec-fetch-site", "same-site")], 403),
         (vec![("origin", &own[..]), ("sec-fetch-site", "cross-site")], 403),
     ] {

@@ -20,12 +20,13 @@ pub(crate) fn is_for_people(headers: &HeaderMap) -> bool {
 }
 
 /// Refuses a form that another page sends, also one that may call REST, so that nobody signs in, signs out or changes something without
-/// knowing.
+/// knowing. Where a browser itself says that the page is of this server, the origin may name the server as `--allow-origin` does: a proxy may
+/// have put another host in its place.
 pub(super) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_own_origin =
         headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
-    if is_own_origin && is_of_own_site(headers) {
+    if is_of_own_site(headers) && (is_own_origin || headers.contains_key(FETCH_SITE)) {
         return Ok(());
     }
     Err(Problem::new(StatusCode::FORBIDDEN, "this form was sent by another page"))
