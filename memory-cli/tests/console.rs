@@ -538,9 +538,12 @@ fn the_console_can_be_left_out() {
 fn pages_of_others_lead_here_and_load_nothing() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--allow-origin", "https://app.example"]);
+    let statuses = |headers: &[(&str, &str)]| {
+        ["/console/memories?text=a", "/v1/memories?all=true", "/metrics"]
+            .map(|path| server.request("GET", path, headers, "").status)
+    };
     let asked = |headers: &[(&str, &str)]| {
-        let statuses = ["/console/memories?text=a", "/v1/memories?all=true", "/metrics"]
-            .map(|path| server.request("GET", path, headers, "").status);
+        let statuses = statuses(headers);
         assert!(statuses.iter().all(|status| *status == statuses[0]), "{statuses:?}");
         statuses[0]
     };
@@ -548,7 +551,8 @@ fn pages_of_others_lead_here_and_load_nothing() {
         for dest in ["empty", "image", "iframe", "script"] {
             assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", dest)]), 403, "{site} {dest}");
         }
-        assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", "document")]), 200);
+        // People follow links to pages alone.
+        assert_eq!(statuses(&[("sec-fetch-site", site), ("sec-fetch-dest", "document")]), [200, 403, 403], "{site}");
         let allowed = [("origin", "https://app.example"), ("sec-fetch-site", site), ("sec-fetch-dest", "empty")];
         assert_eq!(asked(&allowed), 200);
     }

@@ -106,7 +106,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
 fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Access, Problem> {
     let headers = request.headers();
     let host = check_host(callers, headers)?;
-    check_origin(callers, headers, host)?;
+    check_origin(callers, entrance, headers, host)?;
     // What only reads is asked for by a link, from wherever.
     let is_sent = entrance == Entrance::Form && !request.method().is_safe();
     if is_sent {
@@ -156,15 +156,17 @@ fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, 
 }
 
 /// Browsers tell which page calls: only the server's own, and those that are allowed by name.
-fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+fn check_origin(callers: &Callers, entrance: Entrance, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
         if !is_own(origin, host) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
             return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
         }
     }
-    // Without an origin a page can load what it can't read: it could tell from the time that an answer takes what is there. It may lead here.
-    if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_for_people(headers) {
+    // Without an origin a page can load what it can't read: it could tell from the time that an answer takes what is there. It may lead to a
+    // page of the console.
+    let is_led = entrance != Entrance::Token && is_for_people(headers);
+    if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_led {
         return Err(Problem::new(StatusCode::FORBIDDEN, "no page of another server may load this"));
     }
     Ok(())
