@@ -1,7 +1,10 @@
 //! What the console changes, where the server is told so by `--console-write`.
 //!
-//! Each form says what its sender has seen. What has changed since is told, and nothing is overwritten. Whether a visitor may change something
-//! the functions decide that decide it for REST.
+//! Each form says what its sender has seen. Where something else is there, nothing is done and the page says so. The engine itself compares the
+//! revision that a patch or a put expects. All else the server compares right before the change: the digest of a document, which tells whether
+//! it was removed and put again, and whatever is removed or erased. A change of that which comes in between is overwritten or goes with it.
+//!
+//! Whether a visitor may change something the functions decide that decide it for REST.
 
 mod confirm;
 mod document;
