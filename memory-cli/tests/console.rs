@@ -439,6 +439,10 @@ fn who_is_not_signed_in_is_asked_to() {
         (vec![("origin", "null")], 403),
         // It may call REST, and not sign anybody in.
         (vec![("origin", "https://app.example")], 403),
+        (vec![("origin", "https://app.example"), ("sec-fetch-site", "same-site")], 403),
+        // Behind a proxy the server has another name than the browser knows.
+        (vec![("origin", "https://app.example"), ("sec-fetch-site", "same-origin")], 303),
+        (vec![("origin", "https://other.example"), ("sec-fetch-site", "same-origin")], 403),
         (vec![("sec-fetch-site", "same-site")], 403),
         (vec![("origin", &own[..]), ("sec-fetch-site", "cross-site")], 403),
     ] {
@@ -478,6 +482,29 @@ fn a_cookie_opens_pages_alone() {
 }
 
 #[test]
+fn servers_with_the_same_tokens_share_their_visitors() {
+    let cli = Cli::new();
+    let tokens = cli.write("tokens.toml", TOKENS);
+    let [first, second] = [(), ()].map(|()| Server::start(&cli, &["--tokens", &tokens]));
+    // A proxy in front of them has one name.
+    let host = ("host", "localhost");
+    let entered = first.request("POST", "/console/login", &[host], &format!("token={MODEL}"));
+    let cookie = entered.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie");
+    let asked = |server: &Server| server.request("GET", "/console/memories", &[host, ("cookie", cookie)], "");
+    checked(asked(&second), 200);
+    drop(first);
+    let restarted = Server::start(&cli, &["--tokens", &tokens]);
+    checked(asked(&restarted), 200);
+    for (name, other) in [
+        ("withdrawn.toml", TOKENS.replace(MODEL, "other-0123456789abcdef")),
+        ("changed.toml", TOKENS.replace(RUNTIME, "other-0123456789abcdef")),
+    ] {
+        let changed = Server::start(&cli, &["--tokens", &cli.write(name, other)]);
+        assert_eq!(asked(&changed).header("location"), Some("/console/login?next=%2Fconsole%2Fmemories"), "{name}");
+    }
+}
+
+#[test]
 fn the_secret_of_a_program_signs_in_too() {
     let cli = Cli::new();
     let mut command = cli.command();
@@ -511,9 +538,12 @@ fn the_console_can_be_left_out() {
 fn pages_of_others_lead_here_and_load_nothing() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--allow-origin", "https://app.example"]);
+    let statuses = |headers: &[(&str, &str)]| {
+        ["/console/memories?text=a", "/v1/memories?all=true", "/metrics"]
+            .map(|path| server.request("GET", path, headers, "").status)
+    };
     let asked = |headers: &[(&str, &str)]| {
-        let statuses = ["/console/memories?text=a", "/v1/memories?all=true", "/metrics"]
-            .map(|path| server.request("GET", path, headers, "").status);
+        let statuses = statuses(headers);
         assert!(statuses.iter().all(|status| *status == statuses[0]), "{statuses:?}");
         statuses[0]
     };
@@ -521,7 +551,8 @@ fn pages_of_others_lead_here_and_load_nothing() {
         for dest in ["empty", "image", "iframe", "script"] {
             assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", dest)]), 403, "{site} {dest}");
         }
-        assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", "document")]), 200);
+        // People follow links to pages alone.
+        assert_eq!(statuses(&[("sec-fetch-site", site), ("sec-fetch-dest", "document")]), [200, 403, 403], "{site}");
         let allowed = [("origin", "https://app.example"), ("sec-fetch-site", site), ("sec-fetch-dest", "empty")];
         assert_eq!(asked(&allowed), 200);
     }

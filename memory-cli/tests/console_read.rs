@@ -267,6 +267,10 @@ fn a_hostile_chain_is_bounded_text() {
     );
     let [of_run] = &links(&body, "/console/memories?space=a&filter=")[..] else { panic!("{body}") };
     page(&server, of_run);
+    let run = "<b>".repeat(20_000);
+    let id = store(&server, &json!({"spaceId": "a", "trigger": 1, "metadata": {"run": run}}));
+    let body = page(&server, &format!("/console/memory/{id}"));
+    assert!(body.contains("<dt>Run</dt>") && links(&body, "/console/memories?space=a&filter=").is_empty(), "{body}");
     let many = vec![json!({"pluginId": "x", "content": long}); 20];
     let id = store(&server, &json!({"spaceId": "a", "trigger": 1, "context": many}));
     let body = page(&server, &format!("/console/memory/{id}"));

@@ -301,7 +301,8 @@ fn what_is_put_back_leaves_a_worker_its_work() {
         let body = json!({"metadata": {"merge": metadata}}).to_string();
         assert_eq!(server.request("PATCH", &format!("/v1/memories/{id}"), &[], &body).status, 200);
     };
-    let task = json!({"instance": "i", "holder": "h", "runs": 1, "leaseUntil": 4_102_444_800_000_i64});
+    // Over by now.
+    let task = json!({"instance": "i", "holder": "h", "runs": 1, "leaseUntil": 1});
     patch(json!({"n": 1, "task": task}));
     patch(json!({"n": 2}));
     let record = format!("/console/memory/{id}");
@@ -309,6 +310,77 @@ fn what_is_put_back_leaves_a_worker_its_work() {
         browser.done(&Form::on(&browser.page(&record), &format!("Put revision {revision} back")));
         assert_eq!(memory(&server, &id)["metadata"], json!({"n": n, "task": task}));
     }
+}
+
+/// Its context is the journal by which another program would go on.
+#[test]
+fn what_a_worker_holds_is_not_changed() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    let task = json!({"instance": "i", "holder": "h", "runs": 1, "leaseUntil": 4_102_444_800_000_i64});
+    let held =
+        json!({"spaceId": "a", "trigger": 1, "status": "running", "context": ["one"], "metadata": {"task": task}});
+    let id = store(&server, &held);
+    let (record, edit) = (format!("/console/memory/{id}"), format!("/console/change/memory/{id}"));
+    let patch = |body: Value| {
+        let patched = server.request("PATCH", &format!("/v1/memories/{id}"), &[], &body.to_string());
+        assert_eq!(patched.status, 200, "{patched:?}");
+    };
+    patch(json!({"context": {"set": ["one", "two"]}}));
+    let forms = || {
+        let save = Form::on(&browser.page(&edit), "Save").with("context", "[\"mine\"]");
+        (Form::on(&browser.page(&record), "Put revision 1 back"), save)
+    };
+    let (put_back, save) = forms();
+    for form in [&put_back, &save] {
+        let told = checked(browser.send(form), 409);
+        assert!(told.contains("holds it until 2100-01-01 00:00:00Z"), "{told}");
+    }
+    let told = checked(browser.send(&save), 409);
+    assert_eq!(Form::on(&told, "Save").value("context"), "[\"mine\"]");
+    assert_eq!(memory(&server, &id)["context"], json!(["one", "two"]));
+
+    // Nobody works on it any more, whatever its claim says.
+    patch(json!({"status": "completed"}));
+    browser.done(&forms().1);
+    assert_eq!(memory(&server, &id)["context"], json!(["mine"]));
+}
+
+#[test]
+fn work_is_done_again_when_that_is_confirmed() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--console-write"]);
+    let browser = Browser::new(&server);
+    let task = json!({"instance": "i", "holder": "h", "runs": 1, "leaseUntil": 1});
+    let open = json!({"spaceId": "a", "trigger": HOSTILE, "metadata": {"task": task}});
+    let id = store(&server, &open);
+    let (record, edit) = (format!("/console/memory/{id}"), format!("/console/change/memory/{id}"));
+    let end = |status: &str| {
+        let body = json!({"status": status, "context": {"set": HOSTILE}}).to_string();
+        assert_eq!(server.request("PATCH", &format!("/v1/memories/{id}"), &[], &body).status, 200);
+    };
+    let ask = |form: &Form, ended: &str| {
+        let asked = checked(browser.send(form), 200);
+        assert!(asked.contains(&format!("<strong>{ended}</strong>")) && asked.contains(ESCAPED), "{asked}");
+        assert_eq!(memory(&server, &id)["status"], ended);
+        Form::on(&asked, "Do it again")
+    };
+    end("completed");
+    let again = ask(&Form::on(&browser.page(&record), "Put revision 1 back"), "completed");
+    assert_eq!((browser.done(&again), memory(&server, &id)["status"].as_str()), (record.clone(), Some("pending")));
+    end("failed");
+    // What has changed since is not overwritten by a confirmation either.
+    checked(browser.send(&again), 412);
+    let edited = Form::on(&browser.page(&edit), "Save").with("status", "running").with("context", "\"a\\nb\"");
+    browser.done(&ask(&edited, "failed"));
+    let now = memory(&server, &id);
+    assert_eq!((&now["status"], &now["context"]), (&json!("running"), &json!("a\nb")));
+    assert_eq!(now["metadata"]["task"], task);
+    // To end it asks nothing, nor does another change of what has ended.
+    browser.done(&Form::on(&browser.page(&edit), "Save").with("status", "failed"));
+    browser.done(&Form::on(&browser.page(&edit), "Save").with("status", "completed"));
+    assert_eq!(memory(&server, &id)["status"], "completed");
 }
 
 /// A page that a browser goes back to has forgotten what was typed.
@@ -546,6 +618,21 @@ fn many_memories_are_erased_step_by_step() {
         let told = checked(browser.get(&format!("/console/change/memories{everything}")), 422);
         assert!(told.contains("everything"), "{told}");
     }
+}
+
+/// A proxy sends the form to one server, and the browser from there to another.
+#[test]
+fn another_server_tells_what_a_step_has_erased() {
+    let cli = Cli::new();
+    let tokens = tokens(&cli);
+    let [erasing, telling] = [(), ()].map(|()| Server::start(&cli, &["--console-write", "--tokens", &tokens]));
+    let body = json!({"spaceId": "guild1", "trigger": 1}).to_string();
+    let bearer = format!("Bearer {OPERATOR}");
+    assert_eq!(erasing.request("POST", "/v1/memories", &[("authorization", &bearer)], &body).status, 201);
+    let [browser, other] = [&erasing, &telling].map(|server| Browser::signed_in(server, OPERATOR));
+    let form = Form::on(&browser.page("/console/change/memories?under=guild1"), "Erase 1 memory");
+    let next = browser.done(&form.with("reason", "test"));
+    assert!(other.page(&next).contains("1 memory was erased."));
 }
 
 #[test]

@@ -11,7 +11,9 @@ use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
 use crate::args::{EmbedderArgs, values};
 use crate::keeper::{self, MadeVectors};
-use crate::serve::{self, Access, AgentFile, Callers, Doctor, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
+use crate::serve::{
+    self, Access, AgentFile, Callers, ConsoleKey, Doctor, Door, LedgerAccess, Secret, Settings, Tokens, Writable,
+};
 use crate::sweeper::Sweeper;
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
@@ -129,6 +131,7 @@ pub(crate) async fn run(
     };
     let settings = Settings {
         callers: Callers {
+            key: ConsoleKey::of(&door),
             door,
             rest: Access::unlimited(),
             mcp,

@@ -337,6 +337,10 @@ impl Secret {
         digest.ct_eq(&self.0).into()
     }
 
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.0
+    }
+
     /// Whether the digest is the wanted one.
     pub(crate) fn has_digest(&self, is_wanted: impl Fn(&[u8; 32]) -> bool) -> bool {
         is_wanted(&self.0)
@@ -358,6 +362,10 @@ impl Tokens {
     /// The names of all tokens, which are unique.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|token| token.access.name.as_str())
+    }
+
+    pub(crate) fn digests(&self) -> impl Iterator<Item = [u8; 32]> {
+        self.0.iter().map(|token| token.digest)
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {

@@ -106,7 +106,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
 fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Access, Problem> {
     let headers = request.headers();
     let host = check_host(callers, headers)?;
-    check_origin(callers, headers, host)?;
+    check_origin(callers, entrance, headers, host)?;
     // A request that only reads may come from a link on any page.
     let is_sent = entrance == Entrance::Form && !request.method().is_safe();
     if is_sent {
@@ -156,16 +156,17 @@ fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, 
 }
 
 /// Refuses requests of web pages, except the server's own pages and allowed origins. Browsers send the origin of a page.
-fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+fn check_origin(callers: &Callers, entrance: Entrance, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
         if !is_own(origin, host) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
             return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
         }
     }
-    // Without an `Origin`, a page can load what it can't read, and could learn from the response time what exists. Following a link is
-    // allowed.
-    if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_for_people(headers) {
+    // Without an `Origin`, a page can load what it can't read, and could learn from the response time what exists. Following a link to the
+    // console is allowed.
+    let is_led = entrance != Entrance::Token && is_for_people(headers);
+    if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_led {
         return Err(Problem::new(StatusCode::FORBIDDEN, "no page of another server may load this"));
     }
     Ok(())
@@ -202,6 +203,7 @@ mod tests {
     use axum::body::Body;
 
     use super::super::access::Secret;
+    use super::super::console::ConsoleKey;
     use super::*;
 
     fn status(headers: &[(&str, &str)]) -> Option<u16> {
@@ -210,6 +212,7 @@ mod tests {
 
     fn status_at(door: Door, headers: &[(&str, &str)]) -> Option<u16> {
         let callers = Callers {
+            key: ConsoleKey::of(&door),
             door,
             rest: Access::unlimited(),
             mcp: Access::unlimited(),

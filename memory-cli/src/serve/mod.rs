@@ -49,6 +49,7 @@ use samples::Samples;
 use stall::StallListener;
 use state::{Limits, Server, ServerState};
 
+pub(crate) use console::ConsoleKey;
 pub(crate) use doctor::Doctor;
 pub(crate) use openai::AgentFile;
 pub(crate) use state::{Callers, Door};

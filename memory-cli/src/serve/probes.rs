@@ -41,7 +41,13 @@ pub(crate) fn routes(provider: &Arc<dyn MemoryProvider>) -> (Router, utoipa::ope
 }
 
 impl Readiness {
-    async fn is_ready(&self) -> bool {
+    /// Waits for a check in a task of its own: one that has begun goes on when its client is gone, and the next client waits for it.
+    async fn is_ready(self: &Arc<Self>) -> bool {
+        let readiness = Arc::clone(self);
+        tokio::spawn(async move { readiness.check().await }).await.unwrap_or(false)
+    }
+
+    async fn check(&self) -> bool {
         let mut last = self.last.lock().await;
         if let Some(check) = last.filter(|check| check.ended.elapsed() < FRESH) {
             return check.is_ready;
@@ -88,4 +94,29 @@ async fn ready(State(readiness): State<Arc<Readiness>>) -> Result<&'static str, 
     }
     let detail = "the engine does not answer: /v1/health and the log tell why";
     Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use memory_core::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_check_goes_on_when_its_client_is_gone() -> memory_core::Result<()> {
+        let provider = InMemory::new();
+        provider.init().await?;
+        let readiness = Arc::new(Readiness { provider: Arc::new(provider), last: Mutex::default() });
+        let other_check = readiness.last.lock().await;
+        assert_eq!(readiness.is_ready().now_or_never(), None);
+        drop(other_check);
+        let is_checked = async {
+            while readiness.last.lock().await.is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TIME, is_checked).await.expect("the check goes on");
+        Ok(())
+    }
 }

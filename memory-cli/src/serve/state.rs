@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::access::{Access, Secret, Tokens, Writable};
-use super::console::Pass;
+use super::console::{ConsoleKey, Pass};
 use super::doctor::Doctor;
 use super::metrics::Metrics;
 use super::problem::Problem;
@@ -49,6 +49,8 @@ pub(crate) struct ServerState {
 #[derive(Debug)]
 pub(crate) struct Callers {
     pub(crate) door: Door,
+    /// Signs what browsers keep.
+    pub(crate) key: ConsoleKey,
     /// The rights over REST of callers without a token of a file.
     pub(crate) rest: Access,
     /// The rights over MCP of such callers.
@@ -95,7 +97,7 @@ impl Callers {
 
     /// Like [`by_token`](Self::by_token), for the pass that a browser has instead of a token.
     pub(crate) fn by_pass(&self, pass: &Pass) -> Option<&Access> {
-        let stands_for = |digest: &[u8; 32]| pass.stands_for(digest);
+        let stands_for = |digest: &[u8; 32]| pass.stands_for(digest, &self.key);
         match &self.door {
             Door::Open => None,
             Door::Secret(secret) => secret.has_digest(stands_for).then_some(&self.rest),
@@ -105,6 +107,15 @@ impl Callers {
 }
 
 impl Door {
+    /// The digests of what callers show; none where that is nothing.
+    pub(crate) fn digests(&self) -> Vec<[u8; 32]> {
+        match self {
+            Self::Open => Vec::new(),
+            Self::Secret(secret) => vec![secret.digest()],
+            Self::Tokens(tokens) => tokens.digests().collect(),
+        }
+    }
+
     pub(crate) fn tokens(&self) -> Option<&Tokens> {
         match self {
             Self::Tokens(tokens) => Some(tokens),

@@ -71,12 +71,14 @@ class Visitor {
     });
   }
 
-  // A browser reports what the policy refuses as an error, and the failure that a page is about.
+  // A browser reports what the policy refuses as an error, and the failure that a page is about. So does the script of what it has asked for.
   #hear(message) {
     if (message.type() !== "error" && message.type() !== "warning") return;
     const { url } = message.location();
-    const isExpected = message.text().startsWith("Failed to load resource") && this.#failing.has(url);
-    if (!isExpected) this.problems.push(`on the console: ${message.text()} (${url})`);
+    const path = message.text().match(/^Response Status Error Code \d+ from ([^\s,]+)/)?.[1];
+    const isFailure = path !== undefined || message.text().startsWith("Failed to load resource");
+    const failed = path === undefined ? url : new URL(path, this.#server).href;
+    if (!isFailure || !this.#failing.has(failed)) this.problems.push(`on the console: ${message.text()} (${url})`);
   }
 
   /** Opens a page, which must have this status. */

@@ -53,7 +53,7 @@ pub(super) async fn enter(
         let page = Page::outside("Sign in", form(next.as_ref(), Some("This token is not valid.")));
         return Ok(page.with_status(StatusCode::UNAUTHORIZED).into_response());
     }
-    let cookie = Pass::of(token).cookie(&headers);
+    let cookie = Pass::of(token, &server.callers.key).cookie(&headers);
     Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), lead(next.as_ref())).into_response())
 }
 

@@ -18,6 +18,7 @@ mod entry;
 mod failure;
 mod fields;
 mod json;
+mod key;
 mod links;
 mod live;
 mod login;
@@ -50,6 +51,7 @@ use super::problem::Problem;
 use super::state::Server;
 
 pub(crate) use failure::in_pages;
+pub(crate) use key::ConsoleKey;
 pub(crate) use pass::Pass;
 pub(crate) use sender::{check_form, is_for_people, is_of_own_site};
 

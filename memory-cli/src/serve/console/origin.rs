@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use memory_core::filter::Field;
-use memory_core::{Memory, MemoryId};
+use memory_core::{Memory, MemoryId, SpaceId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -12,6 +12,9 @@ use super::links::link;
 use super::text::preview;
 use super::visitor::Visitor;
 use crate::serve::rest::readable;
+
+/// The longest name of a run that becomes a link, in bytes: as long as an id may be.
+const MAX_RUN: usize = SpaceId::MAX_BYTES;
 
 /// The origin of a memory by its trigger and metadata. The writer of the memory has stated it, and nothing has verified it.
 #[derive(Debug, Default)]
@@ -92,7 +95,10 @@ impl Origin {
                 @if let Some(answered) = answered { dt { "Answers" } dd { (answered) } }
                 @if let Some(run) = &self.run {
                     dt { "Run" }
-                    dd { (preview(run)) " " a href=(of_run(memory, run)) { "Memories of this run in this space" } }
+                    dd {
+                        (preview(run))
+                        @if run.len() <= MAX_RUN { " " a href=(of_run(memory, run)) { "Memories of this run in this space" } }
+                    }
                 }
             }
         }

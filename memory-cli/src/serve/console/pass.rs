@@ -1,8 +1,8 @@
 //! The pass that a browser keeps instead of a token.
 
 use std::fmt;
-use std::sync::LazyLock;
 
+use super::key::ConsoleKey;
 use super::sender::{is_for_people, is_of_own_site};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest, Sha256};
@@ -15,28 +15,14 @@ const OF_HOST: &str = "__Host-";
 /// The header that says how the client reached the proxy.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// The secret of this process, so that passes reveal nothing about tokens, and are not valid at another server.
-static SECRET: LazyLock<[u8; 32]> = LazyLock::new(|| {
-    let mut secret = [0; 32];
-    // Without random numbers of the system no pass is safe; TLS and ids would have failed before.
-    getrandom::fill(&mut secret).expect("the system has random numbers");
-    secret
-});
-
-/// A keyed hash of a text with the secret of this process.
-pub(super) fn signed(text: &str) -> String {
-    let digest: [u8; 32] = Sha256::new_with_prefix(*SECRET).chain_update("text\n").chain_update(text).finalize().into();
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Replaces a token on the pages of the console. It is a keyed hash of the token's digest, so a copy of it is not a token: REST and MCP
-/// refuse it. It ends with the process, and with the token.
+/// Replaces a token on the pages of the console. It is a hash of the token's digest, keyed with the key of the console, so a copy of it is not a
+/// token: REST and MCP refuse it. It is valid at all servers that have the same tokens, until one of these is changed or withdrawn.
 pub(crate) struct Pass([u8; 32]);
 
 impl Pass {
     /// Makes the pass of a token.
-    pub(super) fn of(token: &str) -> Self {
-        Self::of_digest(&Sha256::digest(token).into())
+    pub(super) fn of(token: &str, key: &ConsoleKey) -> Self {
+        Self::of_digest(&Sha256::digest(token).into(), key)
     }
 
     /// Returns the passes in the cookies of a request; other servers of the host may have set some, too. None for requests of other
@@ -56,8 +42,8 @@ impl Pass {
     }
 
     /// Whether it is the pass of the token with this digest, in the same time for every wrong one.
-    pub(crate) fn stands_for(&self, digest: &[u8; 32]) -> bool {
-        self.0.ct_eq(&Self::of_digest(digest).0).into()
+    pub(crate) fn stands_for(&self, digest: &[u8; 32], key: &ConsoleKey) -> bool {
+        self.0.ct_eq(&Self::of_digest(digest, key).0).into()
     }
 
     /// Returns the session cookie for a client with these headers. If the client uses TLS, the cookie is sent only over TLS.
@@ -71,8 +57,8 @@ impl Pass {
         [true, false].map(|is_secure| cookie(&name(headers), "", "; Max-Age=0", is_secure))
     }
 
-    fn of_digest(digest: &[u8; 32]) -> Self {
-        Self(Sha256::new_with_prefix(*SECRET).chain_update(digest).finalize().into())
+    fn of_digest(digest: &[u8; 32], key: &ConsoleKey) -> Self {
+        Self(key.hash().chain_update(digest).finalize().into())
     }
 
     fn parse(hex: &str) -> Option<Self> {
@@ -116,11 +102,15 @@ fn cookie(name: &str, value: &str, age: &str, is_secure: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::access::Secret;
+    use crate::serve::state::Door;
 
     #[test]
     fn a_pass_stands_for_its_token_alone() {
         let (token, other) = ("0123456789abcdef", "0123456789abcdeg");
         let digest = |token: &str| Sha256::digest(token).into();
+        let key = ConsoleKey::of(&Door::Secret(Secret::new(token).expect("long enough")));
+        let pass = Pass::of(token, &key);
         let [site, dest] = ["sec-fetch-site", "sec-fetch-dest"].map(HeaderName::from_static);
         let headers = |host: &str, cookie: &str, more: &[(HeaderName, &str)]| {
             let mut headers = HeaderMap::new();
@@ -133,12 +123,12 @@ mod tests {
         };
         let here = headers("localhost:1", "a=b", &[]);
         let over_tls = headers("localhost:1", "a=b", &[(FORWARDED_PROTO, "https")]);
-        let (set, secure) = (Pass::of(token).cookie(&here), Pass::of(token).cookie(&over_tls));
+        let (set, secure) = (pass.cookie(&here), pass.cookie(&over_tls));
         assert!(!set.contains(token) && !set.contains("Secure") && set.contains("; HttpOnly; SameSite=Strict; Path=/"));
         assert!(secure.starts_with("__Host-agent_memory_console_") && secure.ends_with("; Secure"), "{secure}");
         let count = |headers: HeaderMap| {
             Pass::all_in(&headers)
-                .map(|pass| (pass.stands_for(&digest(token)), pass.stands_for(&digest(other))))
+                .map(|pass| (pass.stands_for(&digest(token), &key), pass.stands_for(&digest(other), &key)))
                 .collect::<Vec<_>>()
         };
         for set in [set, secure] {

@@ -20,11 +20,12 @@ pub(crate) fn is_for_people(headers: &HeaderMap) -> bool {
 }
 
 /// Refuses a form of any other page, even of one that may call REST, so that nobody signs in, signs out or changes something unknowingly.
+/// If the browser itself says that the page is of this server, the origin may be one of `--allow-origin`: a proxy may have replaced the host.
 pub(super) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_own_origin =
         headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
-    if is_own_origin && is_of_own_site(headers) {
+    if is_of_own_site(headers) && (is_own_origin || headers.contains_key(FETCH_SITE)) {
         return Ok(());
     }
     Err(Problem::new(StatusCode::FORBIDDEN, "this form was sent by another page"))

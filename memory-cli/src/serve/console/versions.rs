@@ -1,5 +1,7 @@
 //! Shows the versions of a record, each beside the previous one.
 
+use std::borrow::Cow;
+
 use maud::{Markup, html};
 use memory_core::{Document, ErrorKind, History, Memory, Record, Revision, Version};
 use serde::Deserialize;
@@ -133,24 +135,25 @@ pub(super) fn may_read(access: &Access, version: &Version) -> bool {
 
 /// A member of a record that a change may touch.
 #[derive(Debug)]
-struct Member {
+struct Member<'v> {
     name: &'static str,
     /// The whole member, to be compared; `None` if the record has none.
-    whole: Option<String>,
+    whole: Option<Cow<'v, str>>,
     shown: Shown,
 }
 
-impl Member {
-    fn text(name: &'static str, text: Option<String>) -> Self {
-        Self { name, shown: Shown::of(text.as_deref().unwrap_or_default()), whole: text }
+impl<'v> Member<'v> {
+    fn text(name: &'static str, text: Option<impl Into<Cow<'v, str>>>) -> Self {
+        let whole = text.map(Into::into);
+        Self { name, shown: Shown::of(whole.as_deref().unwrap_or_default()), whole }
     }
 
-    fn json(name: &'static str, json: Option<&str>) -> Self {
-        Self { name, shown: json::indented(json.unwrap_or_default()), whole: json.map(str::to_owned) }
+    fn json(name: &'static str, json: Option<&'v str>) -> Self {
+        Self { name, shown: json::indented(json.unwrap_or_default()), whole: json.map(Cow::Borrowed) }
     }
 }
 
-fn members(version: &Version) -> Vec<Member> {
+fn members(version: &Version) -> Vec<Member<'_>> {
     match &version.record {
         Some(Record::Memory(memory)) => of_memory(memory),
         Some(Record::Document(document)) => of_document(document),
@@ -158,19 +161,19 @@ fn members(version: &Version) -> Vec<Member> {
     }
 }
 
-fn of_memory(memory: &Memory) -> Vec<Member> {
+fn of_memory(memory: &Memory) -> Vec<Member<'_>> {
     vec![
-        Member::text("Status", Some(memory.status.as_str().to_owned())),
+        Member::text("Status", Some(memory.status.as_str())),
         Member::json("Context", memory.context.as_ref().map(|context| context.as_str())),
         Member::json("Metadata", Some(memory.metadata.as_str())),
         Member::text("Expires", memory.expires_at.map(date)),
     ]
 }
 
-fn of_document(document: &Document) -> Vec<Member> {
+fn of_document(document: &Document) -> Vec<Member<'_>> {
     vec![
-        Member::text("Space", Some(document.space_id.to_string())),
-        Member::text("Content", Some(document.content.as_str().to_owned())),
+        Member::text("Space", Some(document.space_id.as_str())),
+        Member::text("Content", Some(document.content.as_str())),
         Member::json("Metadata", Some(document.metadata.as_str())),
         Member::text("Expires", document.expires_at.map(date)),
     ]
@@ -199,9 +202,9 @@ fn compared(before: &Version, after: &Version) -> Markup {
     }
 }
 
-fn row(old: &Member, new: &Member) -> Markup {
+fn row(old: &Member<'_>, new: &Member<'_>) -> Markup {
     let Difference { before, after } = Difference::of(&old.shown.text, &new.shown.text);
-    let side = |member: &Member, text: Markup| {
+    let side = |member: &Member<'_>, text: Markup| {
         html! {
             @if member.whole.is_some() { (text) } @else { p class="note" { "None" } }
             @if member.shown.is_cut { (cut_note()) }

@@ -1,8 +1,13 @@
 // What changes while somebody looks: the live page, levels that open in place, and the doctor.
 
 import assert from "node:assert/strict";
+import { after } from "node:test";
 import { flow } from "../browser.js";
-import { rest } from "../servers.js";
+import { proxyOf } from "../proxy.js";
+import { open, rest } from "../servers.js";
+
+const proxy = await proxyOf(open);
+after(() => proxy.close());
 
 /** Stores a memory, and returns the text that shows it. */
 async function happens(text) {
@@ -27,6 +32,19 @@ flow("a change comes in by itself", {}, async (visitor) => {
   const [newest] = await visitor.page.locator("#changes .change").allTextContents();
   assert.ok(newest.includes("the tea is ready"), "the newest is on top");
   await visitor.isAccessible();
+});
+
+flow("behind a proxy, changes come in again when the server was gone", { server: proxy.address }, async (visitor) => {
+  await watch(visitor);
+  const asking = visitor.page.locator("#poll");
+  visitor.expectFailureAt(await asking.getAttribute("hx-get"));
+  const isRefused = visitor.page.waitForResponse((response) => response.status() === 502);
+  proxy.loseServer();
+  await isRefused;
+  await happens("the power is back");
+  proxy.findServer();
+  await change(visitor, "the power is back").waitFor();
+  await visitor.isSilentAbout("502 Bad Gateway");
 });
 
 flow("a change leads to its memory", {}, async (visitor) => {

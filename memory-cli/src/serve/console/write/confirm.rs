@@ -21,8 +21,8 @@ pub(super) struct Confirmation<'a> {
     pub(super) what: Markup,
     /// The address to which the form is sent.
     pub(super) action: String,
-    /// The field with what the visitor has seen: its name and value.
-    pub(super) seen: (&'a str, String),
+    /// The hidden fields of the form, by name, such as what the visitor has seen.
+    pub(super) fields: Vec<(&'a str, String)>,
     /// The reason as entered so far, if one is required.
     pub(super) reason: Option<&'a str>,
     /// The text of the button; none if nothing can be done.
@@ -39,7 +39,7 @@ impl Confirmation<'_> {
             (self.what)
             @if let Some(button) = &self.button {
                 form method="post" action=(self.action) class="fields" {
-                    input type="hidden" name=(self.seen.0) value=(self.seen.1);
+                    @for (name, value) in &self.fields { input type="hidden" name=(name) value=(value); }
                     @if let Some(reason) = self.reason {
                         (input("reason", "Why (this stays, so name nobody who is to be forgotten)", reason))
                     }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::MEMORY;
 use super::seen::{is_stale, revision, stale};
 use super::text::Editable;
+use super::work::{ask_again, begins_again, check_free};
 use crate::output::date;
 use crate::serve::console::fields::{choice, filled, moment, time_input};
 use crate::serve::console::links;
@@ -30,6 +31,8 @@ pub(super) struct MemoryFields {
     metadata: Option<String>,
     /// The time of expiry, in UTC; empty for none.
     expires: Option<String>,
+    /// Whether work may be done again; empty until that is confirmed.
+    again: String,
 }
 
 pub(super) async fn show(visitor: Visitor, InPath(id): InPath<MemoryId>) -> Result<Page, Problem> {
@@ -48,7 +51,13 @@ pub(super) async fn save(
     let done = match fields.patch(&memory) {
         // Also if the same form is sent twice.
         Ok(patch) if patch.is_empty() => Ok(()),
-        Ok(patch) => apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await.map(drop),
+        Ok(patch) if begins_again(&memory, patch.status) && fields.again.is_empty() => {
+            return Ok(ask_again(&visitor, &memory, address(&memory), fields.sent()).into_response());
+        }
+        Ok(patch) => match check_free(&memory) {
+            Ok(()) => apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await.map(drop),
+            Err(problem) => Err(problem),
+        },
         Err(error) => Err(error.into()),
     };
     let Err(problem) = done else { return Ok(Redirect::to(&record).into_response()) };
@@ -84,7 +93,20 @@ impl MemoryFields {
             context: context(memory).shown(),
             metadata: Editable::of_metadata(&memory.metadata).shown(),
             expires: Some(memory.expires_at.map(date).unwrap_or_default()),
+            again: String::new(),
         }
+    }
+
+    /// Returns the fields that were sent, by name.
+    fn sent(self) -> Vec<(&'static str, String)> {
+        let texts = [
+            ("status", self.status),
+            ("context", self.context),
+            ("metadata", self.metadata),
+            ("expires", self.expires),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
+        [("revision", self.revision)].into_iter().chain(texts).collect()
     }
 
     /// Returns the patch of the form.
@@ -116,6 +138,11 @@ impl MemoryFields {
     }
 }
 
+/// Where the form of a memory is sent.
+fn address(memory: &Memory) -> String {
+    format!("{MEMORY}/{}", memory.id)
+}
+
 fn context(memory: &Memory) -> Editable {
     Editable::of(memory.context.as_ref().map_or("", |context| context.as_str()))
 }
@@ -126,7 +153,7 @@ fn form(memory: &Memory, fields: &MemoryFields, problem: Option<&Problem>) -> Ma
         h1 { "Edit a memory" }
         p { a href=(links::memory(memory.id)) { "Back to the memory" } }
         @if let Some(problem) = problem { (failed(problem)) }
-        form method="post" action=(format!("{MEMORY}/{}", memory.id)) class="fields" {
+        form method="post" action=(address(memory)) class="fields" {
             input type="hidden" name="revision" value=(fields.revision);
             (choice("status", "Status", &statuses, fields.status.as_deref().unwrap_or_default()))
             (time_input("expires", "Expires (UTC; empty for never)", fields.expires.as_deref().unwrap_or_default()))

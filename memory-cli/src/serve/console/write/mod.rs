@@ -1,7 +1,10 @@
 //! The pages that change records, enabled by `--console-write`.
 //!
-//! Each form holds what its sender has seen. If the record has changed since, the page says so and nothing is overwritten. The rights of a
-//! visitor are checked by the same functions as for REST.
+//! Each form holds what its sender has seen. If the record has changed since, the page says so and nothing is done. The engine itself compares the
+//! revision that a patch or a put expects. The server compares everything else right before the change: the digest of a document, which differs
+//! if it was removed and put again, and whatever is removed or erased. A change of that in between is overwritten, or goes with it.
+//!
+//! The rights of a visitor are checked by the same functions as for REST.
 
 mod confirm;
 mod document;
@@ -14,6 +17,7 @@ mod seen;
 mod selection;
 mod slice;
 mod text;
+mod work;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;

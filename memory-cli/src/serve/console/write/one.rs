@@ -159,7 +159,7 @@ async fn ask_about_memory(
         title: "Erase a memory",
         what,
         action: format!("{MEMORY}/{}/erase", memory.id),
-        seen: ("seen", memory.revision.to_string()),
+        fields: vec![("seen", memory.revision.to_string())],
         reason: Some(reason),
         button: Some("Erase 1 memory".to_owned()),
         away: links::memory(memory.id),
@@ -187,7 +187,7 @@ async fn ask_about_document(
             (versions(visitor, history).await?)
         },
         action: document_at(&format!("{DOCUMENT}/{path}"), document),
-        seen: ("seen", digest(document)),
+        fields: vec![("seen", digest(document))],
         reason: (going == Going::Erased).then_some(reason),
         button: Some(button.to_owned()),
         away: links::document(document),

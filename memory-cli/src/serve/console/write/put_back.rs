@@ -10,6 +10,7 @@ use super::document::{changeable as changeable_document, put, write_of};
 use super::memory::changeable;
 use super::rights::{may_change_document, may_change_memory};
 use super::seen::{digest, is_stale, revision, stale};
+use super::work::{ask_again, begins_again, check_free};
 use super::{DOCUMENT, MEMORY};
 use crate::serve::access::Wanted;
 use crate::serve::console::document::DocumentFields;
@@ -33,6 +34,8 @@ pub(super) struct PutBackFields {
     version: String,
     /// The page of the history that it is on.
     cursor: String,
+    /// Whether work may be done again; empty until that is confirmed.
+    again: String,
 }
 
 /// Where a form is sent that puts a version of a record back.
@@ -46,7 +49,7 @@ pub(in crate::serve::console) struct PutBack {
 impl PutBack {
     /// Of a memory, if the visitor may change it.
     pub(in crate::serve::console) fn of_memory(visitor: &Visitor, memory: &Memory) -> Option<Self> {
-        let action = format!("{MEMORY}/{}/put-back", memory.id);
+        let action = of_memory(memory);
         may_change_memory(visitor, memory).then_some(Self { action, present: memory.revision, seen: None })
     }
 
@@ -87,6 +90,10 @@ pub(super) async fn memory(
     if patch.is_empty() {
         return Ok(Redirect::to(&record).into_response());
     }
+    if begins_again(&memory, patch.status) && fields.again.is_empty() {
+        return Ok(ask_again(&visitor, &memory, of_memory(&memory), fields.sent()).into_response());
+    }
+    check_free(&memory)?;
     match apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await {
         Ok(_) => Ok(Redirect::to(&record).into_response()),
         Err(problem) if is_stale(&problem) => Ok(stale(&visitor, Section::Memories, &record, &[]).into_response()),
@@ -102,12 +109,12 @@ pub(super) async fn document(
     let seen = revision(&fields.revision)?;
     let document = changeable_document(&visitor, &name).await?;
     let history = History::of((document.collection.clone(), document.id.clone()));
-    let (record, digest_seen) = (links::document(&document), fields.seen.clone());
+    let record = links::document(&document);
     let Record::Document(then) = fields.find(&visitor, history).await? else {
         return Err(Problem::not_found("document"));
     };
     let write = write_of(&document, then.space_id, then.content, then.metadata);
-    match put(&visitor, &document, write, seen, &digest_seen).await {
+    match put(&visitor, &document, write, seen, &fields.seen).await {
         Ok(()) => Ok(Redirect::to(&record).into_response()),
         Err(problem) if is_stale(&problem) => Ok(stale(&visitor, Section::Documents, &record, &[]).into_response()),
         Err(problem) => Err(problem),
@@ -115,10 +122,20 @@ pub(super) async fn document(
 }
 
 impl PutBackFields {
-    async fn find(self, visitor: &Visitor, history: History) -> Result<Record, Problem> {
+    async fn find(&self, visitor: &Visitor, history: History) -> Result<Record, Problem> {
         let version = revision(&self.version)?;
-        Versions::one(visitor, &VersionFields { cursor: self.cursor }, history, version).await
+        Versions::one(visitor, &VersionFields { cursor: self.cursor.clone() }, history, version).await
     }
+
+    /// What was sent for a memory, by the names of the fields.
+    fn sent(self) -> Vec<(&'static str, String)> {
+        vec![("revision", self.revision), ("version", self.version), ("cursor", self.cursor)]
+    }
+}
+
+/// Where a form is sent that puts a version of a memory back.
+fn of_memory(memory: &Memory) -> String {
+    format!("{MEMORY}/{}/put-back", memory.id)
 }
 
 /// What makes a memory say again what it said then. When it expires stays, since that time may be over; who works on it; and what no version

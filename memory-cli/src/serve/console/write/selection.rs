@@ -19,7 +19,6 @@ use crate::serve::console::fields::ScopeFields;
 use crate::serve::console::links::link;
 use crate::serve::console::memories::TimelineFields;
 use crate::serve::console::page::{Page, Section};
-use crate::serve::console::pass::signed;
 use crate::serve::console::text::{counted, number};
 use crate::serve::console::visitor::Visitor;
 use crate::serve::console::{DOCUMENTS as COLLECTION, MEMORIES as TIMELINE};
@@ -32,7 +31,7 @@ use crate::serve::rest::erase::{check_named, erase_slice};
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DoneFields {
-    /// How many records it has taken, signed by this server.
+    /// How many records it has taken, signed by the server that took them.
     done: String,
 }
 
@@ -52,7 +51,8 @@ pub(super) async fn ask_memories(
 ) -> Result<Page, Problem> {
     let (query, _patterns) = selected_memories(&visitor, &scope, &fields).await?;
     let slice = Slice::of_memories(&visitor, query).await?;
-    Ok(about_memories(&visitor, &slice, &fields.parameters(&scope), "", done.count(&fields.parameters(&scope)), None))
+    let parameters = fields.parameters(&scope);
+    Ok(about_memories(&visitor, &slice, &parameters, "", done.count(&visitor, &parameters), None))
 }
 
 pub(super) async fn erase_memories(
@@ -72,7 +72,7 @@ pub(super) async fn erase_memories(
     let erasure = erasure.among(slice.ids.into_iter().map(RecordId::from))?;
     check_time(&visitor, begun)?;
     let erased = erase_slice(&visitor.server, &visitor.access, erasure).await?.records.len();
-    let done = DoneFields::of(erased, &fields.parameters(&scope));
+    let done = DoneFields::of(&visitor, erased, &fields.parameters(&scope));
     let parameters = [fields.parameters(&scope), vec![("done", done.as_str())]].concat();
     Ok(Redirect::to(&link(MEMORIES, &parameters)).into_response())
 }
@@ -83,7 +83,8 @@ pub(super) async fn ask_documents(
 ) -> Result<Page, Problem> {
     let (query, _patterns) = selected_documents(&visitor, &scope, &fields).await?;
     let slice = Slice::of_documents(&visitor, query).await?;
-    Ok(about_documents(&visitor, &slice, &fields.parameters(&scope), done.count(&fields.parameters(&scope)), None))
+    let parameters = fields.parameters(&scope);
+    Ok(about_documents(&visitor, &slice, &parameters, done.count(&visitor, &parameters), None))
 }
 
 pub(super) async fn remove_documents(
@@ -102,7 +103,7 @@ pub(super) async fn remove_documents(
     let selection = visitor.access.sign(DocumentSelection::ids_where(slice.ids, query)?);
     check_time(&visitor, begun)?;
     let removed = visitor.server.documents.remove(&selection, most).await?.len();
-    let done = DoneFields::of(removed, &fields.parameters(&scope));
+    let done = DoneFields::of(&visitor, removed, &fields.parameters(&scope));
     let parameters = [fields.parameters(&scope), vec![("done", done.as_str())]].concat();
     Ok(Redirect::to(&link(DOCUMENTS, &parameters)).into_response())
 }
@@ -148,13 +149,14 @@ async fn selected_documents(
 
 impl DoneFields {
     /// What tells the page of a selection how many of its records went. Nobody else can make one, so that no link claims what was not done.
-    fn of(count: usize, parameters: &[(&str, &str)]) -> String {
-        format!("{count}-{}", signed(&format!("{count} {parameters:?}")))
+    fn of(visitor: &Visitor, count: usize, parameters: &[(&str, &str)]) -> String {
+        let key = &visitor.server.callers.key;
+        format!("{count}-{}", key.signed(&format!("{count} {parameters:?}")))
     }
 
-    fn count(&self, parameters: &[(&str, &str)]) -> Option<usize> {
+    fn count(&self, visitor: &Visitor, parameters: &[(&str, &str)]) -> Option<usize> {
         let count = self.done.split_once('-')?.0.parse().ok()?;
-        (self.done == Self::of(count, parameters)).then_some(count)
+        (self.done == Self::of(visitor, count, parameters)).then_some(count)
     }
 }
 
@@ -185,7 +187,7 @@ fn about_memories(
             done,
         ),
         action: link(MEMORIES, parameters),
-        seen: ("confirmed", slice.name()),
+        fields: vec![("confirmed", slice.name())],
         reason: Some(reason),
         button: (!slice.ids.is_empty()).then(|| format!("Erase {count}")),
         away: link(TIMELINE, parameters),
@@ -207,7 +209,7 @@ fn about_documents(
         title: "Remove documents",
         what: what(slice, fate, &count, parameters, done),
         action: link(DOCUMENTS, parameters),
-        seen: ("confirmed", slice.name()),
+        fields: vec![("confirmed", slice.name())],
         reason: None,
         button: (!slice.ids.is_empty()).then(|| format!("Remove {count}")),
         away: link(COLLECTION, parameters),
