@@ -28,9 +28,9 @@ fn the_official_sdk_uses_every_tool_over_http() {
 }
 
 #[test]
-fn the_first_call_that_the_readme_shows_finds_what_it_saves() {
-    let readme = include_str!("../../README.md");
-    let script = readme.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```")).expect("an example").0;
+fn the_first_call_that_the_guide_shows_finds_what_it_saves() {
+    let chapter = include_str!("../../docs/src/mcp.md");
+    let script = chapter.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```")).expect("an example").0;
     let (cli, binary) = (Cli::new(), Path::new(env!("CARGO_BIN_EXE_agent-memory")));
     let mut command = Command::new(interpreter());
     command.args(["-c", script]).env("PATH", binary.parent().expect("a folder")).current_dir(cli.path(""));

@@ -17,3 +17,8 @@ pub mod tool;
 pub use memory_core as core;
 pub use memory_core::{Error, ErrorKind, Result};
 pub use memory_model as model;
+
+/// The Rust of the guide is tested with that of this crate, whose tests have every engine.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/src/runtimes.md")]
+mod guide {}

@@ -1,4 +1,4 @@
-"""The examples of the README and of the docstrings run."""
+"""The examples of the README, of the root README, of the guide and of the docstrings run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ import pytest
 
 from agent_memory import spaces
 
-README = Path(__file__).parents[1] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+ROOT = Path(__file__).parents[3]
+# The tests of memory-cli run the chapter on MCP, which uses another package.
+GUIDE = sorted(path for path in (ROOT / "docs/src").glob("*.md") if path.name != "mcp.md")
+FILES = [ROOT / "clients/python/README.md", ROOT / "README.md", *GUIDE]
+EXAMPLES = [example for file in FILES for example in re.findall(r"```python\n(.*?)```", file.read_text(), re.S)]
 SAID = {
     0: "I adopted a cat",
     2: "My birthday is on March 14\nAna has two cats\n",
@@ -22,11 +25,13 @@ SAID = {
     4: "stored I adopted a cat\nAna has a cat\n",
     5: "[True]\nThe kitten sleeps",
     7: "3",
+    12: "I adopted a cat",
+    13: "another runtime has it",
 }
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_of_the_readme(number: int, tmp_path: Path) -> None:
+def test_an_example(number: int, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ANTHROPIC_API_KEY": "x", "OPENAI_API_KEY": "x"}
     command = [sys.executable, "-c", EXAMPLES[number]]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -36,7 +41,7 @@ def test_an_example_of_the_readme(number: int, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 12
+    assert len(EXAMPLES) == 14
 
 
 MISSING = """

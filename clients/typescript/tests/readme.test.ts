@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { message, response } from "./models.js";
 import { scripted, serve, temporaryFolder } from "./support.js";
 
-/** What each example of the README writes, in their order. */
+/** What each example of the README, and then of the root README and the guide, writes, in their order. */
 const EXPECTED = [
   /^{ text: 'I adopted a cat' }\n$/,
   /^sqlite\n$/,
@@ -18,9 +18,10 @@ const EXPECTED = [
   /^\[ { type: 'text', text: 'Noted\.' } \]\n$/,
   /^Miso\.\n$/,
   /^\[ \[ true, '{"content":"Hi"}' \] \]\n$/,
+  /^{ text: 'I adopted a cat' }\n$/,
 ];
 
-test("the examples of the README run", async (t) => {
+test("the examples of the documentation run", async (t) => {
   const examples = new URL("examples/", import.meta.url);
   assert.equal((await readdir(examples)).length, EXPECTED.length);
   const server = await serve(t);
