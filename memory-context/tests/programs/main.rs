@@ -18,9 +18,9 @@ macro_rules! program {
                 pub(super) use crate::open;
             }
 
-            pub(super) const TEXT: &str = include_str!(concat!("../examples/", stringify!($engine), ".rs"));
+            pub(super) const TEXT: &str = include_str!(concat!(stringify!($engine), ".rs"));
 
-            include!(concat!("../examples/", stringify!($engine), ".rs"));
+            include!(concat!(stringify!($engine), ".rs"));
 
             pub(super) fn run() -> Result<()> {
                 main()
@@ -56,12 +56,12 @@ fn main() -> ExitCode {
 
 fn shown() -> Result<(), Failed> {
     let (_, program) = sqlite::TEXT.split_once("\n\n").ok_or("a program behind its comment")?;
-    assert!(include_str!("../../README.md").contains(&format!("```rust\n{program}```")));
+    assert!(include_str!("../../../README.md").contains(&format!("```rust\n{program}```")));
     Ok(())
 }
 
 fn alike() -> Result<(), Failed> {
-    let guide = include_str!("../../docs/src/engines.md");
+    let guide = include_str!("../../../docs/src/engines.md");
     for other in [mongo::TEXT, postgres::TEXT, redis::TEXT] {
         assert_eq!(other.lines().count(), sqlite::TEXT.lines().count());
         let lines: Vec<_> = other.lines().zip(sqlite::TEXT.lines()).filter(|(other, sqlite)| other != sqlite).collect();
