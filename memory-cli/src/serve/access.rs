@@ -360,7 +360,8 @@ impl Tokens {
         self.0.iter().map(|token| token.access.name.as_str())
     }
 
-    fn parse(text: &str) -> anyhow::Result<Self> {
+    /// Reads the text of such a file.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let file: File = configuration::parse(text)?;
         let mut names = BTreeSet::new();
         let mut tokens = Vec::new();
