@@ -74,11 +74,7 @@ impl From<maiar::Record> for Record {
 /// Parses a line. The error names the field and never shows its value.
 pub(crate) fn parse(line: &[u8]) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
-    if text.trim_start().starts_with('[') {
-        // Serde would also accept an array of the fields in their order.
-        return Err("not a JSON object".into());
-    }
-    let mut fields: Fields<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
+    let mut fields = Fields::of(text)?;
     let vector = fields.vector.take().map(|raw| serde_json::from_str(raw.get()));
     let vector = vector.transpose().map_err(|_| "vector: must be the base64 of a vector, or its numbers".to_owned())?;
     let record = match optional(fields.kind, "kind", string)?.as_deref() {
@@ -255,9 +251,18 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Parses the fields of a JSON object.
+    fn of(text: &'a str) -> Result<Self, String> {
+        if text.trim_start().starts_with('[') {
+            // Serde would also accept an array of the fields in their order.
+            return Err("not a JSON object".into());
+        }
+        serde_json::from_str(text).map_err(|error| reason(&error))
+    }
+
     /// Parses the fields of a record within a line.
     fn within(raw: &'a RawValue) -> Result<Self, String> {
-        let fields: Self = serde_json::from_str(raw.get()).map_err(|error| reason(&error))?;
+        let fields = Self::of(raw.get())?;
         fields.is_no_vector_model()?;
         match fields.vector {
             Some(_) => Err("vector belongs to the line, beside the record".into()),
@@ -603,6 +608,7 @@ mod tests {
             ),
             (r#"{"kind":"tombstone","erasedAt":1,"reason":"a\nb"}"#, "reason: an erasure has a reason, in one line"),
             (r#"{"kind":"document","places":["secret"]}"#, NO_TOMBSTONE),
+            (r#"{"kind":"version","memory":["secret"]}"#, "not a JSON object"),
             (r#"{"kind":"version","actor":"secret"}"#, "a version has a memory or a document"),
             (r#"{"kind":"version","memory":{"spaceId":"a","trigger":1,"createdAt":1}}"#, "memory: id is missing"),
             (

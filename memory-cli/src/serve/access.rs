@@ -368,7 +368,8 @@ impl Tokens {
         self.0.iter().map(|token| token.digest)
     }
 
-    fn parse(text: &str) -> anyhow::Result<Self> {
+    /// Parses the text of a file of tokens.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let file: File = configuration::parse(text)?;
         let mut names = BTreeSet::new();
         let mut tokens = Vec::new();

@@ -15,7 +15,7 @@ pub(crate) mod rest;
 mod samples;
 mod stall;
 mod state;
-mod tools;
+pub(crate) mod tools;
 pub(crate) mod unquoted;
 
 use std::net::SocketAddr;
@@ -163,6 +163,12 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
     }
     server.limits.drain(PATIENCE).await;
     Ok(())
+}
+
+/// The routes of a server without an agent, for a caller that has no listener. Needs a runtime only to answer.
+pub(crate) fn router(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Router> {
+    let (max_body, has_console) = (settings.max_body, settings.console);
+    app(&server(provider, settings, None)?, None, has_console, max_body, &CancellationToken::new())
 }
 
 fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings, agent: Option<Agent>) -> anyhow::Result<Server> {

@@ -56,8 +56,8 @@ fn logged(level: LevelFilter, with_payloads: bool) -> Targets {
 
 /// The filter for the crates of this workspace, up to a level. None of their events and spans holds a payload.
 fn of_workspace(level: LevelFilter) -> Targets {
-    // Targets match by prefix: the second one covers memory_core and all engines.
-    Targets::new().with_target("agent_memory", level).with_target("memory_", level)
+    // A target matches by prefix: this one covers this crate, memory_core and all engines.
+    Targets::new().with_target("memory_", level)
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn payloads_are_logged_only_on_request() {
         let quiet = logged(LevelFilter::TRACE, false);
-        assert!(quiet.would_enable("agent_memory::serve", &Level::TRACE));
+        assert!(quiet.would_enable("memory_cli::serve", &Level::TRACE));
         assert!(quiet.would_enable("memory_core::gate", &Level::TRACE));
         assert!(quiet.would_enable("sqlx::query", &Level::WARN));
         for (target, level) in [(PAYLOADS, Level::ERROR), ("rmcp::service", Level::INFO), ("sqlx::query", Level::DEBUG)]

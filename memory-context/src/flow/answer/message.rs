@@ -102,11 +102,6 @@ impl MessageAnswer {
         let thought = fields.required("thought")?;
         let mut actions = fields.required_names("actions", "action")?;
         actions.iter_mut().for_each(|action| *action = meant(action));
-        // Repeated replies are said once.
-        actions.dedup_by(|one, other| is(one, REPLY) && is(other, REPLY));
-        if actions.len() > MAX_ACTIONS {
-            return Err(fields.invalid("actions", "a list of at most 16 names"));
-        }
         let is_ignored = actions.iter().any(|action| is(action, IGNORE));
         let says = actions.iter().any(|action| is(action, REPLY));
         let text = if says && !is_ignored { fields.required("text")? } else { fields.text("text")? };
@@ -114,7 +109,6 @@ impl MessageAnswer {
         let parameters = fields.objects("parameters")?;
         let parameters = parameters.into_iter().map(|(action, values)| (meant(&action), values)).collect();
         let memory = fields.items("memory", "update", update)?;
-        fields.finish()?;
         if is_ignored {
             if !text.is_empty() {
                 actions.retain(|action| !is(action, IGNORE));
@@ -123,6 +117,12 @@ impl MessageAnswer {
                 actions = vec![IGNORE.to_owned()];
             }
         }
+        // What is said twice in a row is said once.
+        actions.dedup_by(|one, other| is(one, REPLY) && is(other, REPLY));
+        if actions.len() > MAX_ACTIONS {
+            return Err(fields.invalid("actions", "a list of at most 16 names"));
+        }
+        fields.finish()?;
         Ok(Self { thought, actions, parameters, providers, text, memory })
     }
 
@@ -343,6 +343,7 @@ mod tests {
             ("IGNORE", "", "a", "IGNORE", Ignore),
             ("REPLY,IGNORE", "", "a", "REPLY", Simple),
             ("REPLY,Ignore", "", "", "IGNORE", Ignore),
+            ("REPLY,IGNORE,Reply", "", "a", "REPLY", Simple),
             ("IGNORE,IGNORE", "", "a", "IGNORE", Ignore),
         ] {
             let answer = format!(

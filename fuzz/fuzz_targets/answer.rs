@@ -1,0 +1,4 @@
+//! The target `answer` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| agent_memory_fuzz::answer(data));
