@@ -257,7 +257,7 @@ async fn few_large_records_are_read_at_once_for_their_vectors() {
         provider.set_vector_model(&named("one")).await.expect("set");
         let mut of = Vec::new();
         for _ in 0..8 {
-            let trigger = Trigger::parse(format!("\"{}\"", "a".repeat(size))).expect("valid");
+            let trigger = Trigger::parse(&format!("\"{}\"", "a".repeat(size))).expect("valid");
             of.push(RecordId::Memory(provider.store(NewMemory { trigger, ..memory() }).await.expect("stored")));
         }
         let vector = |record: &RecordId| {
