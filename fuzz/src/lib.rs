@@ -31,8 +31,11 @@ fn accepted<T, E: std::fmt::Display>(read: Result<T, E>) -> Option<T> {
     read.map_err(|error| assert!(!error.to_string().contains(PAYLOAD), "it quotes: {error}")).ok()
 }
 
-/// All targets by their names.
-pub const TARGETS: [(&str, fn(&[u8])); 9] = [
+/// A target. It panics where a property of the input does not hold.
+pub type Target = fn(&[u8]);
+
+/// All targets, with their names.
+pub const TARGETS: [(&str, Target); 9] = [
     ("answer", answer),
     ("cursor", cursor),
     ("glob", glob),
