@@ -27,6 +27,10 @@ pub enum Fault {
     LastAnswer(Place),
     /// Passes nothing on and breaks nothing; held traffic goes on when another fault is set.
     Hold,
+    /// Like [`Fault::Hold`], but answers pass.
+    HoldRequests,
+    /// Like [`Fault::Hold`], but requests pass: the server executes them, and no client gets an answer meanwhile.
+    HoldAnswers,
     /// Breaks all connections, and closes new ones at once.
     Refuse,
 }
@@ -59,6 +63,17 @@ struct Shared {
 enum Direction {
     Request,
     Answer,
+}
+
+impl Fault {
+    fn holds(self, direction: Direction) -> bool {
+        match self {
+            Self::Hold => true,
+            Self::HoldRequests => direction == Direction::Request,
+            Self::HoldAnswers => direction == Direction::Answer,
+            _ => false,
+        }
+    }
 }
 
 impl Proxy {
@@ -189,7 +204,7 @@ async fn pump(
             return Ok(());
         }
         // Fails only when the proxy is gone.
-        let now = *fault.wait_for(|fault| *fault != Fault::Hold).await.map_err(io::Error::other)?;
+        let now = *fault.wait_for(|fault| !fault.holds(direction)).await.map_err(io::Error::other)?;
         if let Fault::Delay(time) = now {
             tokio::time::sleep(time).await;
         }
@@ -256,15 +271,39 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_held_goes_on() -> io::Result<()> {
-        let (proxy, mut connection) = echo().await?;
-        proxy.set(Fault::Hold);
-        connection.write_all(b"held").await?;
-        let mut answer = [0; 4];
-        let read = tokio::time::timeout(Duration::from_millis(50), connection.read_exact(&mut answer)).await;
-        assert!(read.is_err(), "nothing goes through");
+        for fault in [Fault::Hold, Fault::HoldRequests, Fault::HoldAnswers] {
+            let (proxy, mut connection) = echo().await?;
+            proxy.set(fault);
+            connection.write_all(b"held").await?;
+            let mut answer = [0; 4];
+            let read = tokio::time::timeout(Duration::from_millis(50), connection.read_exact(&mut answer)).await;
+            assert!(read.is_err(), "nothing comes back through {fault:?}");
+            proxy.set(Fault::None);
+            connection.read_exact(&mut answer).await?;
+            assert_eq!(&answer, b"held");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn one_direction_is_held_and_the_other_is_not() -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let proxy = Proxy::before(&format!("held://{}", listener.local_addr()?)).await?;
+        let mut client = TcpStream::connect(proxy.url().trim_start_matches("held://")).await?;
+        let (mut server, _) = listener.accept().await?;
+        let mut bytes = [0; 4];
+        proxy.set(Fault::HoldAnswers);
+        server.write_all(b"back").await?;
+        client.write_all(b"sent").await?;
+        server.read_exact(&mut bytes).await?;
+        assert_eq!(&bytes, b"sent");
+        proxy.set(Fault::HoldRequests);
+        client.write_all(b"more").await?;
+        client.read_exact(&mut bytes).await?;
+        assert_eq!(&bytes, b"back");
         proxy.set(Fault::None);
-        connection.read_exact(&mut answer).await?;
-        assert_eq!(&answer, b"held");
+        server.read_exact(&mut bytes).await?;
+        assert_eq!(&bytes, b"more");
         Ok(())
     }
 

@@ -164,6 +164,12 @@ impl LocalSentinel {
         Ok(found.lines().filter(|line| *line == "master-link-status").count())
     }
 
+    /// The port of the server that it takes for the primary.
+    pub fn primary(&self) -> io::Result<u16> {
+        let address = cli(self.local.port(), "", &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::PRIMARY])?;
+        address.lines().last().unwrap_or_default().parse().map_err(io::Error::other)
+    }
+
     fn watch(primary: &LocalRedis) -> io::Result<Self> {
         let program = find_program("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
         let (name, primary_port, password) = (Self::PRIMARY, primary.port(), primary.password().to_owned());

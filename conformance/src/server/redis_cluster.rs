@@ -58,6 +58,11 @@ impl RedisCluster {
         Err(io::Error::other(format!("nobody holds the slot {slot}")))
     }
 
+    /// Returns the process id of the node on this port; `None` after it was killed.
+    pub fn process_id(&self, port: u16) -> Option<u32> {
+        self.nodes.iter().find(|node| node.port() == port)?.process_id()
+    }
+
     /// Moves `count` slots with their keys from one primary to another. Both are counted from 0, in no particular order.
     pub fn move_slots(&self, from: usize, to: usize, count: usize) -> io::Result<()> {
         let primaries: Vec<_> = self.view()?.into_iter().filter(|node| node.is_primary && node.is_well).collect();

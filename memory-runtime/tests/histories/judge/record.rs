@@ -1,0 +1,107 @@
+//! What calls do to one record: the model that a history is compared with.
+
+use std::collections::BTreeSet;
+
+use crate::log::{Answer, Version, Wanted, What, is_document};
+
+/// What is there under a name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    Absent,
+    There(Version),
+    /// For good. Only memories are.
+    Erased,
+}
+
+/// The state behind a call, or `None` where the call can't answer so. A call without an answer may answer anything.
+pub(crate) fn step(state: &State, record: &str, number: u32, what: &What, answer: Option<&Answer>) -> Option<State> {
+    let (next, expected) = effect(state, record, number, what, named(what, answer));
+    match answer {
+        None => Some(next),
+        // Of a document that was removed there may be a history to erase.
+        Some(Answer::Gone(_))
+            if is_document(record) && *state == State::Absent && matches!(what, What::Erase { .. }) =>
+        {
+            Some(next)
+        }
+        Some(answer) => (*answer == expected).then_some(next),
+    }
+}
+
+/// Whether a space lies below a path, by the words of the contract (S3).
+pub(crate) fn is_under(space: &str, path: &str) -> bool {
+    space.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/', ':']))
+}
+
+/// The id by which a call knows a memory.
+fn named(what: &What, answer: Option<&Answer>) -> Option<String> {
+    match (what, answer) {
+        (What::Update { id, .. }, _) => Some(id.clone()),
+        (What::Get { id } | What::Erase { id }, _) if id.is_some() => id.clone(),
+        (_, Some(Answer::Stored(id))) => Some(id.clone()),
+        (_, Some(Answer::Found(Some(version)))) => version.id.clone(),
+        _ => None,
+    }
+}
+
+/// The state behind a call, and its answer.
+fn effect(state: &State, record: &str, number: u32, what: &What, id: Option<String>) -> (State, Answer) {
+    let stay = |answer| (state.clone(), answer);
+    // The record that the call speaks of, with what it knows of the id.
+    let there = match state {
+        State::There(version) if version.id.is_none() || id.is_none() || version.id == id => {
+            Some(Version { id: version.id.clone().or(id.clone()), ..version.clone() })
+        }
+        _ => None,
+    };
+    match (what, there) {
+        (What::Store { .. }, None) if *state == State::Erased => stay(Answer::Erased),
+        (What::Store { space, variant }, None) if *state == State::Absent => {
+            let answer = Answer::Stored(id.clone().unwrap_or_default());
+            let writes = BTreeSet::new();
+            (State::There(Version { id, variant: *variant, space: space.clone(), revision: 1, writes }), answer)
+        }
+        (What::Store { variant, .. }, Some(version)) if *variant == version.variant => {
+            let answer = Answer::Stored(version.id.clone().unwrap_or_default());
+            (State::There(version), answer)
+        }
+        (What::Store { .. }, _) => stay(Answer::Conflict),
+
+        (What::Update { if_revision, .. }, Some(version)) => {
+            if if_revision.is_some_and(|wanted| wanted != version.revision) {
+                return (State::There(version), Answer::Conflict);
+            }
+            let (mut writes, revision) = (version.writes, version.revision + 1);
+            writes.insert(number);
+            (State::There(Version { revision, writes, ..version }), Answer::Revision(revision))
+        }
+        (What::Update { .. } | What::Get { .. }, None) if *state == State::Erased => stay(Answer::Erased),
+        (What::Update { .. }, None) => stay(Answer::NotFound),
+
+        (What::Get { .. }, Some(version)) => (State::There(version.clone()), Answer::Found(Some(version))),
+        (What::Read { under }, Some(version)) if is_under(&version.space, under) => {
+            (State::There(version.clone()), Answer::Found(Some(version)))
+        }
+        (What::Get { .. } | What::Read { .. }, _) => stay(Answer::Found(None)),
+
+        (What::Put { space, expect }, version) => {
+            let before = version.map_or(0, |version| version.revision);
+            let is_expected = match expect {
+                Wanted::Any => true,
+                Wanted::Absent => before == 0,
+                Wanted::Revision(wanted) => before == *wanted,
+            };
+            if !is_expected {
+                return stay(Answer::Conflict);
+            }
+            let (revision, writes) = (before + 1, BTreeSet::from([number]));
+            let version = Version { id: None, variant: 0, space: space.clone(), revision, writes };
+            (State::There(version), Answer::Revision(revision))
+        }
+        (What::Remove, Some(_)) => (State::Absent, Answer::Gone(true)),
+        (What::Erase { .. }, Some(_)) => {
+            (if is_document(record) { State::Absent } else { State::Erased }, Answer::Gone(true))
+        }
+        (What::Remove | What::Erase { .. }, None) => stay(Answer::Gone(false)),
+    }
+}

@@ -1,0 +1,176 @@
+//! What a history is made of: calls with their times, and what became of them.
+//!
+//! The times are those of the machine's monotonic clock, which all of its processes share: an [`Instant`](std::time::Instant) can't leave
+//! its process, and the time of day may go back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// One call, as the program that makes it tells before and behind it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// Its place in the plan. A write leaves it in the record.
+    pub(crate) number: u32,
+    /// Who makes it. A client makes one call at a time.
+    pub(crate) client: u32,
+    pub(crate) action: Action,
+    /// Nanoseconds.
+    pub(crate) started: u64,
+    /// `None` of a call without an answer, such as one of a program that was killed.
+    pub(crate) ended: Option<u64>,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Action {
+    /// On one record.
+    One { record: String, what: What },
+    /// On all records of a kind below a path.
+    Many { documents: bool, under: String, how: How },
+}
+
+/// What is done with a record. A memory is called by its idempotency key, a document by its id: see [`is_document`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// With one of two triggers.
+    Store {
+        space: String,
+        variant: u8,
+    },
+    /// Adds the number of the call to the metadata.
+    Update {
+        id: String,
+        if_revision: Option<u64>,
+    },
+    Get {
+        id: Option<String>,
+    },
+    Erase {
+        id: Option<String>,
+    },
+    Put {
+        space: String,
+        expect: Wanted,
+    },
+    Remove,
+    /// As a part of an action on many.
+    Read {
+        under: String,
+    },
+}
+
+/// What a put expects in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Wanted {
+    Any,
+    Absent,
+    Revision(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum How {
+    Query,
+    /// By pages of so many records.
+    Walk(usize),
+    Recall,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    Done(Answer),
+    /// Nothing was written.
+    NotDone(String),
+    /// It may have its effect at any later time, or never.
+    Unknown(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Stored(String),
+    Found(Option<Version>),
+    /// Where an update or a put has brought the record.
+    Revision(u64),
+    /// Whether it was there.
+    Gone(bool),
+    Conflict,
+    Erased,
+    NotFound,
+    Pages {
+        pages: Vec<Page>,
+        /// Whether they have all that there is.
+        is_complete: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Page {
+    pub(crate) started: u64,
+    pub(crate) ended: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) record: String,
+    pub(crate) created_at: i64,
+    pub(crate) version: Version,
+}
+
+/// A version of a record, as reads show it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Version {
+    /// Of a memory; `None` while it is not known.
+    pub(crate) id: Option<String>,
+    pub(crate) variant: u8,
+    pub(crate) space: String,
+    pub(crate) revision: u64,
+    /// The numbers of the calls that it is made of: all updates of a memory, the last put of a document.
+    pub(crate) writes: BTreeSet<u32>,
+}
+
+/// What a watch tells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// A memory by the id that its provider made, a document by its name.
+    Now {
+        id: String,
+        revision: u64,
+    },
+    Gone {
+        id: String,
+    },
+    /// The feed has lost what comes behind the last token: the watch begins anew.
+    Reset,
+}
+
+/// A line of a program to its parent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Line {
+    Started(Call),
+    Ended { number: u32, at: u64, outcome: Outcome },
+    Told { told: Option<Told>, token: Option<String> },
+}
+
+/// All that is known of a run.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct History {
+    pub(crate) calls: BTreeMap<u32, Call>,
+    pub(crate) told: Vec<Told>,
+    /// From when to when servers were taken away and others took over.
+    pub(crate) failovers: Vec<(u64, u64)>,
+    /// The revisions that the history of each record has in the end, newest first.
+    pub(crate) versions: BTreeMap<String, Vec<u64>>,
+}
+
+/// Nanoseconds of a clock that all processes share.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Unix has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+/// By the first letter of its name.
+pub(crate) fn is_document(record: &str) -> bool {
+    record.starts_with('d')
+}

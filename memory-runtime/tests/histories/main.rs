@@ -1,0 +1,114 @@
+//! Histories of concurrent calls on each engine, while its servers and programs are killed, stopped, cut off and replaced. Each is judged.
+//!
+//! `MEMORY_TEST_HISTORIES` sets how many are played on each engine; unless it is set, only the judge is tested. `MEMORY_TEST_CALLS` sets the
+//! number of calls of each (2,000), and `MEMORY_TEST_SEED` the seed of the first; the next ones follow it. `MEMORY_TEST_RECORD` names a folder
+//! for the histories.
+
+mod client;
+mod judge;
+mod log;
+mod memory;
+mod plan;
+mod planted;
+mod stage;
+mod systems;
+mod watcher;
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use conformance::server::trial;
+use libtest_mimic::Arguments;
+use tokio::runtime::Runtime;
+
+use crate::judge::search::Loss;
+use crate::judge::{Anomaly, judge};
+use crate::systems::{Cluster, Mongo, Postgres, Redis, Sqlite, System};
+
+/// Say to a program what it does, and on what.
+const ROLE: &str = "MEMORY_TEST_ROLE";
+const HISTORIES: &str = "MEMORY_TEST_HISTORIES";
+const PART: &str = "MEMORY_TEST_PART";
+
+type Fallible<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    if let (Ok(role), Ok(part)) = (env::var(ROLE), env::var(PART)) {
+        let lived = live(&role, &part);
+        if let Err(error) = &lived {
+            eprintln!("{role}: {error:?}");
+        }
+        return if lived.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let mut trials = planted::trials();
+    let are_left_out = env::var_os(HISTORIES).is_none();
+    let played = [
+        trial("sqlite::histories", || histories("sqlite", || Ok(Sqlite::default()))),
+        trial("postgres::histories", || histories("postgres", Postgres::start)),
+        trial("redis-sentinel::histories", || histories("redis-sentinel", || Ok(Redis::new(true)))),
+        trial("redis-cluster::histories", || histories("redis-cluster", Cluster::start)),
+    ];
+    trials.extend(played.map(|trial| trial.with_ignored_flag(are_left_out)));
+    trials.push(
+        // Ignored while a store may answer `Erased` before a majority has the erasure, so that a later read shows the memory still.
+        trial("mongo::histories", || histories("mongo", Mongo::start)).with_ignored_flag(true),
+    );
+    let mut arguments = Arguments::from_args();
+    // Each has programs and servers of its own, and its calls have deadlines.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The life of a program.
+fn live(role: &str, part: &str) -> Fallible {
+    let runtime = Runtime::new()?;
+    match role {
+        "calls" => runtime.block_on(client::live(serde_json::from_str(part)?)),
+        _ => runtime.block_on(watcher::watch(serde_json::from_str(part)?)),
+    }
+}
+
+fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fallible {
+    let (count, calls) = (number(HISTORIES, 5)?, number("MEMORY_TEST_CALLS", 2_000)?);
+    let first = number("MEMORY_TEST_SEED", fastrand::u32(..).into())?;
+    println!("{name}: MEMORY_TEST_SEED={first}");
+    let (mut system, mut allowed, mut wrong) = (start()?, 0, Vec::new());
+    for seed in first..first + count {
+        let start = Instant::now();
+        let played = stage::play(&mut system, seed, calls as usize);
+        let (history, happened) = played.inspect_err(|_| println!("{name}: seed {seed} failed"))?;
+        let (played, start) = (start.elapsed(), Instant::now());
+        if let Some(folder) = env::var_os("MEMORY_TEST_RECORD") {
+            fs::write(Path::new(&folder).join(format!("{name}-{seed}.json")), serde_json::to_vec(&history)?)?;
+        }
+        let verdict = judge(&history, system.setting());
+        println!(
+            "{name}: seed {seed}: {} calls, {} told, {} in order, {} anomalies, {} allowed; {played:.1?} and {:.1?}; {}",
+            history.calls.len(),
+            history.told.len(),
+            verdict.ordered,
+            verdict.anomalies.len(),
+            verdict.allowed.len(),
+            start.elapsed(),
+            happened.join("; "),
+        );
+        allowed += verdict.allowed.len();
+        wrong.extend(verdict.anomalies.iter().take(3).map(|anomaly: &Anomaly| format!("seed {seed}: {anomaly}")));
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n").into());
+    }
+    // Without any the judge would be blind: each failover of such a setting loses writes.
+    if system.setting().loss == Loss::Any && allowed == 0 {
+        return Err("no failover has lost a write that was acknowledged".into());
+    }
+    Ok(())
+}
+
+fn number(variable: &str, default: u64) -> Fallible<u64> {
+    env::var(variable).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{variable} is no number").into()))
+}

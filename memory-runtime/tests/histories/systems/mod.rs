@@ -1,0 +1,63 @@
+//! The engines, each with the trouble that its servers can have.
+
+mod mongo;
+mod postgres;
+mod redis;
+mod redis_cluster;
+mod sqlite;
+
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::Fallible;
+use crate::judge::Setting;
+
+pub(crate) use mongo::Mongo;
+pub(crate) use postgres::Postgres;
+pub(crate) use redis::Redis;
+pub(crate) use redis_cluster::Cluster;
+pub(crate) use sqlite::Sqlite;
+
+/// What histories are made on: an engine with its servers.
+pub(crate) trait System {
+    /// Makes the servers whole, and gives the URL of an empty namespace.
+    fn begin(&mut self) -> Fallible<String>;
+
+    /// Which anomalies are no surprise.
+    fn setting(&self) -> Setting {
+        Setting::STRICT
+    }
+
+    /// Whether there are servers to bring into trouble.
+    fn has_servers(&self) -> bool {
+        true
+    }
+
+    /// Brings a server into trouble that ends by itself, and says which. `calls` waits until so many more calls have ended, or for a
+    /// second.
+    fn disturb(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String>;
+
+    /// Takes a server away, and returns when another one has taken over.
+    fn fail_over(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String>;
+}
+
+/// The deadline of each call: short, so that few seconds pass while a server is away.
+const PARAMETERS: &str = "deadline_ms=5000";
+
+/// The parameters of a namespace that nobody else has.
+fn parameters() -> String {
+    format!("namespace={}&{PARAMETERS}", conformance::Namespace::unique().name)
+}
+
+/// Stops a process for a time.
+pub(crate) fn pause(process: Option<u32>, millis: u64) -> Fallible<String> {
+    let process = Pid::from_raw(process.ok_or("it does not run")?.cast_signed());
+    kill(process, Signal::SIGSTOP)?;
+    thread::sleep(Duration::from_millis(millis));
+    kill(process, Signal::SIGCONT)?;
+    Ok(format!("stopped for {millis} ms"))
+}

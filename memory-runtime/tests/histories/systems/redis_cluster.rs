@@ -1,0 +1,54 @@
+//! Redis: a cluster of three primaries with a replica each.
+
+use std::thread;
+use std::time::Duration;
+
+use conformance::server::redis_cluster::RedisCluster;
+use fastrand::Rng;
+
+use super::{System, pause};
+use crate::Fallible;
+use crate::judge::Setting;
+use crate::judge::search::Loss;
+
+/// Each write waits for the replica of its primary.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    cluster: RedisCluster,
+    /// In the slot of the namespace.
+    key: String,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Fallible<Self> {
+        Ok(Self { cluster: RedisCluster::start_with(&[("cluster-node-timeout", "1000")])?, key: String::new() })
+    }
+}
+
+impl System for Cluster {
+    fn begin(&mut self) -> Fallible<String> {
+        let name = conformance::Namespace::unique().name;
+        self.key = format!("{{{name}}}:steps");
+        Ok(format!("{}?namespace={name}&{}&wait_replicas=1", self.cluster.url(), super::PARAMETERS))
+    }
+
+    fn setting(&self) -> Setting {
+        Setting { loss: Loss::Unacknowledged, reads_the_past: true }
+    }
+
+    fn disturb(&mut self, random: &mut Rng, _: &dyn Fn(usize)) -> Fallible<String> {
+        // Shorter than the nodes wait for each other.
+        let process = self.cluster.process_id(self.cluster.primary_of(&self.key)?);
+        Ok(format!("the primary {}", pause(process, random.u64(100..700))?))
+    }
+
+    fn fail_over(&mut self, _: &mut Rng, _: &dyn Fn(usize)) -> Fallible<String> {
+        let primary = self.cluster.primary_of(&self.key)?;
+        self.cluster.kill(primary)?;
+        while self.cluster.primary_of(&self.key)? == primary {
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.cluster.restart(primary)?;
+        Ok("the primary killed, its replica took over".to_owned())
+    }
+}
