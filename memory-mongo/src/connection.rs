@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
@@ -9,12 +10,13 @@ use futures::TryStreamExt;
 use memory_core::engine::Retry;
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{RawDocumentBuf, doc};
+use mongodb::bson::{Bson, RawDocumentBuf, doc};
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{
-    CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
+    Acknowledgment, CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria,
+    TransactionOptions, WriteConcern,
 };
 use mongodb::{Client, ClientSession, Collection, Database};
 use tokio::sync::Mutex;
@@ -24,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{MongoConfig, program};
 use crate::election::Elections;
-use crate::error::{WRITE_CONFLICT, code, is_ended, is_temporary, native};
+use crate::error::{WRITE_CONFLICT, code, is_ended, is_of_server, is_temporary, native, replaced};
 use crate::statements::abandoned;
 
 /// The pause before retrying a commit or the lock.
@@ -97,8 +99,12 @@ pub(crate) type Rows = Collection<RawDocumentBuf>;
 #[derive(Debug)]
 pub struct MongoSession {
     pub(crate) on: Arc<Connections>,
-    pub(crate) reads: Arc<Collections>,
+    reads: Arc<Collections>,
     until: Instant,
+    /// Whether it has read since its last confirmed write: a majority may lack what it has seen.
+    is_ahead: AtomicBool,
+    /// The last known election when it began.
+    election: Option<ObjectId>,
 }
 
 impl Connections {
@@ -273,7 +279,43 @@ fn primary() -> SelectionCriteria {
 
 impl MongoSession {
     pub(crate) fn new(on: &Arc<Connections>, reads: &Arc<Collections>, until: Instant) -> Self {
-        Self { on: Arc::clone(on), reads: Arc::clone(reads), until }
+        let (is_ahead, election) = (AtomicBool::new(false), on.elections.last());
+        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, election }
+    }
+
+    /// The collections to read from.
+    pub(crate) fn reads(&self) -> &Collections {
+        self.is_ahead.store(true, Ordering::Relaxed);
+        &self.reads
+    }
+
+    /// Notes that a majority has all that was read so far, because it has a later write; or that no caller is told of
+    /// what was read.
+    pub(crate) fn caught_up(&self) {
+        self.is_ahead.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns the result of a call that writes, once a majority has what the result was decided from. Otherwise a
+    /// refusal could be about a write that other reads don't show yet and that an election takes back. An error of the
+    /// server is about no record, so it is returned at once.
+    pub(crate) async fn settled<T>(&self, result: Result<T>) -> Result<T> {
+        if !self.is_ahead.load(Ordering::Relaxed) || result.as_ref().is_err_and(is_of_server) {
+            return result;
+        }
+        // Something may have been written before the last read.
+        let outcome = result.as_ref().map_or_else(Error::outcome, |_| Outcome::Unknown);
+        self.settle().await.map_err(|error| error.with_outcome(outcome))?;
+        result
+    }
+
+    /// Waits until a majority has all that the primary has now.
+    async fn settle(&self) -> Result<()> {
+        let concern = WriteConcern::builder().w(Acknowledgment::Majority).w_timeout(self.left()?).journal(true);
+        // A deletion that finds nothing writes nothing, but the server confirms it only after all earlier writes.
+        let nothing = self.on.primary.bookkeeping.delete_one(doc! { "_id": Bson::MinKey });
+        nothing.write_concern(concern.build()).await.map_err(native)?;
+        // A new primary may lack what was read from the one before it.
+        if self.on.elections.last() == self.election { Ok(()) } else { Err(replaced()) }
     }
 
     /// Runs work that can safely be repeated, until it meets no temporary failure.
@@ -332,9 +374,15 @@ impl MongoSession {
     pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
         let is_done = is_done.and_then(|is_done| self.left().map(|_| is_done));
         if let Ok(true) = is_done {
-            return self.commit(transaction).await.map(|()| true);
+            self.commit(transaction).await?;
+            self.caught_up();
+            return Ok(true);
         }
         let _ = transaction.abort_transaction().await;
+        if let Ok(false) = is_done {
+            // The step begins anew, or what was read is read again before the caller is told of it.
+            self.caught_up();
+        }
         is_done.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 }

@@ -44,6 +44,11 @@ impl Elections {
         self.seen().filter(|election| election.is_over).map(|election| election.id)
     }
 
+    /// The last known election, whether or not it is over.
+    pub(crate) fn last(&self) -> Option<ObjectId> {
+        self.seen().map(|election| election.id)
+    }
+
     fn seen(&self) -> MutexGuard<'_, Option<Election>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -146,19 +146,20 @@ impl Engine for MongoEngine {
         if access == Access::Write {
             let write = async move {
                 let mut left = MENDS;
-                loop {
+                let done = loop {
                     let refused = match work(&mut session, &argument).await {
                         Err(error) if code(&error) == Some(NOT_VALID) => schema::refusal(&session, error).await,
-                        written => return written,
+                        done => break done,
                     };
                     if left == 0 || code(&refused) != Some(NOT_VALID) || refused.outcome() == Outcome::Unknown {
-                        return Err(refused);
+                        break Err(refused);
                     }
                     // This removes a retired rule that came back. If the read-only rule was lifted meanwhile, the retry
                     // succeeds.
                     let _ = schema::mend(&session).await;
                     left -= 1;
-                }
+                };
+                session.settled(done).await
             };
             return self.connections.run_write(write).await;
         }

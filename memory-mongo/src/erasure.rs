@@ -37,7 +37,7 @@ const PLACES: usize = 1_024;
 
 /// The tombstones of these records.
 pub(crate) async fn tombstones(session: &MongoSession, of: &[RecordId]) -> Result<Vec<Tombstone>> {
-    each(session, &session.reads.tombstones, of.iter().map(id).collect(), read).await
+    each(session, &session.reads().tombstones, of.iter().map(id).collect(), read).await
 }
 
 /// The next tombstones in the order of their `_id`s: those of memories, then those of documents.
@@ -62,7 +62,7 @@ pub(crate) async fn tombstones_behind(
     for ids in memories.into_iter().chain([documents]).filter(|_| most > 0) {
         let rest = most - found.len();
         if rest > 0 {
-            let find = session.reads.tombstones.find(doc! { "_id": ids }).sort(doc! { "_id": 1 });
+            let find = session.reads().tombstones.find(doc! { "_id": ids }).sort(doc! { "_id": 1 });
             found.append(&mut all(session, find.limit(rest as i64), read).await?);
         }
     }

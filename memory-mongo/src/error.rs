@@ -13,6 +13,9 @@ pub(crate) const NOT_VALID: i32 = 121;
 /// The transaction conflicts with another one.
 pub(crate) const WRITE_CONFLICT: i32 = 112;
 
+/// The primary was replaced.
+const PRIMARY_STEPPED_DOWN: i32 = 189;
+
 /// What the driver reported, without its texts, which quote keys and values.
 #[derive(Debug)]
 struct Native {
@@ -122,6 +125,17 @@ pub(crate) fn of_code(code: i32) -> Error {
 /// transaction.
 pub(crate) fn is_temporary(error: &Error) -> bool {
     error.source_as().is_some_and(|native: &Native| native.is_temporary)
+}
+
+/// Whether the error comes from the server or the driver, and not from what was read.
+pub(crate) fn is_of_server(error: &Error) -> bool {
+    error.source_as::<Native>().is_some()
+}
+
+/// The error for a call whose primary was replaced before a majority had what the call has read.
+pub(crate) fn replaced() -> Error {
+    let code = PRIMARY_STEPPED_DOWN;
+    meaning(code).with_source(Native { code: Some(code), text: format!("code {code}"), is_temporary: true })
 }
 
 pub(crate) fn code(error: &Error) -> Option<i32> {

@@ -137,8 +137,8 @@ impl List {
         most: usize,
     ) -> Result<Vec<(Timestamp, RecordId)>> {
         let rows = match self {
-            Self::Memories => &session.reads.memories,
-            Self::Documents => &session.reads.documents,
+            Self::Memories => &session.reads().memories,
+            Self::Documents => &session.reads().documents,
         };
         // The server reads zero as no limit.
         let Some(condition) = self.condition(by, behind).filter(|_| most > 0) else { return Ok(Vec::new()) };

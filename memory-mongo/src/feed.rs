@@ -137,7 +137,7 @@ async fn spaces(session: &MongoSession, noted: &[(Place, Noted)]) -> Result<Hash
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let find = session.reads.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "spaceId": 1 });
+    let find = session.reads().memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "spaceId": 1 });
     // A memory without a readable space can't be delivered to anybody.
     let space =
         |row: &RawDocument| Ok(memory_id(row, "_id").and_then(|id| Ok((id, text(row, "spaceId")?.to_owned()))).ok());

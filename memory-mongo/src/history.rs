@@ -67,7 +67,7 @@ pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most
     let mut entries = between(of, below);
     // The rows of an erased document are empty.
     entries.insert("revision", doc! { "$exists": true });
-    let find = session.reads.history.find(entries).sort(doc! { "_id": -1 });
+    let find = session.reads().history.find(entries).sort(doc! { "_id": -1 });
     let find = find.limit(most as i64).batch_size(most as u32);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     let (mut found, mut size) = (Vec::new(), 0);

@@ -46,11 +46,11 @@ impl Reader for MongoSession {
             true => Ok(None),
             false => Ok(Some((memory_id(row, "_id")?, found::<Ledger>(row)))),
         };
-        Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().flatten().collect())
+        Ok(each(self, &self.reads().memories, ids, read).await?.into_iter().flatten().collect())
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        offer_next(self, &self.reads.memories, &lists(&walk.source), None, walk, visit).await
+        offer_next(self, &self.reads().memories, &lists(&walk.source), None, walk, visit).await
     }
 
     async fn siblings(
@@ -61,8 +61,8 @@ impl Reader for MongoSession {
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
         let (rows, within) = match of {
-            None => (&self.reads.memories, doc! {}),
-            Some(collection) => (&self.reads.documents, within(collection)),
+            None => (&self.reads().memories, doc! {}),
+            Some(collection) => (&self.reads().documents, within(collection)),
         };
         let (mut siblings, mut paths) = (BTreeSet::new(), BTreeSet::new());
         let mut from = if after.is_empty() { prefix.to_owned() } else { Place::behind_space(after) };
@@ -98,7 +98,7 @@ impl Reader for MongoSession {
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
         let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
-        each(self, &self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await
+        each(self, &self.reads().documents, keys, |row| Ok(found::<Documents>(row))).await
     }
 
     async fn walk_documents(
@@ -109,7 +109,7 @@ impl Reader for MongoSession {
     ) -> Result<Option<Mark>> {
         // With the index by time, the server might look at all documents to find those of a few places.
         let index = matches!(walk.source, Source::Places(_)).then(|| Hint::Name(PATHS.to_owned()));
-        offer_next(self, &self.reads.documents, &[documents_of(collection, &walk.source)], index, walk, visit).await
+        offer_next(self, &self.reads().documents, &[documents_of(collection, &walk.source)], index, walk, visit).await
     }
 
     async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
@@ -121,7 +121,7 @@ impl Reader for MongoSession {
             doc! { "$sort": { "_id": 1 } },
             doc! { "$limit": most as i64 },
         ];
-        let names = self.reads.documents.aggregate(pipeline).max_time(self.left()?);
+        let names = self.reads().documents.aggregate(pipeline).max_time(self.left()?);
         let (mut names, mut collections) = (names.await.map_err(native)?, Vec::new());
         while names.advance().await.map_err(native)? {
             collections.push(Collection::parse(text(names.current(), "_id")?).map_err(corrupt)?);
@@ -167,7 +167,7 @@ impl Reader for MongoSession {
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
-        let find = self.reads.memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
+        let find = self.reads().memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
         let row = find.projection(doc! { "storedAt": 1 }).max_time(self.left()?).await.map_err(native)?;
         let millis = row.as_deref().map(|row| optional(row, "storedAt", number)).transpose()?.flatten();
         millis.map(Timestamp::from_millis).transpose().map_err(corrupt)

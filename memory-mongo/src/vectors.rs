@@ -28,7 +28,7 @@ use crate::write::{AT_ONCE, at_once};
 pub(crate) async fn vectors(session: &MongoSession, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
     let (memories, documents): (Vec<_>, Vec<_>) = of.iter().partition(|of| matches!(of, RecordId::Memory(_)));
     let mut found = Vec::new();
-    for (rows, of) in [(&session.reads.memories, memories), (&session.reads.documents, documents)] {
+    for (rows, of) in [(&session.reads().memories, memories), (&session.reads().documents, documents)] {
         for some in of.chunks(AT_ONCE.0) {
             let find = rows.find(embedded(some)).projection(parts());
             found.extend(all(session, find, read).await?.into_iter().flatten());
@@ -85,6 +85,7 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
     let answer = session.on.database.run_command(command).await.map_err(native_write)?;
     let count = answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     check(&answer).map_err(|error| after(error, count > 0))?;
+    session.caught_up();
     if count == 0 || count == embeds.len() {
         return Ok(vec![count > 0; embeds.len()]);
     }

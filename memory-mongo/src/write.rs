@@ -321,6 +321,7 @@ impl MongoSession {
     async fn append_alone(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<Vec<Appended>> {
         let rows = memories.iter().map(|memory| memory_row(memory, at)).collect();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
+        self.caught_up();
         let is_taken = |place: &usize| refused.get(place) == Some(&DUPLICATE_KEY);
         let taken = (0..memories.len()).filter(is_taken).map(|place| memories[place].id).collect();
         // The other memories may be written already.
@@ -346,7 +347,9 @@ impl MongoSession {
         if let [memory] = memories
             && memory.idempotency_key.is_none()
         {
-            return self.on.primary.memories.insert_one(memory_row(memory, at)).await.map(drop).map_err(native_write);
+            self.on.primary.memories.insert_one(memory_row(memory, at)).await.map_err(native_write)?;
+            self.caught_up();
+            return Ok(());
         }
         let key = |memory: &&Memory| Some(key_row(memory.idempotency_key.as_ref()?, memory.id));
         let keys = memories.iter().flat_map(|memory| key(memory).into_iter().chain(append.hash(memory).map(mark_row)));

@@ -162,7 +162,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     fn health(&self) -> impl Future<Output = Result<Health>> + Send;
 
     /// Runs work in a session. A session that only reads has one snapshot of the storage if the engine can provide one.
-    /// In a session that writes, each step is atomic by itself; the work as a whole need not be.
+    /// In a session that writes, each step is atomic by itself; the work as a whole need not be. Its result is as
+    /// durable as its writes, even if it has written nothing: a refusal is about no write that can still be lost.
     ///
     /// After `until` no caller waits for the result. The engine may rerun work that writes after rolling all of it
     /// back. Work never continues after a failed step, so an engine may run all its steps in one transaction.

@@ -1,5 +1,6 @@
 //! Servers that go away, and primaries that others follow.
 
+use super::erasure::Held;
 use super::*;
 
 /// The space of the memory that is stored last.
@@ -32,23 +33,12 @@ pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
     let id = provider.store(event("a-b", 1)).await?;
     let old = server.primary()?;
     let elected = (old + 1) % 3;
-    let mut nodes = Vec::new();
-    for node in 0..3 {
-        let options = mongodb::options::ClientOptions::parse(server.url_of(node)).await?;
-        nodes.push(Client::with_options(options)?.database("admin"));
-    }
-    // The others vote and do not replicate.
-    let others_replicate = async |do_they: bool| {
-        let mode = if do_they { "off" } else { "alwaysOn" };
-        for node in (0..3).filter(|node| *node != elected) {
-            nodes[node].run_command(doc! { "configureFailPoint": "stopReplProducer", "mode": mode }).await?;
-        }
-        Ok::<_, mongodb::error::Error>(())
-    };
-    others_replicate(false).await?;
-    eventually(async || nodes[elected].run_command(doc! { "replSetStepUp": 1 }).await.is_ok()).await?;
+    let nodes = nodes(&server).await?;
+    let admin = nodes[elected].database("admin");
+    others_replicate(&nodes, elected, false).await?;
+    eventually(async || admin.run_command(doc! { "replSetStepUp": 1 }).await.is_ok()).await?;
     eventually(async || {
-        let hello = nodes[elected].run_command(doc! { "hello": 1 }).await.expect("an answer");
+        let hello = admin.run_command(doc! { "hello": 1 }).await.expect("an answer");
         hello.get_bool("isWritablePrimary").is_ok_and(|is_primary| is_primary)
     })
     .await?;
@@ -58,7 +48,7 @@ pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
         late.kind() == ErrorKind::Timeout
     })
     .await?;
-    others_replicate(true).await?;
+    others_replicate(&nodes, elected, true).await?;
     eventually(async || provider.get(id).await.is_ok_and(|found| found.is_some())).await
 }
 
@@ -67,23 +57,10 @@ pub(crate) async fn an_operator_is_told_of_a_majority_that_lags() -> CaseResult 
     let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
     let config = config(&server.url());
     open(config.clone()).await?;
-    let primary = server.primary()?;
-    let mut nodes = Vec::new();
-    for node in 0..3 {
-        let options = mongodb::options::ClientOptions::parse(server.url_of(node)).await?;
-        nodes.push(Client::with_options(options)?);
-    }
-    let others_replicate = async |do_they: bool| {
-        let mode = if do_they { "off" } else { "alwaysOn" };
-        for node in (0..3).filter(|node| *node != primary) {
-            let command = doc! { "configureFailPoint": "stopReplProducer", "mode": mode };
-            nodes[node].database("admin").run_command(command).await?;
-        }
-        Ok::<_, mongodb::error::Error>(())
-    };
+    let (primary, nodes) = (server.primary()?, nodes(&server).await?);
     let held_back = async || memory_mongo::inspect(&config).await.expect("an answer").held_back;
     eventually(async || held_back().await.is_none()).await?;
-    others_replicate(false).await?;
+    others_replicate(&nodes, primary, false).await?;
     let rows = nodes[primary].database("other").collection::<Document>("rows");
     let alone = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
     eventually(async || {
@@ -91,8 +68,62 @@ pub(crate) async fn an_operator_is_told_of_a_majority_that_lags() -> CaseResult 
         held_back().await.is_some_and(|held_back| held_back.by.contains("majority") && held_back.longest.is_some())
     })
     .await?;
-    others_replicate(true).await?;
+    others_replicate(&nodes, primary, true).await?;
     eventually(async || held_back().await.is_none()).await
+}
+
+/// An election may take an erasure back until a majority has it, and other reads still show the memory: nobody is told of it.
+pub(crate) async fn a_refusal_waits_for_a_majority() -> CaseResult {
+    let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    let hasty = Arc::new(open(config(&format!("{}&deadline_ms=5000", server.url()))).await?);
+    let (admin, primary, nodes) = (admin(&server.url()).await?, server.primary()?, nodes(&server).await?);
+    let keyed = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("key").expect("valid"));
+    let id = provider.store(keyed()).await?;
+    let erasure = Erasure::records([id.into()], "why")?;
+
+    // A store has found the memory that has its key, and reads it while another call erases it.
+    let held = Held::at(&admin, "waitInFindBeforeMakingBatch", "agent_memory.idempotency_keys").await?;
+    let (storing, memory) = (Arc::clone(&hasty), keyed());
+    let stored = tokio::spawn(async move { storing.store(memory).await });
+    held.wait(&admin).await?;
+    others_replicate(&nodes, primary, false).await?;
+    let (erasing, asked) = (Arc::clone(&provider), erasure.clone());
+    let erased = tokio::spawn(async move { erasing.erase(&asked).await });
+    let tombstones = nodes[primary].database("agent_memory").collection::<Document>("tombstones");
+    eventually(async || tombstones.count_documents(doc! {}).await.is_ok_and(|count| count > 0)).await?;
+    held.release(&admin).await?;
+
+    let patch = MemoryPatch::new().with_status(Status::Completed);
+    let (stored, updated, again) = futures::join!(stored, hasty.update(id, patch), hasty.erase(&erasure));
+    for told in [stored?.map(drop), updated.map(drop), again.map(drop)] {
+        let late = told.expect_err("no majority has the erasure");
+        assert!(matches!(late.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{late:?}");
+    }
+    assert!(provider.get(id).await?.is_some(), "a read shows the erasure");
+    others_replicate(&nodes, primary, true).await?;
+    assert_eq!(erased.await??.records, [id.into()]);
+    assert_eq!(hasty.store(keyed()).await.expect_err("its memory was erased").kind(), ErrorKind::Erased);
+    Ok(())
+}
+
+/// A client for each node.
+async fn nodes(server: &LocalMongo) -> mongodb::error::Result<Vec<Client>> {
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        let options = mongodb::options::ClientOptions::parse(server.url_of(node)).await?;
+        nodes.push(Client::with_options(options)?);
+    }
+    Ok(nodes)
+}
+
+/// Makes all nodes but one stop replicating, or go on. They vote all the same.
+async fn others_replicate(nodes: &[Client], but: usize, do_they: bool) -> mongodb::error::Result<()> {
+    let mode = if do_they { "off" } else { "alwaysOn" };
+    for (_, node) in nodes.iter().enumerate().filter(|(node, _)| *node != but) {
+        node.database("admin").run_command(doc! { "configureFailPoint": "stopReplProducer", "mode": mode }).await?;
+    }
+    Ok(())
 }
 
 /// Three nodes, of which the primary is killed under load, again and again. A watch goes on from its last token, and misses nothing.

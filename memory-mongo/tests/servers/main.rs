@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         async_trial("mongo::a_fence_that_is_given_up_comes_no_more", deadlines::a_fence_that_is_given_up_comes_no_more),
         async_trial("mongo::an_insert_waits_for_one_deadline", deadlines::an_insert_waits_for_one_deadline),
         async_trial("mongo::reads_tell_the_server_their_time", deadlines::reads_tell_the_server_their_time),
+        async_trial("mongo::a_refusal_waits_for_a_majority", elections::a_refusal_waits_for_a_majority),
         async_trial("mongo::a_newer_schema_is_refused", a_newer_schema_is_refused),
         async_trial(
             "mongo::what_a_dead_program_has_locked_is_free_again",
