@@ -22,7 +22,11 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
   for first = 1, #names, 4000 do
     local found = redis.call('HMGET', KEYS[4], unpack(names, first, math.min(first + 3999, #names)))
     for at = 1, #found do
-      if found[at] then erased[places[first + at - 1]] = true end
+      if found[at] then
+        erased[places[first + at - 1]] = true
+        -- Replicas are waited for behind a write only: this one changes nothing.
+        redis.call('HSET', KEYS[4], names[first + at - 1], found[at])
+      end
     end
   end
 end
@@ -35,7 +39,7 @@ for place = 1, count do
     taken[#taken + 1] = ''
   -- A memory whose own row is gone, by eviction or by hand, is written: a restore brings it back.
   elseif owner and (is_there or owner ~= id) then
-    -- Replicas are waited for behind a write only: this one changes nothing.
+    -- This changes nothing either.
     if is_there then redis.call('APPEND', row, '') else redis.call('HSET', KEYS[3], key, owner) end
     taken[#taken + 1] = id
     taken[#taken + 1] = owner
