@@ -26,17 +26,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a recall waits for the namespace's model if it knows an earlier one.
 const KNOWN: Duration = Duration::from_secs(2);
-/// Maximum number of records that one step reads for their vectors: in the first step, which does not know their size, and in later ones.
-const FIRST_READ: usize = 4;
-const READ: usize = 64;
-/// Approximate maximum of their bytes.
-const READ_BYTES: usize = 4 << 20;
-
-/// Returns how many records the next step reads, if the records of the last one had so many bytes. Large records are read few at a time, so that
-/// they neither fill the memory nor hold up other writes.
-fn next_read(records: usize, bytes: usize) -> usize {
-    (records * READ_BYTES / bytes.max(1)).clamp(1, READ)
-}
+/// Maximum number of records that one step reads for their vectors. Nobody knows their sizes before, and each may have many megabytes: they
+/// neither fill the memory nor hold up other writes for long.
+const READ: usize = 8;
 
 impl<E: Engine> Open<E> {
     /// Returns the namespace's model.
@@ -91,18 +83,16 @@ impl<E: Engine> Open<E> {
             kept.check(&embedding.vector)?;
         }
         let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
-        let (given, mut count) = (Arc::new((kept, embeddings)), FIRST_READ);
+        let given = Arc::new((kept, embeddings));
         while done.len() < given.1.len() {
             let first = done.len();
-            let slice = self.embed_slice(Slice { given: Arc::clone(&given), first, count }, until).await;
-            let (kept, bytes) = slice.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?;
-            count = next_read(kept.len(), bytes);
-            done.extend(kept);
+            let kept = self.embed_slice(Slice { given: Arc::clone(&given), first }, until).await;
+            done.extend(kept.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
         }
         Ok(done)
     }
 
-    async fn embed_slice(&self, slice: Slice, until: Instant) -> Result<(Vec<bool>, usize)> {
+    async fn embed_slice(&self, slice: Slice, until: Instant) -> Result<Vec<bool>> {
         let work: LivingWork<E::Session, _, _> = |writer, slice| Box::pin(embed(writer, slice));
         let slice = &slice;
         let attempt = async |attempt| {
@@ -122,13 +112,10 @@ impl<E: Engine> Open<E> {
     pub(super) async fn vectors(&self, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
         check_count(of.len())?;
         let Some(model) = self.vector_model().await? else { return Ok(vec![None; of.len()]) };
-        let (mut all, mut count) = (Vec::with_capacity(of.len()), FIRST_READ);
-        while all.len() < of.len() {
-            let some = &of[all.len()..of.len().min(all.len() + count)];
+        let mut all = Vec::with_capacity(of.len());
+        for some in of.chunks(READ) {
             let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(vectors(reader, asked));
-            let (found, bytes) = self.run(Access::ReadLatest, (model.clone(), some.to_vec()), work).await?;
-            count = next_read(found.len(), bytes);
-            all.extend(found);
+            all.extend(self.run(Access::ReadLatest, (model.clone(), some.to_vec()), work).await?);
         }
         Ok(all)
     }
@@ -285,13 +272,12 @@ async fn vector_of<K: Kind>(
 struct Slice {
     given: Arc<(VectorModel, Vec<Embedding>)>,
     first: usize,
-    count: usize,
 }
 
-/// Stores the next of them, each if its record is at the right revision. Also returns the bytes of these records.
-async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, usize)> {
+/// Stores the next of them, each if its record is at the right revision.
+async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
     let (model, embeddings) = &*slice.given;
-    let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + slice.count)];
+    let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + READ)];
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
     let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());
     for (place, Embedding { record, revision, texts, vector }) in embeddings.iter().enumerate() {
@@ -308,14 +294,11 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, u
         let kept = writer.embed(&embeds).await?;
         places.into_iter().zip(kept).for_each(|(place, is_kept)| done[place] = is_kept);
     }
-    Ok((done, present.size()))
+    Ok(done)
 }
 
-/// Returns the vectors of these records, and how many bytes the records have.
-async fn vectors<R: Reader>(
-    reader: &mut R,
-    asked: &(VectorModel, Vec<RecordId>),
-) -> Result<(Vec<Option<Embedding>>, usize)> {
+/// Returns the vectors of these records.
+async fn vectors<R: Reader>(reader: &mut R, asked: &(VectorModel, Vec<RecordId>)) -> Result<Vec<Option<Embedding>>> {
     let (model, of) = asked;
     let seal = model.sealing();
     // An engine may read each of these at another time: a vector is returned only if its record had the same texts
@@ -329,7 +312,7 @@ async fn vectors<R: Reader>(
         let (revision, texts) = stamp(&behind).filter(|behind| stamp(&before) == Some(*behind))?;
         Some(Embedding { record: record.clone(), revision, texts: Some(texts), vector })
     };
-    Ok((of.iter().map(embedding).collect(), before.size()))
+    Ok(of.iter().map(embedding).collect())
 }
 
 /// Existing records, by id.
@@ -369,12 +352,6 @@ impl<V> Present<V> {
             RecordId::Memory(id) => self.memories.get(id).map(EmbedRecord::Memory),
             RecordId::Document { .. } => self.documents.get(record).map(EmbedRecord::Document),
         }
-    }
-
-    /// Returns the total bytes of the records.
-    fn size(&self) -> usize {
-        let memories: usize = self.memories.values().map(|found| found.record.size()).sum();
-        memories + self.documents.values().map(|found| found.record.size()).sum::<usize>()
     }
 }
 
