@@ -140,6 +140,14 @@ fn a_server_is_ready_while_its_engine_answers() {
     assert_eq!(problem.json()["retryable"], true, "{problem:?}");
     assert!(!problem.body.contains("PostgreSQL"), "it names no engine: {problem:?}");
     assert_eq!(server.get("/healthz").status, 200, "the process itself answers");
+    // What proxies say with the same status changes nothing on a page; what the server says stands where the part was to be.
+    for (path, place, swap) in [("/", "class=\"level\"", "innerHTML"), ("/console/live", "id=\"changes\"", "outerHTML")]
+    {
+        let page = server.request("GET", path, &[("hx-request", "true")], "");
+        let (_, part) = page.body.split_once(place).unwrap_or_else(|| panic!("{page:?}"));
+        assert!(page.status == 503 && part.contains("class=\"error\""), "{page:?}");
+        assert_eq!(page.header("hx-reswap"), Some(swap), "{path}");
+    }
     let error = cli.fails(1, &["probe", &server.address]);
     assert!(error.contains("the server is not ready: it answered 503"), "{error}");
     engine.restart().expect("restarted");

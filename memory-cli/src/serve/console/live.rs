@@ -55,6 +55,9 @@ const MAX_CHANGES: usize = 50;
 /// The most changes on a page that updates itself.
 const MAX_SHOWN: usize = 200;
 
+/// Tells the script to put the error in place of the line that has requested it, so that it requests nothing more.
+const STOP: [(HeaderName, &str); 1] = [(HeaderName::from_static("hx-reswap"), "outerHTML")];
+
 /// Tells the script to replace all changes of the page.
 const REPLACE: [(HeaderName, &str); 2] =
     [(HeaderName::from_static("hx-retarget"), "#changes"), (HeaderName::from_static("hx-reswap"), "innerHTML")];
@@ -113,6 +116,7 @@ pub(super) async fn show(
     match news {
         // The script requests again.
         Err(problem) if problem.retryable && fields.mode == "poll" => problem.into_response(),
+        Err(_) => (STOP, page).into_response(),
         _ if is_full => (REPLACE, page).into_response(),
         _ => page.into_response(),
     }

@@ -1,5 +1,7 @@
 //! Shows the tree of spaces, one level per page.
 
+use axum::response::{IntoResponse, Response};
+use hyper::header::HeaderName;
 use maud::{Markup, html};
 use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
 use serde::Deserialize;
@@ -8,7 +10,7 @@ use utoipa::IntoParams;
 use super::entry::pages;
 use super::fields::filled;
 use super::links::{link, place};
-use super::page::{Page, Section, alert};
+use super::page::{Section, alert};
 use super::table::{Head, table};
 use super::text::{number, time};
 use super::visitor::Visitor;
@@ -29,7 +31,7 @@ pub(super) struct LevelFields {
     cursor: String,
 }
 
-pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(LevelFields,)>) -> Page {
+pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(LevelFields,)>) -> Response {
     let level = level(&visitor, &fields).await;
     let main = html! {
         h1 { "Spaces" }
@@ -43,7 +45,9 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Le
             }
         }
     };
-    visitor.page(Section::Spaces, main).with_outcome(&level)
+    // An error stands in the row that was to open.
+    let place = HeaderName::from_static("hx-reswap");
+    ([(place, "innerHTML")], visitor.page(Section::Spaces, main).with_outcome(&level)).into_response()
 }
 
 async fn level(visitor: &Visitor, fields: &LevelFields) -> Result<SpaceLevel, Problem> {
