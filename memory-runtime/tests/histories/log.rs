@@ -142,7 +142,9 @@ pub(crate) enum Told {
         id: String,
     },
     /// The feed has lost what comes behind the last token: the watch begins anew.
-    Reset,
+    Reset {
+        at: u64,
+    },
 }
 
 /// A line of a program to its parent.

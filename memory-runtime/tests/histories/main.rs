@@ -27,6 +27,7 @@ use tokio::runtime::Runtime;
 
 use crate::judge::search::Loss;
 use crate::judge::{Anomaly, judge};
+use crate::log::{Call, Outcome};
 use crate::systems::{Cluster, Mongo, Postgres, Redis, Sqlite, System};
 
 /// Say to a program what it does, and on what.
@@ -84,6 +85,10 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
         let (played, start) = (start.elapsed(), Instant::now());
         if let Some(folder) = env::var_os("MEMORY_TEST_RECORD") {
             fs::write(Path::new(&folder).join(format!("{name}-{seed}.json")), serde_json::to_vec(&history)?)?;
+        }
+        let is_answered = |call: &&Call| matches!(call.outcome, Outcome::Done(_));
+        if history.calls.values().filter(is_answered).count() * 2 < history.calls.len() {
+            return Err(format!("seed {seed}: most calls have no answer, so the history shows nothing").into());
         }
         let verdict = judge(&history, system.setting());
         println!(

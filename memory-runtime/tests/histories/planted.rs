@@ -210,19 +210,30 @@ fn across() -> Vec<Pair> {
     };
     let now = |revision| Told::Now { id: "d0".to_owned(), revision };
     let gone = || Told::Gone { id: "d0".to_owned() };
+    let reset = |at| Told::Reset { at };
     let versions = |revisions: &[u64]| History {
         versions: BTreeMap::from([("m0".to_owned(), revisions.to_vec())]),
         ..History::default()
     };
+    let kept = |revisions: &[u64]| History {
+        versions: BTreeMap::from([("d0".to_owned(), revisions.to_vec())]),
+        ..there(vec![now(2)])
+    };
+    let over = |at| History { failovers: vec![(5, 6)], ..there(vec![reset(at), now(2)]) };
     let fails = |kind: &str| Call { outcome: Outcome::NotDone(kind.to_owned()), ..one(1, 2, get()) };
+    let fails_last = |client| of([Call { client, ..fails("Unavailable") }]);
     vec![
         ("a_history_has_a_hole", versions(&[3, 1]), versions(&[3, 2, 1])),
         ("a_history_lacks_its_beginning", versions(&[3, 2]), versions(&[])),
+        ("a_history_lacks_its_end", kept(&[1]), kept(&[2, 1])),
+        ("a_history_has_nothing", kept(&[]), kept(&[2, 1])),
         ("a_feed_has_a_gap", there(vec![now(1)]), there(vec![now(2)])),
         ("a_feed_tells_of_nothing", there(vec![]), there(vec![now(1), now(2)])),
         ("a_feed_misses_a_removal", of_told(vec![now(2)]), of_told(vec![now(2), gone()])),
         ("a_feed_goes_back", there(vec![now(2), now(1), now(2)]), there(vec![now(2), gone(), now(1), now(2)])),
-        ("a_feed_is_lost", there(vec![now(1), Told::Reset, now(2)]), there(vec![now(1), now(2), now(2)])),
+        ("a_feed_is_lost", there(vec![now(1), reset(3), now(2)]), there(vec![now(1), now(2), now(2)])),
+        ("a_feed_is_lost_before_a_failover", over(4), over(7)),
+        ("the_last_read_fails", fails_last(LAST), fails_last(0)),
         ("an_error_comes_from_nowhere", of([fails("Unexpected")]), of([fails("Unavailable")])),
     ]
 }
@@ -248,6 +259,11 @@ fn failovers() {
     let repeated = over(of([store, known(11, 12, mem(1, &[])), known(13, 14, None), known(23, 24, mem(1, &[]))]));
     assert!(!allows(&repeated, Loss::Nothing, false));
     assert!(allows(&repeated, Loss::Unacknowledged, false), "what was under way is repeated behind the failover");
+    let shown = over(of([one(3, 4, store(0)).fails(true), known(5, 6, mem(1, &[])), known(21, 22, None)]));
+    assert!(allows(&shown, Loss::Unacknowledged, false), "a read has shown a store without an answer");
+    let others = (3..9).map(|from| put(from, 9).fails(true));
+    let lost = of([put(1, 2).is(rev(1)), get(21, 22, None)].into_iter().chain(others));
+    assert!(!allows(&over(lost), Loss::Unacknowledged, true), "beside many without an answer");
     let past = |from, to| over(of([put(1, 2).is(rev(1)), put(11, 12).is(rev(2)), get(from, to, doc(1, 1))]));
     assert!(!allows(&past(14, 15), Loss::Unacknowledged, false));
     assert!(allows(&past(14, 15), Loss::Nothing, true));
@@ -307,7 +323,7 @@ impl Call {
     }
 }
 
-fn of<const N: usize>(calls: [Call; N]) -> History {
+fn of(calls: impl IntoIterator<Item = Call>) -> History {
     // Nobody watches: what is there in the end was told.
     History { calls: calls.into_iter().map(|call| (call.number, call)).collect(), ..History::default() }
 }

@@ -15,15 +15,13 @@ use crate::client::{Part, opened, perform};
 use crate::judge::rules::{LAST, feed_gaps};
 use crate::log::{Action, Answer, Call, History, How, Line, Outcome, What, is_document, now};
 use crate::memory::Memories;
-use crate::systems::{System, pause};
+use crate::systems::{PATIENCE, System, pause};
 use crate::watcher::Post;
 use crate::{Fallible, PART, ROLE};
 
 /// How many programs make calls, and how many clients each of them has.
 const PROGRAMS: u32 = 3;
 const CLIENTS: u32 = 4;
-/// How long something may take that has to happen. Well above what it takes.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a watch may be behind in the end.
 const FEED_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -202,10 +200,17 @@ impl Stage {
         };
         let actions: Vec<_> = many.chain(ids.iter().map(get)).collect();
         for (number, action) in (self.calls as u32..).zip(actions) {
-            let started = now();
-            let outcome = perform(&memories, number, &action).await;
-            let call = Call { number, client: LAST, action, started, ended: Some(now()), outcome };
-            lock(&self.log).history.calls.insert(number, call);
+            let limit = Instant::now() + PATIENCE;
+            loop {
+                let started = now();
+                let outcome = perform(&memories, number, &action).await;
+                let is_over = matches!(outcome, Outcome::Done(_)) || Instant::now() > limit;
+                if is_over {
+                    let call = Call { number, client: LAST, action, started, ended: Some(now()), outcome };
+                    lock(&self.log).history.calls.insert(number, call);
+                    break;
+                }
+            }
         }
         for (record, id) in ids {
             let revisions = memories.revisions(&record, id.as_deref()).await?;

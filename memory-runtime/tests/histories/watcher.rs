@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fallible;
 use crate::client::{PAUSE, opened, say};
-use crate::log::{Line, Told};
+use crate::log::{Line, Told, now};
 
 /// What is watched, and from where on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) async fn watch(post: Post) -> Fallible {
         match follow(&*provider, from, &mut token).await {
             Err(error) if error.kind() == ErrorKind::FeedReset => {
                 token = None;
-                say(&Line::Told { told: Some(Told::Reset), token: None });
+                say(&Line::Told { told: Some(Told::Reset { at: now() }), token: None });
             }
             Err(error) if [ErrorKind::Unavailable, ErrorKind::Timeout].contains(&error.kind()) => {
                 tokio::time::sleep(PAUSE).await

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::log::{Action, Answer, Call, History, Outcome, What, is_document};
-use search::{Loss, Op, has_order};
+use search::{Loss, Op, Order, order};
 
 /// What no engine may answer, or none of this setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,15 +53,21 @@ pub(crate) fn judge(history: &History, setting: Setting) -> Verdict {
             let shown_by = ops.iter().map(ToString::to_string).collect();
             Anomaly { rule, record: record.clone(), shown_by }
         };
-        match has_order(&record, &ops, Loss::Nothing) {
-            Some(true) => {}
-            Some(false) => {
+        match order(&record, &ops, Loss::Nothing) {
+            Order::Found => {}
+            Order::Unknown => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
+            Order::Missing => {
                 let found = anomaly(NO_ORDER, &smallest(&record, &ops));
-                let (ops, loss) = (with_failovers(&ops, history, setting), setting.loss);
-                let is_allowed = setting != Setting::STRICT && has_order(&record, &ops, loss) != Some(false);
-                if is_allowed { verdict.allowed.push(found) } else { verdict.anomalies.push(found) }
+                let allowed = match setting {
+                    Setting::STRICT => Order::Missing,
+                    _ => order(&record, &with_failovers(&ops, history, setting), setting.loss),
+                };
+                match allowed {
+                    Order::Found => verdict.allowed.push(found),
+                    Order::Missing => verdict.anomalies.push(found),
+                    Order::Unknown => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
+                }
             }
-            None => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
         }
     }
     verdict
@@ -130,7 +136,7 @@ fn with_failovers(ops: &[Op], history: &History, setting: Setting) -> Vec<Op> {
 fn smallest(record: &str, ops: &[Op]) -> Vec<Op> {
     let mut ends: Vec<_> = ops.iter().map(|op| op.ended).collect();
     ends.sort_unstable();
-    let is_refused = |ops: &[Op]| has_order(record, ops, Loss::Nothing) == Some(false);
+    let is_refused = |ops: &[Op]| order(record, ops, Loss::Nothing) == Order::Missing;
     let beginnings = ends.into_iter().map(|end| ops.iter().filter_map(|op| op.until(end)).collect::<Vec<_>>());
     let mut small = beginnings.into_iter().find(|ops| is_refused(ops)).unwrap_or_else(|| ops.to_vec());
     let mut place = small.len();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Anomaly;
-use crate::log::{Action, Answer, Call, History, How, Outcome, Told};
+use crate::log::{Action, Answer, Call, History, How, Outcome, Row, Told};
 
 /// The client that reads everything in the end, when all others are gone and all servers are well.
 pub(crate) const LAST: u32 = u32::MAX;
@@ -12,20 +12,21 @@ const ROW_TWICE: &str = "a walk gives a row twice";
 const LONG_PAGE: &str = "a page is longer than its limit";
 const WRONG_ERROR: &str = "an error that no trouble explains";
 const REVISION_HOLE: &str = "the revisions of the history have a hole";
+const LAST_REVISION: &str = "the history lacks the last revision";
 const FEED_DISORDER: &str = "the feed goes back to an earlier revision";
 const FEED_GAP: &str = "the feed does not tell of the last change";
-const FEED_RESET: &str = "the feed is reset without a failover";
+const FEED_RESET: &str = "the feed is reset before a failover";
 
 pub(crate) fn broken(history: &History) -> Vec<Anomaly> {
     let mut anomalies: Vec<_> =
         history.calls.values().flat_map(|call| pages(call).into_iter().chain(error(call))).collect();
-    anomalies.extend(history.versions.iter().filter_map(|(record, revisions)| hole(record, revisions)));
+    let there = last_versions(history);
+    anomalies.extend(history.versions.iter().filter_map(|(record, revisions)| {
+        hole(record, revisions).or_else(|| lacks_last(record, revisions, there.get(record.as_str()).copied()))
+    }));
     anomalies.extend(feed_disorders(&history.told));
     anomalies.extend(feed_gaps(history));
-    // A failover may leave an earlier state (C6).
-    if history.failovers.is_empty() && history.told.contains(&Told::Reset) {
-        anomalies.push(anomaly(FEED_RESET, "", String::new()));
-    }
+    anomalies.extend(feed_resets(history));
     anomalies
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn feed_gaps(history: &History) -> Vec<Anomaly> {
         match change {
             Told::Now { id, revision } => drop(told.insert(id.as_str(), *revision)),
             Told::Gone { id } => drop(told.remove(id.as_str())),
-            Told::Reset => told.clear(),
+            Told::Reset { .. } => told.clear(),
         }
     }
     let there = last_rows(history);
@@ -49,15 +50,24 @@ pub(crate) fn feed_gaps(history: &History) -> Vec<Anomaly> {
     names.into_iter().filter(differs).map(gap).collect()
 }
 
-/// The revisions that the last reads have found.
+/// The revisions that the last reads have found, by the ids of memories and the names of documents.
 fn last_rows(history: &History) -> BTreeMap<&str, u64> {
+    let rows = read_last(history);
+    rows.map(|row| (row.version.id.as_deref().unwrap_or(&row.record), row.version.revision)).collect()
+}
+
+/// The same by the names of the records.
+fn last_versions(history: &History) -> BTreeMap<&str, u64> {
+    read_last(history).map(|row| (row.record.as_str(), row.version.revision)).collect()
+}
+
+fn read_last(history: &History) -> impl Iterator<Item = &Row> {
     let last = history.calls.values().filter(|call| call.client == LAST);
     let pages = last.filter_map(|call| match &call.outcome {
         Outcome::Done(Answer::Pages { pages, .. }) => Some(pages),
         _ => None,
     });
-    let rows = pages.flatten().flat_map(|page| &page.rows);
-    rows.map(|row| (row.version.id.as_deref().unwrap_or(&row.record), row.version.revision)).collect()
+    pages.flatten().flat_map(|page| &page.rows)
 }
 
 fn pages(call: &Call) -> Vec<Anomaly> {
@@ -80,13 +90,26 @@ fn error(call: &Call) -> Option<Anomaly> {
     let (Outcome::NotDone(kind) | Outcome::Unknown(kind)) = &call.outcome else { return None };
     let is_repeated =
         matches!(call.outcome, Outcome::Unknown(_)) && ["Conflict", "Erased", "NotFound"].contains(&kind.as_str());
-    let is_explained = call.ended.is_none() || is_repeated || ["Unavailable", "Timeout"].contains(&kind.as_str());
-    (!is_explained).then(|| anomaly(WRONG_ERROR, "", format!("{call:?}")))
+    let is_trouble = ["Unavailable", "Timeout"].contains(&kind.as_str()) && call.client != LAST;
+    (call.ended.is_some() && !is_repeated && !is_trouble).then(|| anomaly(WRONG_ERROR, "", format!("{call:?}")))
 }
 
 fn hole(record: &str, revisions: &[u64]) -> Option<Anomaly> {
     let is_whole = revisions.iter().rev().copied().eq(1..=revisions.len() as u64);
     (!is_whole).then(|| anomaly(REVISION_HOLE, record, format!("{revisions:?}")))
+}
+
+/// A record that is there has its revision in its history, too (H1).
+fn lacks_last(record: &str, revisions: &[u64], there: Option<u64>) -> Option<Anomaly> {
+    let there = there.filter(|there| revisions.first() != Some(there))?;
+    Some(anomaly(LAST_REVISION, record, format!("there is {there}, and the history has {revisions:?}")))
+}
+
+/// A failover may leave an earlier state (C6), and nothing else.
+fn feed_resets(history: &History) -> impl Iterator<Item = Anomaly> {
+    let first = history.failovers.iter().map(|(started, _)| *started).min().unwrap_or(u64::MAX);
+    let early = history.told.iter().filter(move |told| matches!(told, Told::Reset { at } if *at < first));
+    early.map(|told| anomaly(FEED_RESET, "", format!("{told:?}")))
 }
 
 fn feed_disorders(told: &[Told]) -> Vec<Anomaly> {
@@ -99,7 +122,7 @@ fn feed_disorders(told: &[Told]) -> Vec<Anomaly> {
                 }
             }
             Told::Gone { id } => drop(revisions.remove(id)),
-            Told::Reset => revisions.clear(),
+            Told::Reset { .. } => revisions.clear(),
         }
     }
     anomalies

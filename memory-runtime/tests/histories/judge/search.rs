@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::record::{State, step};
 use crate::log::{Answer, What, is_document};
 
-/// How many orders are looked at before the search gives up.
+/// How many nodes are looked at before the search gives up.
 const MAX_NODES: usize = 200_000;
 
 /// A call on the record, or a failover.
@@ -31,18 +31,28 @@ pub(crate) enum Loss {
     Any,
 }
 
+/// What the search for an order has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Found,
+    /// There is none.
+    Missing,
+    /// There were too many to look at.
+    Unknown,
+}
+
 /// How far an order has come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Node {
     /// Which calls are in it, a bit each.
     done: Vec<u64>,
     state: State,
-    /// The writes so far, each with the state before it. Kept where a failover can take them back.
+    /// The writes so far, each with the state before it. Kept as long as a failover can take them back.
     trail: Vec<(State, usize)>,
 }
 
-/// Whether there is such an order; `None` where the search gives up. An order keeps calls apart that were not concurrent.
-pub(crate) fn has_order(record: &str, ops: &[Op], loss: Loss) -> Option<bool> {
+/// Looks for such an order. An order keeps calls apart that were not concurrent.
+pub(crate) fn order(record: &str, ops: &[Op], loss: Loss) -> Order {
     Search { record, ops, loss }.run()
 }
 
@@ -53,23 +63,23 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self) -> Option<bool> {
+    fn run(&self) -> Order {
         let mut nodes = vec![Node { done: vec![0; self.ops.len() / 64 + 1], state: State::Absent, trail: Vec::new() }];
         let mut seen = HashSet::new();
         while let Some(mut node) = nodes.pop() {
             self.settle(&mut node);
             if self.open(&node).all(|op| self.ops[op].is_optional()) {
-                return Some(true);
+                return Order::Found;
             }
             if seen.len() == MAX_NODES {
-                return None;
+                return Order::Unknown;
             }
             if seen.insert(node.clone()) {
                 let next = self.ready(&node).flat_map(|op| self.next(&node, op)).collect::<Vec<_>>();
                 nodes.extend(next);
             }
         }
-        Some(false)
+        Order::Missing
     }
 
     /// Adds the calls that are right now and change nothing: what is right behind them is right without them, too.
@@ -94,7 +104,8 @@ impl Search<'_> {
         let Some(state) = self.after(node, op).filter(matters) else { return Vec::new() };
         let mut next = node.clone();
         next.add(op);
-        if self.loss != Loss::Nothing {
+        // A call that changes nothing but what is known of the id leaves nothing to take back.
+        if self.may_lose(node) && !self.ops[op].changes_nothing() {
             next.trail.push((node.state.clone(), op));
         }
         vec![Node { state, ..next }]
@@ -116,7 +127,16 @@ impl Search<'_> {
             }
             nodes.push(next.clone());
         }
+        // Orders that differ in nothing but their trails are alike behind the last failover.
+        for node in nodes.iter_mut().filter(|node| !self.may_lose(node)) {
+            node.trail.clear();
+        }
         nodes
+    }
+
+    /// Whether a failover is still to come.
+    fn may_lose(&self, node: &Node) -> bool {
+        self.loss != Loss::Nothing && self.open(node).any(|op| self.ops[op].what.is_none())
     }
 
     fn after(&self, node: &Node, op: usize) -> Option<State> {

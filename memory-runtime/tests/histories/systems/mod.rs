@@ -7,7 +7,7 @@ mod redis_cluster;
 mod sqlite;
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
@@ -45,12 +45,29 @@ pub(crate) trait System {
     fn fail_over(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String>;
 }
 
+/// How long something may take that has to happen. Well above what it takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The pause between two looks at it.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// The deadline of each call: short, so that few seconds pass while a server is away.
 const PARAMETERS: &str = "deadline_ms=5000";
 
 /// The parameters of a namespace that nobody else has.
 fn parameters() -> String {
     format!("namespace={}&{PARAMETERS}", conformance::Namespace::unique().name)
+}
+
+/// Waits until something is so that has to become so.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> Fallible<bool>) -> Fallible {
+    let limit = Instant::now() + PATIENCE;
+    while !is_so()? {
+        if Instant::now() > limit {
+            return Err(format!("{what}: not within {PATIENCE:?}").into());
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// Stops a process for a time.

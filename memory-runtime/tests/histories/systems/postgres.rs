@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
 use tokio::runtime::Runtime;
 
-use super::{System, parameters, pause};
+use super::{System, parameters, pause, wait_until};
 use crate::Fallible;
 
 /// A primary and its standby, which takes its place in a failover and gets a standby of its own before the next history.
@@ -29,14 +29,14 @@ impl Postgres {
 
     /// Lets each commit of the primary wait for the standby, and returns when the standby follows.
     fn follow(&self) -> Fallible {
-        self.runtime.block_on(async {
+        let mut connection = self.runtime.block_on(async {
             let mut connection = PgConnection::connect(self.primary.url()).await?;
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await?;
             connection.execute("SELECT pg_reload_conf()").await?;
-            let follows = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'";
-            while connection.fetch_optional(follows).await?.is_none() {}
-            Ok(())
-        })
+            Fallible::Ok(connection)
+        })?;
+        let follows = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'";
+        wait_until("the standby follows", || Ok(self.runtime.block_on(connection.fetch_optional(follows))?.is_some()))
     }
 
     fn set(&self, fault: Fault) {

@@ -1,14 +1,11 @@
 //! Redis with a replica and a sentinel.
 
-use std::thread;
-use std::time::Duration;
-
 use conformance::server::redis::{LocalRedis, LocalSentinel};
 use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{System, parameters, pause};
+use super::{System, parameters, pause, wait_until};
 use crate::Fallible;
 use crate::judge::Setting;
 use crate::judge::search::Loss;
@@ -43,9 +40,9 @@ impl Servers {
         let primary = LocalRedis::start()?;
         let replica = LocalRedis::start_replica(&primary)?;
         let sentinel = LocalSentinel::start(&primary)?;
-        while !sentinel.replicas().is_ok_and(|count| count == 1) || !follows(&replica)? {
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the sentinel knows a replica that follows", || {
+            Ok(sentinel.replicas().is_ok_and(|count| count == 1) && follows(&replica)?)
+        })?;
         Ok(Self { primary, replica, sentinel })
     }
 }
@@ -82,8 +79,9 @@ impl System for Redis {
         let replica = Pid::from_raw(servers.replica.process_id().ok_or("it does not run")?.cast_signed());
         let primary = Pid::from_raw(servers.primary.process_id().ok_or("it does not run")?.cast_signed());
         if !waits {
-            // What is acknowledged now is on the primary alone.
+            // What is acknowledged now is on the primary alone: a replica that is stopped still has what its connection holds.
             kill(replica, Signal::SIGSTOP)?;
+            servers.primary.command(&["CLIENT", "KILL", "TYPE", "replica"])?;
             calls(50);
         }
         if is_killed {
@@ -94,13 +92,9 @@ impl System for Redis {
         if !waits {
             kill(replica, Signal::SIGCONT)?;
         }
-        while servers.sentinel.primary()? != servers.replica.port() {
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the replica takes over", || Ok(servers.sentinel.primary()? == servers.replica.port()))?;
         let next = LocalRedis::start_replica(&servers.replica)?;
-        while !follows(&next)? {
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the next replica follows", || follows(&next))?;
         if !is_killed {
             // It still takes itself for the primary.
             kill(primary, Signal::SIGCONT)?;

@@ -1,12 +1,9 @@
 //! Redis: a cluster of three primaries with a replica each.
 
-use std::thread;
-use std::time::Duration;
-
 use conformance::server::redis_cluster::RedisCluster;
 use fastrand::Rng;
 
-use super::{System, pause};
+use super::{System, pause, wait_until};
 use crate::Fallible;
 use crate::judge::Setting;
 use crate::judge::search::Loss;
@@ -45,9 +42,7 @@ impl System for Cluster {
     fn fail_over(&mut self, _: &mut Rng, _: &dyn Fn(usize)) -> Fallible<String> {
         let primary = self.cluster.primary_of(&self.key)?;
         self.cluster.kill(primary)?;
-        while self.cluster.primary_of(&self.key)? == primary {
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("a replica takes over", || Ok(self.cluster.primary_of(&self.key)? != primary))?;
         self.cluster.restart(primary)?;
         Ok("the primary killed, its replica took over".to_owned())
     }
