@@ -37,8 +37,8 @@ pub(crate) trait System {
         true
     }
 
-    /// Brings a server into trouble that ends by itself, and says which. `calls` waits until so many more calls have ended, or for a
-    /// second.
+    /// Disturbs a server for a limited time, and says which. `calls` waits until this many more calls have ended, or
+    /// for a second.
     fn disturb(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String>;
 
     /// Takes a server away, and returns when another one has taken over.
@@ -48,7 +48,7 @@ pub(crate) trait System {
 /// The deadline of each call: short, so that few seconds pass while a server is away.
 const PARAMETERS: &str = "deadline_ms=5000";
 
-/// The parameters of a namespace that nobody else has.
+/// The parameters of a unique namespace.
 fn parameters() -> String {
     format!("namespace={}&{PARAMETERS}", conformance::Namespace::unique().name)
 }
