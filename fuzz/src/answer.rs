@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::accepted;
 
-/// What a model answers: it is read without a panic, keeps its rules, and says the same in JSON and in XML.
+/// A model's answer: parsing never panics, a parsed answer keeps its rules, and JSON and XML give the same answer.
 pub fn answer(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Some(decision) = accepted(RespondAnswer::parse(&text)) {
@@ -37,7 +37,7 @@ pub fn answer(data: &[u8]) {
     }
 }
 
-/// What an answer says, but for the memory that it changes.
+/// The content of an answer, without the change of memory.
 fn form(answer: &MessageAnswer) -> serde_json::Value {
     let MessageAnswer { thought, actions, parameters, providers, text, .. } = answer;
     json!({"thought": thought, "actions": actions, "parameters": parameters, "providers": providers, "text": text})

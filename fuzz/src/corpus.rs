@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// An input, as a line has it: a text, or the numbers of its bytes where they are none.
+/// An input as a line holds it: a text, or the numbers of its bytes if they are not UTF-8.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Entry {
@@ -35,7 +35,7 @@ pub fn unpack(target: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps the files of a folder as the inputs of a target, the shortest first, in the place of those that were kept. Tells how many there are.
+/// Replaces the kept inputs of a target by the files of a folder, shortest first. Returns their number.
 pub fn pack(target: &str, folder: &Path) -> anyhow::Result<usize> {
     let mut inputs = BTreeSet::new();
     for entry in fs::read_dir(folder)? {

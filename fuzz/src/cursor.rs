@@ -9,8 +9,8 @@ use memory_core::{
 
 static KEY: LazyLock<CursorKey> = LazyLock::new(|| CursorKey::generate().expect("a key"));
 
-/// A cursor, or what changes one: eight bytes of a time, sixteen of an id, then the changed places and what they change to. No text but the
-/// sealed one goes on, and that for its own query.
+/// A cursor, or changes to one: eight bytes of a time, sixteen of an id, then pairs of a changed position and its new
+/// value. Only the sealed text continues a walk, and only for its own query.
 pub fn cursor(data: &[u8]) {
     let own = || MemoryQuery::builder().all().limit(1);
     let text = String::from_utf8_lossy(data);
@@ -44,7 +44,7 @@ fn memory(created_at: Timestamp, id: MemoryId) -> Result<Memory> {
     Ok(NewMemory::new(SpaceId::parse("a")?, "1".parse()?, created_at).into_memory(id))
 }
 
-/// The cursor behind a page that this memory fills; `None` where no other is behind it.
+/// The cursor after a page that this memory fills; `None` if no memory follows it.
 fn sealed(query: QueryBuilder<Ledger>, memory: Memory) -> Result<Option<Cursor>> {
     let query = query.build()?;
     let mut page = PageBuilder::new(&query, &KEY)?;

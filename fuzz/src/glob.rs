@@ -7,12 +7,13 @@ thread_local! {
     static SQLITE: Connection = Connection::open_in_memory().expect("a database in memory");
 }
 
-/// What SQLite goes back over, so that it ends.
+/// Limits SQLite's backtracking, so that it ends.
 const MAX_STARS: usize = 4;
 
 const OTHER: [char; 3] = ['\0', '\u{fffe}', '\u{ffff}'];
 
-/// A pattern, a line feed and an id: a glob matches what SQLite's matches, an expression is compiled, and both look where they match.
+/// A pattern, a line feed and an id: a glob matches what SQLite's matches, an expression compiles, and both match only
+/// within their range.
 pub fn glob(data: &[u8]) {
     let Some((pattern, space)) = std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n')) else { return };
     if let Some(selector) = accepted(SpaceSelector::regex(pattern))

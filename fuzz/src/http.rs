@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use crate::PAYLOAD;
 use crate::ledger::{SECRET, assert_untouched, ledger};
 
-/// Two callers who both see guild1 alone: one that a model speaks for, and one that may do there what a caller may do at most.
+/// Two callers who both see only guild1: one for a model, and one with all rights there that a token can have.
 const TOKENS: &str = r#"
 [[token]]
 name = "bot"
@@ -53,7 +53,7 @@ struct Server {
     router: Router,
 }
 
-/// What a later request can name of the answers before it.
+/// The parts of earlier answers that a later request can name.
 #[derive(Default)]
 struct Answered {
     session: String,
@@ -61,13 +61,14 @@ struct Answered {
     id: String,
 }
 
-/// Requests as a file has them, with `###` between two: a line of method and path, headers, an empty line and a body. No answer is a failure of the
-/// server, each refusal says why in JSON, no text becomes a tag, and no caller sees or changes what lies outside of its spaces.
+/// Requests as in a `.http` file, separated by `###`: a line of method and path, headers, an empty line and a body. No
+/// answer is a server error, each refusal gives its reason in JSON, no text becomes a tag, and no caller sees or
+/// changes anything outside of its spaces.
 ///
-/// In a head, `{session}`, `{next}` and `{id}` stand for what the answers before it had.
+/// In a head, `{session}`, `{next}` and `{id}` stand for those of the earlier answers.
 pub fn http(data: &[u8]) {
     SERVER.with_borrow_mut(|slot| {
-        // One that somebody has written to is of no use to the next input, and one that has panicked neither.
+        // A server whose ledger was changed is not reused for the next input, and neither is one that has panicked.
         let server = slot.take().unwrap_or_else(Server::new);
         if !server.runtime.block_on(server.answers(data)) {
             *slot = Some(server);
@@ -122,7 +123,7 @@ impl Answered {
     }
 }
 
-/// The request, unless it is none that a server would read.
+/// The request; `None` if no server would read the text as one.
 fn parse(text: &[u8], answered: &Answered) -> Option<Request<Body>> {
     let (head, body) = match text.windows(2).position(|ends| ends == b"\n\n") {
         Some(at) => (&text[..=at], &text[at + 2..]),
@@ -142,7 +143,7 @@ fn parse(text: &[u8], answered: &Answered) -> Option<Request<Body>> {
     request.body(Body::from(body.to_vec())).ok()
 }
 
-/// The body of an answer; of one without an end what is there at once.
+/// The body of an answer. If the body has no end, returns what is available at once.
 async fn read(response: Response, method: &Method, path: &str) -> Vec<u8> {
     let is_stream = is_of(response.headers(), "text/event-stream");
     if is_stream && (method == Method::GET || !path.starts_with("/mcp")) {
@@ -169,7 +170,8 @@ fn assert_well_formed(method: &Method, path: &str, status: StatusCode, headers: 
         assert!(!contains(body, b"<x-"), "{method} {path} has a tag of somebody else: {}", body.escape_ascii());
         return;
     }
-    // What is wrong with the protocol itself, its library says. A script of the console gets no body.
+    // The library of the protocol reports errors of the protocol in its own format. A script of the console gets no
+    // body.
     let is_other = path.starts_with("/mcp") && !is_of(headers, "application/problem+json");
     if method == Method::HEAD || is_other || path == "/" || path.starts_with("/console") {
         return;

@@ -5,7 +5,8 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::accepted;
 
-/// A JSON text: it is kept but for white space, its strings are those that a parser finds, and metadata are read back as they are.
+/// A JSON text: it is stored unchanged except for white space, its strings are those that a parser finds, and metadata
+/// reads back equal.
 pub fn json(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Some(trigger) = accepted(Trigger::parse(text)) {
@@ -27,7 +28,7 @@ pub fn json(data: &[u8]) {
         assert_eq!(Metadata::parse(kept).expect("what is kept").as_str(), kept);
         assert_eq!(Metadata::from_stored(kept).expect("what is kept").as_str(), kept);
         assert_eq!(Metadata::from_object(&metadata.to_object()).expect("its members"), metadata);
-        // What merges into nothing is itself, without its nulls; once more it changes nothing.
+        // Merging into nothing gives the metadata without its nulls; merging again changes nothing.
         let merged = Metadata::default().merge(&metadata).expect("no larger");
         assert_eq!(merged.merge(&metadata).expect("no larger"), merged);
     }

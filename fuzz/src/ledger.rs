@@ -1,4 +1,4 @@
-//! What the servers and tools of the targets have: records that a caller may see, and others.
+//! The data of the targets' servers and tools: records that a caller may see, and others.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) async fn ledger() -> Result<Arc<dyn MemoryProvider>> {
     Ok(provider)
 }
 
-/// That nobody has changed what lies outside of guild1.
+/// Asserts that nothing outside of guild1 was changed.
 pub(crate) async fn assert_untouched(provider: &dyn MemoryProvider) -> Result<()> {
     let memory = provider.get(THEIRS).await?.expect("the memory of the other guild");
     assert_eq!(memory.revision, Revision::FIRST, "the memory of the other guild was changed");

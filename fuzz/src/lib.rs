@@ -1,4 +1,5 @@
-//! Fuzz targets: a function for each thing that is read from outside. It takes any bytes, and panics where a property does not hold.
+//! Fuzz targets: a function for each thing that is read from outside. It takes any bytes, and panics if a property does
+//! not hold.
 
 mod answer;
 mod corpus;
@@ -23,15 +24,15 @@ pub use predicate::predicate;
 pub use stream::stream;
 pub use tool::tool;
 
-/// Stands in inputs for what no error quotes.
+/// A payload in inputs, which no error may quote.
 const PAYLOAD: &str = "xyzzy";
 
-/// What is read, or nothing: an error that quotes what it was given is none.
+/// The parsed value, or `None` for a refusal. Panics if the error quotes its input.
 fn accepted<T, E: std::fmt::Display>(read: Result<T, E>) -> Option<T> {
     read.map_err(|error| assert!(!error.to_string().contains(PAYLOAD), "it quotes: {error}")).ok()
 }
 
-/// A target. It panics where a property of the input does not hold.
+/// A target. It panics if a property of the input does not hold.
 pub type Target = fn(&[u8]);
 
 /// All targets, with their names.

@@ -1,6 +1,6 @@
 use memory_cli::fuzzing::rewrite;
 
-/// A line of an import: what an export writes of it is read back to the same, and a refusal is one line.
+/// A line of an import: exporting it and reading that back gives the same, and a refusal is one line.
 pub fn line(data: &[u8]) {
     match rewrite(data) {
         Ok(written) => {

@@ -13,12 +13,12 @@ const METADATA: &str = r#"{"a":{"b c":null,"n":-1.5},"big":18446744073709551615,
 static MEMORY: LazyLock<Memory> = LazyLock::new(|| memory().expect("a memory"));
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| document().expect("a document"));
 
-/// A predicate: what it is written as reads back to it, and it holds or its negation does.
+/// A predicate: its written form parses back to it, and either it or its negation matches.
 pub fn predicate(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some(filter) = accepted(Filter::parse(text)) else { return };
     let written = filter.to_string();
-    // What it is written as may be longer than a predicate may be.
+    // The written form may be longer than the limit of a predicate.
     if written.len() <= MAX_FILTER_BYTES {
         assert_eq!(Filter::parse(&written).expect("what a filter is written as"), filter);
     }

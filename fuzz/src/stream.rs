@@ -11,15 +11,15 @@ thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
 }
 
-/// A model that writes a text piece by piece, whatever it is asked.
+/// A model that streams a text piece by piece, whatever the prompt.
 #[derive(Debug, Clone)]
 struct Written {
     pieces: Vec<String>,
     calls_tools: bool,
 }
 
-/// A byte that says how an answer is cut and whether plain text is asked for, and the answer: in pieces it is the same as whole, and
-/// what is heard of it ends with what is said.
+/// A byte that chooses how an answer is cut and whether the model calls tools, and the answer: pieces give the same
+/// answer as the whole text, and the streamed text ends with the answer.
 pub fn stream(data: &[u8]) {
     let Some((how, rest)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(rest).into_owned();
@@ -36,13 +36,13 @@ pub fn stream(data: &[u8]) {
     });
 }
 
-/// Pieces of so many characters.
+/// Cuts a text into pieces of this many characters.
 fn cut(text: &str, length: usize) -> Vec<String> {
     let characters: Vec<_> = text.chars().collect();
     characters.chunks(length).map(|piece| piece.iter().collect()).collect()
 }
 
-/// What is heard of an answer, and the answer; none where the model gives no valid one.
+/// The streamed text, and the answer; `None` if the model gives no valid one.
 async fn heard(model: Written) -> Result<(String, Option<Answer>)> {
     let memory = Arc::new(InMemory::new());
     let builder = Agent::builder("ada").memory(memory).model_client(model).without_built_in_tools();

@@ -21,8 +21,8 @@ static ANSWERS: LazyLock<HashMap<String, Validator>> = LazyLock::new(|| {
     tools(&provider).iter().map(|tool| (tool.name().to_owned(), declared(tool.answer()))).collect()
 });
 
-/// A tool and its arguments, each call on a line: it answers what it declares or refuses, and neither shows nor changes what lies outside
-/// of its scope.
+/// A tool and its arguments, one call per line: it answers by its schema or refuses, and neither shows nor changes
+/// anything outside of its scope.
 pub fn tool(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let answers = &*ANSWERS;
@@ -38,7 +38,7 @@ async fn calls(text: &str, answers: &HashMap<String, Validator>) -> Result<()> {
         let Ok(arguments) = Arguments::parse(arguments) else { continue };
         let told = match tool.call(&scope, &arguments).await {
             Ok(answer) => {
-                // A number may be beyond what the validator reads.
+                // The validator can't read some numbers.
                 if let Ok(value) = answer.to_value::<serde_json::Value>() {
                     assert!(answers[name].is_valid(&value), "{name} declares another answer than {value}");
                 }

@@ -15,7 +15,7 @@ use crate::{AHEAD, Record, Records};
 const MEMORIES: &str =
     "SELECT id, space_id, trigger, context, created_at, updated_at, metadata FROM memories ORDER BY created_at, id";
 
-/// Reads the file that a URL names behind its scheme.
+/// Reads the file that a URL names after its scheme.
 pub(crate) fn read(path: &str) -> Result<Records> {
     let path = Address::decode(path.strip_prefix("//").unwrap_or(path))?;
     if path.is_empty() {

@@ -85,7 +85,7 @@ impl Stage {
         self.cli.count(&["--space", &format!("agent/ada/room/{room}/messages")])
     }
 
-    /// Ends the server, which has nothing to complain about.
+    /// Ends the server, and checks that it logged no complaint.
     fn ends(self) {
         self.server.terminate();
         let (status, log) = Arc::into_inner(self.server).expect("no request goes on").wait();
@@ -124,7 +124,7 @@ fn start_as(mut command: Command, cli: &Cli, model: &Model, lines: &str, args: &
     Server::start_as(command, &[&["--agent", &agent], args].concat())
 }
 
-/// A request that asks this as Ana, with more members.
+/// A request with this text from Ana, with more members.
 fn body(text: &str, more: Value) -> Value {
     let mut body = json!({ "model": "ada", "messages": [{ "role": "user", "content": text }], "user": "ana" });
     body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
@@ -203,7 +203,8 @@ async fn the_last_message_is_answered_and_kept() {
     stage.ends();
 }
 
-/// What a model is asked is what the console composes for the same question, and the console lists it as open work meanwhile.
+/// The console composes the same prompt for a question as the agent sends to a model, and lists the question as open
+/// work meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_console_shows_what_the_agent_works_on_and_would_know() {
     let mut stage = Stage::new(&[]).await;
@@ -234,7 +235,8 @@ async fn the_console_shows_what_the_agent_works_on_and_would_know() {
     stage.ends();
 }
 
-/// What the file says of rooms, rules, providers, aliases and prompt memory, and what the environment says, holds.
+/// The file's rooms, rules, providers, aliases and prompt memory take effect, and so do the variables of the
+/// environment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_and_the_environment_say_how_the_agent_answers() {
     let (cli, mut model) = (Cli::new(), Model::start().await);
@@ -341,7 +343,7 @@ async fn an_answer_is_streamed_as_it_is_written() {
     let usage = event(&mut stream);
     assert_eq!((&usage["choices"], &usage["usage"]["total_tokens"]), (&json!([]), &json!(12)));
     assert_eq!(event(&mut stream), Value::Null);
-    // Nothing is counted where that is not asked for, and what is said by a tool comes too.
+    // Nothing is counted unless it is asked for, and a tool's text is streamed too.
     let mut stream = stage.streams(&body("And now?", json!({ "stream": true })));
     stage.model.asked_to(Question::Answer).await.calls(&[("REMEMBER", json!({ "text": "It rains" }))]);
     stage.model.asked_to(Question::Answer).await.writes("Still");
@@ -447,7 +449,7 @@ async fn a_client_over_mcp_writes_beside_what_the_agent_keeps() {
     }
     let beside = mcp.call("memory_add_document", &json!({ "content": "Beside" }));
     assert!(beside.contains(r#""isError":false"#), "{beside}");
-    // Who has the machine writes anywhere, and what is the agent's is neither replaced nor removed.
+    // A caller without a token of a file writes anywhere; the agent's own records are neither replaced nor removed.
     let kept = json!({ "spaceId": "agent/ada/room/kitchen", "content": "Mine" }).to_string();
     assert_eq!(stage.server.request("PUT", "/v1/documents/notes/kept", &[], &kept).status, 201);
     let taken = mcp.call("memory_add_document", &json!({ "content": "Beside", "id": "kept" }));
@@ -525,7 +527,7 @@ async fn failures_have_the_form_of_openai() {
     assert!(error(&array, 400).1.contains("must be a JSON object"), "{array:?}");
     error(&stage.server.get(PATH), 405);
     assert_eq!(stage.server.get("/v1/nothing").problem(404), "nothing is served at this path");
-    // What was taken in is not to be asked again by a client that does not know.
+    // A client that does not know the outcome must not repeat an accepted question.
     let asked = stage.asks("", &body("One", json!({})));
     stage.model.asked_to(Question::Answer).await.fails(StatusCode::UNAUTHORIZED);
     let failed = within(asked).await.expect("no panic");
@@ -542,7 +544,7 @@ async fn failures_have_the_form_of_openai() {
     stage.model.asked_to(Question::Answer).await.fails(StatusCode::UNAUTHORIZED);
     let failed = within(newer).await.expect("no panic");
     assert_eq!(error(&failed, 500).0, "Unexpected", "what fails before there is a text is no stream");
-    // Behind a text it is the last event.
+    // After a text it is the last event.
     let mut stream = stage.streams(&body("Four", json!({ "stream": true })));
     let writing = stage.model.asked_to(Question::Answer).await.begins();
     writing.writes("It");
@@ -570,7 +572,7 @@ async fn a_question_is_answered_though_its_client_has_gone_and_has_its_place_unt
     let server = Arc::clone(&stage.server);
     let asks = move || server.request("POST", PATH, &[], &body("Hello", json!({ "user": "bo" })).to_string());
     let asked = spawn_blocking(move || {
-        // The place is free as soon as the answer is kept, which nothing tells.
+        // The place is free as soon as the answer is stored, which no event reports.
         let limit = std::time::Instant::now() + common::PATIENCE;
         loop {
             let answer = asks();
@@ -633,7 +635,7 @@ async fn the_official_client_talks_to_the_agent() {
     command.arg(file("openai_client.py")).arg(format!("http://{}/v1", stage.server.address));
     command.args(["page-0123456789abcdef", "ana-0123456789abcdef"]);
     let client = spawn_blocking(move || run(&mut command));
-    // What the client asks, in its order.
+    // The client's questions, in order.
     stage.model.asked_to(Question::Answer).await.says("What is it called?");
     let remembering = stage.model.asked_to(Question::Answer).await;
     assert!(remembering.prompt.contains("ana: I adopted a cat"), "{}", remembering.prompt);

@@ -1,4 +1,5 @@
-//! What an older program has left in a ledger is removed while another program stores, and the programs that do it are killed.
+//! The data that an older program has left in a ledger is removed while another program stores; the removing programs
+//! are killed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -13,10 +14,10 @@ use memory_core::{
 
 mod common;
 
-/// How many memories the ledger has, with an index of their words: 20,000 unless the environment says more.
+/// The number of memories in the ledger, with an index of their words: 20,000 unless the environment sets more.
 const MEMORIES: &str = "MEMORY_TEST_MEMORIES";
 const KILLS: usize = 3;
-/// How many memories are looked for by their words.
+/// The number of memories that are searched by their words.
 const SAMPLE: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +46,7 @@ async fn goes_on_where_it_was_killed_beside_a_program_that_stores() {
         child.kill().expect("killed in a slice or between two");
         child.wait().expect("ended");
         if told.is_empty() {
-            // Nothing was left: on a busy machine a slice or two come between what is told and the kill.
+            // Nothing was left: on a busy machine a slice or two run between the report and the kill.
             break;
         }
         let (done, total) = progress_of(&told);
@@ -85,7 +86,7 @@ fn progress_of(told: &str) -> (u64, u64) {
     (done.parse().expect("a number"), total.parse().expect("a number"))
 }
 
-/// Stores and updates until it is told to end. Gives what is new, and what was updated.
+/// Stores and updates until it is told to end. Returns the new memories and the updated ones.
 async fn store_until(
     has_ended: Arc<AtomicBool>,
     provider: Arc<dyn MemoryProvider>,
@@ -100,7 +101,7 @@ async fn store_until(
             provider.update(id, MemoryPatch::new().set_context(context)).await.expect("an update");
             updated.push(id);
         }
-        // So that the one that is killed comes to its turn, too.
+        // So that the program that is killed gets its turn, too.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     (new, updated)

@@ -1,4 +1,4 @@
-//! `bench`, by the binary itself, at the smallest size there is: that it measures what it says, not how fast that is.
+//! `bench`, by the binary itself, at the smallest size: that it measures what it says, not how fast that is.
 
 mod common;
 #[path = "../examples/growth.rs"]

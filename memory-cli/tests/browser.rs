@@ -1,7 +1,7 @@
 //! The console in a real browser, on SQLite and on PostgreSQL: the flows of `browser/main.js`.
 //!
-//! Node.js runs them with Debian's Chromium, or what `MEMORY_TEST_CHROMIUM` names. `MEMORY_SCREENSHOTS` names a folder for pictures of
-//! all pages; none are made without it.
+//! Node.js runs them with Debian's Chromium, or with the one that `MEMORY_TEST_CHROMIUM` names. `MEMORY_SCREENSHOTS`
+//! names a folder for pictures of all pages; none are made without it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         trial("the_console_in_a_browser_on_sqlite", on_sqlite),
         trial("the_console_in_a_browser_on_postgres", on_postgres),
     ];
-    // One after the other: each has the machine busy, and two at once take as long.
+    // One after the other: each uses the whole machine, and two at once are not faster.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -59,7 +59,7 @@ fn flows(cli: &Cli, chromium: &Path, engine: &str, url: &str, empty: &str) -> Ca
     let embedder = embeddings.options("test");
     let tokens = cli.write("tokens.toml", TOKENS);
     let start = |url: &str, args: &[&str]| Server::start(cli, &[&["--url", url], args].concat());
-    // Nobody listens there: no page asks a model of language.
+    // Nobody listens there: no page calls a language model.
     let agent = cli.write("agent.toml", "name = \"ada\"\nmodel = { url = \"http://127.0.0.1:9/v1\", model = \"m\" }\n");
     let open = start(url, &[&embedder[..], &["--agent", &agent]].concat());
     let closed = start(url, &["--tokens", &tokens]);

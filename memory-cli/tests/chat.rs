@@ -14,7 +14,7 @@ use common::{Cli, eventually, stderr, stdout};
 use model::{Model, Question};
 use serde_json::{Value, json};
 
-/// A conversation that goes on.
+/// A conversation in progress.
 struct Chat {
     child: Child,
     input: Option<ChildStdin>,
@@ -50,7 +50,7 @@ impl Chat {
         if line.is_empty() { Value::Null } else { serde_json::from_str(&line).expect(&line) }
     }
 
-    /// What the agent says next.
+    /// The agent's next text.
     fn hears(&mut self) -> String {
         let line = self.shows();
         assert_eq!(line["kind"], "answer", "{line}");
@@ -73,7 +73,7 @@ impl Chat {
         assert!(status.expect("kill runs").success());
     }
 
-    /// Ends the input; tells how it ended, and what it wrote on standard error.
+    /// Ends the input. Returns the exit status and the standard error.
     fn close(mut self) -> (ExitStatus, String) {
         self.input = None;
         assert_eq!(self.shows(), Value::Null, "nothing is said after the end");
@@ -142,7 +142,7 @@ async fn a_conversation_is_kept_and_goes_on() {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
-        // The input is over before there is an answer, which comes all the same.
+        // The input ends before there is an answer, which comes all the same.
         writeln!(child.stdin.take().expect("it is piped"), "{said}").expect("the binary reads");
         let asked = model.asked_to(Question::Answer).await;
         assert_eq!(asked.authorization, key.map(|key| format!("Bearer {key}")));
@@ -336,7 +336,7 @@ async fn what_is_cut_off_by_a_second_signal_is_answered_by_the_next_chat() {
     chat.types("I like tea");
     let kept = json!({ "store": "user", "text": "Ana likes tea" });
     model.asked_to(Question::Answer).await.calls(&[("REMEMBER", kept)]);
-    // What it has begun to do is not given up.
+    // An action that has begun is completed.
     let mut asked = model.asked_to(Question::Answer).await;
     // Two signals at the same time may be one.
     while asked.is_awaited() && chat.child.try_wait().expect("it is a child").is_none() {
@@ -376,7 +376,7 @@ fn mistakes_have_exit_code_2() {
     }
 }
 
-/// What an export says of Eliza's conversation with Ana.
+/// The export of Eliza's conversation with Ana.
 struct Audit {
     messages: Vec<Value>,
     facts: Vec<Value>,
@@ -421,7 +421,7 @@ async fn an_export_shows_who_said_what_and_why() {
         r#"<response><thought>because</thought><actions>REPLY, REMEMBER, SING</actions><parameters>{"REMEMBER": {"store": "user",
         "text": "Nuts make Ana ill"}}</parameters><providers></providers><text>I will</text></response>"#,
     );
-    // It hears what came of them, and has nothing to add.
+    // It receives the results, and has nothing to add.
     let asked = model.asked_to(Question::Answer).await;
     assert!(
         asked.prompt.contains("REMEMBER (completed)") && asked.prompt.contains("SING (failed)"),
@@ -472,11 +472,11 @@ async fn an_export_shows_who_said_what_and_why() {
     assert_eq!(end(asked), [Some("completed".into()), Some("model".into())]);
     assert_eq!(end(failed)[0].as_deref(), Some("failed"));
     assert!(failed["metadata"]["reason"].as_str().expect("a reason").contains("the endpoint answered 401"));
-    // What the agent answered to what, and why.
+    // The agent's answers, the messages that they answer, and the reasons.
     let answer = audit.message("I will");
     assert_eq!((&answer["trigger"]["author"], &answer["trigger"]["inReplyTo"]), (&json!("eliza"), &asked["id"]));
     assert_eq!((&answer["trigger"]["thought"], run(answer)), (&json!("because"), runs[1].clone()));
-    // What it did, and what came of it.
+    // The agent's actions, and their results.
     let results = audit.messages.iter().map(|line| &line["trigger"]["actionResult"]).filter(|result| !result.is_null());
     let results: Vec<_> = results.map(|result| (&result["action"], &result["status"], &result["run"])).collect();
     let expected =
@@ -484,7 +484,7 @@ async fn an_export_shows_who_said_what_and_why() {
     let run_of_results = json!(runs[1]);
     let expected: Vec<_> = expected.iter().map(|(action, status)| (action, status, &run_of_results)).collect();
     assert_eq!(results, expected);
-    // What it keeps for its prompts, and what it learned of whom, from which message.
+    // Its prompt memory, and what it learned of whom, from which message.
     let export = cli.ok(&["document", "query", "--collection", "_prompt", "--all", "--json"]);
     assert!(export.contains("Nuts make Ana ill"), "{export}");
     let learned = audit.fact("Ana drinks tea");

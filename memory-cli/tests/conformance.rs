@@ -1,4 +1,4 @@
-//! `conformance`, by the binary itself. A few cases are enough: that they find bugs is shown where they are.
+//! `conformance`, by the binary itself. A few cases are enough: the tests of the suite show that cases find bugs.
 
 mod common;
 
@@ -113,7 +113,7 @@ fn start(cli: &Cli, args: &[&str]) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// What it says when it is asked to end, which leaves nothing in the folder.
+/// Its output after a signal to end, which leaves nothing in the folder.
 #[cfg(unix)]
 fn terminated(cli: &Cli, child: Child) -> Output {
     let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();

@@ -362,7 +362,7 @@ fn a_token_sees_its_spaces_alone() {
         let count = |body: &str| body.replace("value=\"guild2-theirs\"", "").matches("theirs").count();
         let guilds = |body: &str| body.matches("/?under=guild2").count();
         assert_eq!(count(&some), 0, "{path}: {some}");
-        // What the address names is on the page; what the address does not name is not.
+        // The page shows the records that the address names, and no others.
         assert_eq!(guilds(&some), path.matches("/?under=guild2").count(), "{path}: {some}");
         assert!(count(&all) > 0 || guilds(&all) > 0, "{path}: {all}");
         assert!(all.contains("Signed in as <bdi>runtime</bdi>") && some.contains("Signed in as <bdi>model</bdi>"));
@@ -382,7 +382,7 @@ fn a_token_sees_its_spaces_alone() {
     }
     assert_eq!(links(&page_of(&server, &model, "/console/documents").body, "/console/documents?").len(), 1);
     assert!(checked(page_of(&server, &runtime, &format!("/console/memory/{foreign}")), 200).contains("secret theirs"));
-    // What has a header for it needs no cookie.
+    // A caller with the header needs no cookie.
     let shown = server.request("GET", "/console/memories", &[("authorization", &format!("Bearer {MODEL}"))], "");
     assert!(checked(shown, 200).contains("secret ours"));
 }
@@ -416,7 +416,7 @@ fn who_is_not_signed_in_is_asked_to() {
             assert_eq!(sent.header("cache-control"), Some("no-store"));
             protected(&sent);
         }
-        // Who shows a token is not led to the form, and a cookie does not count beside it.
+        // A caller with a token is not redirected to the form, and a cookie beside it does not count.
         let shown = server.request("GET", path, &[("authorization", "Bearer wrong"), ("cookie", &valid)], "");
         assert!(shown.header("www-authenticate").is_some(), "{shown:?}");
         checked(shown, 401);
@@ -440,7 +440,7 @@ fn who_is_not_signed_in_is_asked_to() {
         // It may call REST, and not sign anybody in.
         (vec![("origin", "https://app.example")], 403),
         (vec![("origin", "https://app.example"), ("sec-fetch-site", "same-site")], 403),
-        // Behind a proxy the server has another name than the browser knows.
+        // Behind a proxy the server has another name than the one that the browser knows.
         (vec![("origin", "https://app.example"), ("sec-fetch-site", "same-origin")], 303),
         (vec![("origin", "https://other.example"), ("sec-fetch-site", "same-origin")], 403),
         (vec![("sec-fetch-site", "same-site")], 403),
@@ -477,7 +477,7 @@ fn a_cookie_opens_pages_alone() {
             server.request(method, path, &headers, "{}").problem(401);
         }
     }
-    // No page is there to be changed, and the cookie would not do for it.
+    // This page can't be changed, and the cookie would not allow it.
     assert_eq!(server.request("POST", "/console/memories", &[("cookie", &cookie)], "x").status, 401);
 }
 
@@ -533,7 +533,7 @@ fn the_console_can_be_left_out() {
     page_of(&server, &cookie, "/").problem(401);
 }
 
-/// Its page could not read the answer, and tell from its time what is there.
+/// Pages of other servers can't read an answer, but could measure its time to learn what exists.
 #[test]
 fn pages_of_others_lead_here_and_load_nothing() {
     let cli = Cli::new();
@@ -551,7 +551,7 @@ fn pages_of_others_lead_here_and_load_nothing() {
         for dest in ["empty", "image", "iframe", "script"] {
             assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", dest)]), 403, "{site} {dest}");
         }
-        // People follow links to pages alone.
+        // People follow links only to pages.
         assert_eq!(statuses(&[("sec-fetch-site", site), ("sec-fetch-dest", "document")]), [200, 403, 403], "{site}");
         let allowed = [("origin", "https://app.example"), ("sec-fetch-site", site), ("sec-fetch-dest", "empty")];
         assert_eq!(asked(&allowed), 200);
@@ -560,7 +560,7 @@ fn pages_of_others_lead_here_and_load_nothing() {
     assert_eq!(asked(&[("sec-fetch-site", "none")]), 200);
 }
 
-/// They show no token, so nothing else bounds them.
+/// These requests have no token, so nothing else limits them.
 #[test]
 fn who_signs_in_takes_no_place_of_others() {
     let cli = Cli::new();

@@ -1,4 +1,4 @@
-//! The pages that change in place, and what the engine did in the last minutes.
+//! The pages that update in place, and the work of the engine in the last minutes.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ fn poll(body: &str) -> String {
     path
 }
 
-/// The address at which a page shows what has come, for who has no script.
+/// The address at which a page shows new changes to a reader without a script.
 fn since(body: &str) -> String {
     let (_, link) = body.split_once("<a id=\"since\"").expect(body);
     attribute(link, "href").expect(body)
@@ -68,7 +68,7 @@ fn a_change_comes_to_who_waits_for_it() {
     assert!(answer.contains(&format!("/console/memory/{id}")) && !answer.contains("<bdi>b</bdi>"));
     open_watches(&server, &[], 0);
 
-    // The token goes on behind it, and the one before tells it again.
+    // The token continues after it, and the earlier token delivers it again.
     let next = poll(&answer);
     let other = store(&server, "a-2");
     let body = page(&server, &next);
@@ -133,7 +133,7 @@ fn a_pause_and_many_changes_keep_the_page_small() {
         assert!(path.contains(&format!("shown={shown}&")), "{path}");
     }
     assert_eq!(told, 120);
-    // What the page has no room for takes the place of what it has.
+    // If the page is full, new lines replace those that it has.
     store(&server, "a");
     let full = server.get(&path.replace(&format!("shown={shown}"), "shown=200"));
     assert_eq!((full.header("hx-retarget"), full.header("hx-reswap")), (Some("#changes"), Some("innerHTML")));
@@ -162,7 +162,7 @@ fn nothing_outside_of_a_token_ends_a_poll() {
     for path in ["/console/live?of=documents&collection=private", "/console/live?of=both&collection=private"] {
         assert_eq!(server.request("GET", path, &[AS_MODEL], "").status, 403, "{path}");
     }
-    // What one token was given leads no other one on.
+    // The token of one caller continues for no other caller.
     assert_eq!(server.request("GET", &poll(&answer.body), &[AS_RUNTIME], "").status, 422);
     // A part of a page is no place for the form that signs in.
     let path = poll(&answer.body);
@@ -201,7 +201,7 @@ fn what_is_wrong_is_told_and_ends_the_poll() {
     store(&server, "a");
     let path = poll(&page(&server, "/console/live?under=a"));
     told(&path.replace("under=a", "under=b"), 422);
-    // As where the file went back to an earlier state, and others have written since.
+    // As if the file had gone back to an earlier state, and others had written since.
     cli.database("memory.db").execute_batch("UPDATE changes SET epoch = epoch + 1").expect("the feed");
     told(&path, 410);
 }
@@ -226,11 +226,11 @@ fn a_page_goes_on_when_the_server_has_a_place_again() {
     let path = poll(&page(&server, "/console/live"));
     let body = r#"{"spaceId":"a","trigger":"takes the place"}"#;
     let busy = server.let_in("/v1/memories", &[], body);
-    // The script leaves the line that asks, and asks again.
+    // The script keeps the line that asks, and asks again.
     let by_script = [("hx-request", "true")];
     let full = server.request("GET", &path, &by_script, "");
     assert_eq!((full.status, full.header("hx-reswap")), (503, Some("none")), "{full:?}");
-    // Anything else is told where it was asked for.
+    // Any other error is shown where the request was made.
     let level = server.request("GET", "/?under=a", &by_script, "");
     assert_eq!((level.status, level.header("hx-reswap")), (503, None), "{level:?}");
     assert_eq!(server.get(&path).header("hx-reswap"), None);

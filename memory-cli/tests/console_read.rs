@@ -65,7 +65,7 @@ fn a_server_without_tokens_asks_for_none() {
     }
 }
 
-/// What the links of a page name that begin with this, without it.
+/// The links of a page that begin with this, without that beginning.
 fn named(body: &str, begin: &str) -> Vec<String> {
     links(body, begin).iter().map(|link| link[begin.len()..].to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! The pages for who runs agents: what is open, and what a model would see.
+//! The pages for operators of agents: open work, and the prompt of a model.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -23,7 +23,7 @@ fn store_all(server: &Server, memories: &[Value]) {
     assert_eq!(stored.status, 201, "{stored:?}");
 }
 
-/// A memory with what a runtime writes about who works on it.
+/// A memory with a runtime's record of who works on it.
 fn task(space: &str, trigger: &Value, created_at: i64, task: &Value) -> Value {
     json!({"spaceId": space, "trigger": trigger, "createdAt": created_at, "metadata": {"task": task}})
 }
@@ -134,7 +134,7 @@ fn a_token_sees_the_work_of_its_spaces() {
     assert_eq!(server.get("/console/work").status, 303, "to the login");
 }
 
-/// A server with the agent `ada`, whose model listens here and is asked nothing.
+/// A server with the agent `ada`, whose model listens here and gets no request.
 fn with_agent(cli: &Cli, lines: &str, args: &[&str]) -> (Server, TcpListener) {
     let model = TcpListener::bind("127.0.0.1:0").expect("a port");
     model.set_nonblocking(true).expect("a listener that does not wait");
@@ -144,7 +144,7 @@ fn with_agent(cli: &Cli, lines: &str, args: &[&str]) -> (Server, TcpListener) {
     (Server::start(cli, &[&["--agent", &agent], args].concat()), model)
 }
 
-/// What somebody said to `ada`, as the agent keeps it.
+/// A message to `ada`, as the agent stores it.
 fn said(room: &str, space: &str, text: &str, created_at: i64) -> Value {
     let trigger = json!({"room": room, "author": "ana", "channelType": "DM", "text": text});
     json!({"spaceId": format!("agent/ada/room/{space}/messages"), "trigger": trigger, "createdAt": created_at,

@@ -1,4 +1,4 @@
-//! What the pages of the server change, sent as a browser sends their forms.
+//! Changes by the pages of the server, sent as a browser sends their forms.
 
 use common::console::{checked, encoded, store};
 use common::server::{Response, Server};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 mod common;
 
-/// What must stay text wherever it is shown, and keep its bytes where it is stored.
+/// A text that must stay text wherever it is shown, and keep its bytes where it is stored.
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202E}<textarea></textarea><img src=x onerror=alert(1)>";
 /// Its beginning, as a page has it.
 const ESCAPED: &str = "&lt;script&gt;alert(1)";
@@ -25,13 +25,13 @@ fn tokens(cli: &Cli) -> String {
     cli.write("tokens.toml", format!("{TOKENS}{operator}"))
 }
 
-/// A browser: it says which page a form comes from, and may have a cookie.
+/// A browser: it names the page of a form, and may have a cookie.
 struct Browser<'s> {
     server: &'s Server,
     cookie: Option<String>,
 }
 
-/// A form as it stands on a page.
+/// A form as it is on a page.
 #[derive(Debug, Clone)]
 struct Form {
     action: String,
@@ -54,7 +54,7 @@ impl<'s> Browser<'s> {
         self.server.request("GET", path, &cookie, "")
     }
 
-    /// A page that is there.
+    /// An existing page.
     fn page(&self, path: &str) -> String {
         checked(self.get(path), 200)
     }
@@ -66,7 +66,7 @@ impl<'s> Browser<'s> {
         self.server.request("POST", &form.action, &headers, &form.encoded())
     }
 
-    /// Sends a form that does what it says, and gives the address that it leads to.
+    /// Sends a form that must succeed, and returns the address to which it leads.
     fn done(&self, form: &Form) -> String {
         let sent = self.send(form);
         assert_eq!(sent.status, 303, "{form:?}: {sent:?}");
@@ -75,7 +75,7 @@ impl<'s> Browser<'s> {
 }
 
 impl Form {
-    /// The form of a page whose button says this.
+    /// The form of a page whose button has this label.
     fn on(page: &str, button: &str) -> Self {
         let forms = page.split("<form ").skip(1).filter_map(|rest| rest.split("</form>").next());
         let form = forms.into_iter().find(|form| form.contains(&format!(">{button}</button>")));
@@ -119,7 +119,7 @@ impl Form {
     }
 }
 
-/// What an attribute of a tag says.
+/// The value of a tag's attribute.
 fn attribute(tag: &str, name: &str) -> String {
     let value = tag.split_once(&format!("{name}=\"")).unwrap_or_else(|| panic!("{name} of {tag}")).1;
     plain(value.split('"').next().expect("an end"))
@@ -147,7 +147,7 @@ fn document(server: &Server, id: &str) -> Value {
     server.get(&format!("/v1/documents/notes/{}", in_path(id))).json()
 }
 
-/// Who made each version of a memory, the newest first.
+/// The actor of each version of a memory, newest first.
 fn actors(server: &Server, id: &str) -> Vec<Value> {
     let history = server.get(&format!("/v1/memories/{id}/history")).json();
     history["versions"].as_array().expect("versions").iter().map(|version| version["actor"].clone()).collect()
@@ -213,7 +213,7 @@ fn a_memory_is_edited_as_it_was_seen() {
     assert_eq!((form.value("context"), form.value("status")), (context, "pending"));
     assert_eq!(form.value("expires"), "2100-01-01 00:00:00.123Z");
 
-    // What nobody changes makes no version, and a form that comes twice makes one.
+    // A form without a change makes no version, and a form that is sent twice makes one.
     assert_eq!(browser.done(&form), record);
     let changed = form.clone().with("status", "failed").with("metadata", r#"{"topic": "<i>", "more": [1]}"#);
     assert_eq!((browser.done(&changed), browser.done(&changed)), (record.clone(), record.clone()));
@@ -222,7 +222,7 @@ fn a_memory_is_edited_as_it_was_seen() {
     assert!(raw.contains("4102444800123") && raw.contains("\"failed\""), "{raw}");
     assert_eq!(actors(&server, id), [json!("local"), Value::Null]);
 
-    // What was seen is not there any more.
+    // The record is not as it was seen any more.
     let late = form.clone().with("context", HOSTILE).with("metadata", r#"{"late": true}"#);
     let wrong = checked(browser.send(&late), 422);
     assert!(wrong.contains("role=\"alert\"") && Form::on(&wrong, "Save").value("context") == HOSTILE, "{wrong}");
@@ -231,7 +231,7 @@ fn a_memory_is_edited_as_it_was_seen() {
     assert!(told.contains("Nothing was overwritten") && told.contains(ESCAPED) && told.contains("late"), "{told}");
     assert_eq!(memory(&server, id)["revision"], 2);
 
-    // Seen anew, it is stored byte for byte; and an empty field takes away.
+    // After the page is loaded again, the text is stored byte for byte; and an empty field clears.
     let form = Form::on(&browser.page(&edit), "Save");
     browser.done(&form.clone().with("context", &json!(HOSTILE).to_string()).with("expires", "2099-01-01T12:00"));
     let now = memory(&server, id);
@@ -290,7 +290,7 @@ fn an_earlier_version_of_a_memory_is_put_back() {
     assert_eq!(memory(&server, &id)["status"], "failed");
 }
 
-/// The history has no lease, and who works on a memory is nothing that an operator puts back.
+/// The history has no lease, and an operator does not put back who works on a memory.
 #[test]
 fn what_is_put_back_leaves_a_worker_its_work() {
     let cli = Cli::new();
@@ -312,7 +312,7 @@ fn what_is_put_back_leaves_a_worker_its_work() {
     }
 }
 
-/// Its context is the journal by which another program would go on.
+/// Its context is the journal from which another program would continue.
 #[test]
 fn what_a_worker_holds_is_not_changed() {
     let cli = Cli::new();
@@ -370,20 +370,20 @@ fn work_is_done_again_when_that_is_confirmed() {
     let again = ask(&Form::on(&browser.page(&record), "Put revision 1 back"), "completed");
     assert_eq!((browser.done(&again), memory(&server, &id)["status"].as_str()), (record.clone(), Some("pending")));
     end("failed");
-    // What has changed since is not overwritten by a confirmation either.
+    // A confirmation does not overwrite later changes either.
     checked(browser.send(&again), 412);
     let edited = Form::on(&browser.page(&edit), "Save").with("status", "running").with("context", "\"a\\nb\"");
     browser.done(&ask(&edited, "failed"));
     let now = memory(&server, &id);
     assert_eq!((&now["status"], &now["context"]), (&json!("running"), &json!("a\nb")));
     assert_eq!(now["metadata"]["task"], task);
-    // To end it asks nothing, nor does another change of what has ended.
+    // Ending work needs no confirmation, and neither does another change of ended work.
     browser.done(&Form::on(&browser.page(&edit), "Save").with("status", "failed"));
     browser.done(&Form::on(&browser.page(&edit), "Save").with("status", "completed"));
     assert_eq!(memory(&server, &id)["status"], "completed");
 }
 
-/// A page that a browser goes back to has forgotten what was typed.
+/// If a browser goes back to a page, the typed text is lost.
 #[test]
 fn a_form_that_was_not_taken_can_be_sent_again() {
     let cli = Cli::new();
@@ -589,11 +589,11 @@ fn many_memories_are_erased_step_by_step() {
     assert!(page.contains("1,000 memories were erased.") && page.contains("<strong>3 memories</strong>"), "{page}");
     let second = Form::on(&page, "Erase 3 memories").with("reason", "test");
 
-    // What was confirmed is not what is there: it asks anew, with what is there.
+    // The confirmed records differ from the present ones: the page asks again, with the present ones.
     store(&server, &json!({"spaceId": "g-1", "trigger": "late"}));
     let told = checked(browser.send(&second), 409);
     assert!(told.contains("This form has done nothing") && told.contains("<strong>4 memories</strong>"), "{told}");
-    // A form that comes twice takes nothing more.
+    // A form that is sent twice takes nothing more.
     checked(browser.send(&first), 409);
     // As many, but others.
     let erased = server.post("/v1/erase", r#"{"query":{"under":["g"],"text":"late"},"reason":"test"}"#);
@@ -601,7 +601,7 @@ fn many_memories_are_erased_step_by_step() {
     let third = Form::on(&browser.page("/console/change/memories?under=g"), "Erase 3 memories");
     checked(browser.send(&third), 422);
     let next = browser.done(&third.with("reason", "test"));
-    // No link says what was not done.
+    // No link can claim something that was not done.
     for claimed in [next.replace("done=3-", "done=4-"), next.replace("under=g", "under=h"), next.replace("=3-", "=")] {
         assert!(!browser.page(&claimed).contains("were erased"), "{claimed}");
     }
@@ -728,7 +728,7 @@ fn no_other_page_changes_anything() {
     refused(&server, &[("cookie", &cookie)]);
     let body = "revision=2&status=running&metadata=%7B%7D";
     let own = format!("http://{}", server.address);
-    // Nobody, and somebody whose pass is none.
+    // No cookie, and an invalid one.
     let (name, _) = cookie.split_once('=').expect("a name");
     for cookie in ["a=b".to_owned(), format!("{name}={}", "0".repeat(64)), format!("{name}={RUNTIME}")] {
         checked(server.request("POST", &path, &[("origin", &own), ("cookie", &cookie)], body), 401);
@@ -743,7 +743,7 @@ fn no_other_page_changes_anything() {
         server.request(method, path, &[("origin", &own), ("cookie", &cookie)], "{}").problem(401);
     }
     assert_eq!(server.request("POST", &path, &[("origin", &own), ("cookie", &cookie)], body).status, 303);
-    // A token that is shown says enough by itself, but for what another page sends with it.
+    // A token in the header suffices, except for a request from another page.
     let body = "revision=3&status=completed&metadata=%7B%7D";
     let foreign = [("authorization", bearer.as_str()), ("origin", "https://app.example")];
     checked(server.request("POST", &path, &foreign, body), 403);
@@ -798,7 +798,7 @@ fn a_token_changes_what_it_may_alone() {
         (of("own", ""), "revision=1&space=guild2&content=other&metadata=%7B%7D", 403),
         (of("foreign", ""), write, 404),
         (of("foreign", "/remove"), "revision=1", 404),
-        // What a version in another space said is not for this token.
+        // This token may not see the version in another space.
         (of("moved", "/put-back"), "revision=2&version=1", 404),
         ("/console/change/memories?under=guild1".to_owned(), "confirmed=x&reason=test", 403),
         ("/console/change/prompt?id=x".to_owned(), "revision=1", 403),
@@ -823,11 +823,11 @@ fn a_token_changes_what_it_may_alone() {
     assert!(!runtime.page(&format!("/console/memory/{foreign}")).contains("/console/change"));
     assert_eq!(send(&runtime, of("foreign", "/remove"), "revision=1"), 403);
     assert_eq!(send(&runtime, at(&own, "/erase"), erase), 403);
-    // A removal passes over what it may not write.
+    // A removal skips records that it may not write.
     let page = runtime.page("/console/change/documents?collection=notes&text=moved+foreign");
     assert!(page.contains("<strong>1 document</strong>") && !page.contains("in guild2"), "{page}");
 
-    // It erases below guild1 alone.
+    // It erases only below guild1.
     assert_eq!(send(&operator, at(&foreign, "/erase"), erase), 404);
     let page = operator.page("/console/change/memories?under=guild2");
     assert!(page.contains("Nothing is left"), "{page}");
@@ -835,7 +835,7 @@ fn a_token_changes_what_it_may_alone() {
     assert_eq!(send(&operator, at(&own, "/erase"), erase), 303);
     let bearer = format!("Bearer {RUNTIME}");
     let status = |path: String| server.request("GET", &path, &[("authorization", &bearer)], "").status;
-    // Who does not erase is not told that something was.
+    // A caller who may not erase is not told that something was erased.
     assert_eq!((status(format!("/v1/memories/{own}")), status(format!("/v1/memories/{foreign}"))), (404, 200));
     assert_eq!(status("/v1/documents/notes/foreign".to_owned()), 200);
 }
@@ -867,7 +867,7 @@ fn what_is_too_long_for_a_page_stays() {
     );
     let large = Form { fields: vec![("content".to_owned(), "x".repeat(600 << 10))], ..form };
     checked(browser.send(&large), 413);
-    // Short where its sender has seen it, and long by now: nothing is saved, and nothing is lost without a word.
+    // The text was short when its sender saw it, and is long by now: nothing is saved, and nothing is lost silently.
     put(&server, "grown", &json!({"spaceId": "a", "content": "short"}));
     let form = Form::on(&browser.page("/console/change/document?collection=notes&id=grown"), "Save");
     put(&server, "grown", &json!({"spaceId": "a", "content": long}));
@@ -944,14 +944,14 @@ fn what_was_written_stays_where_it_is_not_saved() {
     let edit = format!("/console/change/memory/{id}");
     let long = format!("\"{}\"", "x".repeat(20_000));
     let form = Form::on(&browser.page(&edit), "Save").with("context", &long);
-    // The engine refuses a time that is over.
+    // The engine refuses a time in the past.
     let again = checked(browser.send(&form.clone().with("expires", "1970-01-02")), 422);
     assert_eq!(Form::on(&again, "Save").value("context"), long);
     let patched = server.request("PATCH", &format!("/v1/memories/{id}"), &[], r#"{"status":"running"}"#);
     assert_eq!(patched.status, 200, "{patched:?}");
     let told = checked(browser.send(&form), 412);
     assert!(told.contains(&plain_text(&long)), "all of it is there");
-    // What a form does not send stays.
+    // Fields that a form does not send stay unchanged.
     let sent = Form { action: edit, fields: vec![("revision".into(), "2".into()), ("status".into(), "failed".into())] };
     let patched = server.request("PATCH", &format!("/v1/memories/{id}"), &[], r#"{"context":{"set":7}}"#);
     assert_eq!(patched.status, 200, "{patched:?}");

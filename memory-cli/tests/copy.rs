@@ -19,7 +19,7 @@ fn a_copy_that_was_killed_goes_on_when_it_is_repeated() {
     let to = format!("sqlite://{}", cli.path("copy.db").display());
     cli.ok(&["--url", &to, "migrate"]);
     let database = cli.database("copy.db");
-    // At this memory the copy comes to no end, so it lives when it is killed.
+    // The copy hangs at this memory, so it is still running when it is killed.
     let halt = "CREATE TRIGGER halt BEFORE INSERT ON memories WHEN new.slot >> 20 = 5000 BEGIN
         SELECT count(*) FROM memories a, memories b, memories c, memories d; END";
     database.execute_batch(halt).expect("a trigger");
@@ -68,7 +68,7 @@ fn a_copy_that_leaves_something_out_is_not_verified() {
     let broken = database.execute(r#"UPDATE memories SET "trigger" = '{"cut' WHERE space_id = 'odd-1'"#, []);
     assert_eq!(broken.expect("updated"), 1);
     let target = format!("sqlite://{}", cli.path("copy.db").display());
-    // Where to may hold a password, so it may stand in the environment.
+    // The URL of the target may have a password, so it may be in the environment.
     let output =
         cli.command().args(["copy", "--json"]).env("AGENT_MEMORY_TO", &target).output().expect("the binary runs");
     let told = stdout(&output);
@@ -166,7 +166,7 @@ fn a_source_takes_writes_again_when_the_target_differs() {
     let (told, errors) = (stdout(&output), stderr(&output));
     assert!(told.contains("1 in conflict") && told.contains("the target differs"), "{told}");
     assert!(errors.contains("takes writes again"), "{errors}");
-    // What the source has since is later than what stood in its way.
+    // The source's record is later than the conflicting one by now.
     for status in ["running", "completed", "observed"] {
         cli.ok(&["update", &id, "--status", status]);
     }
@@ -188,7 +188,7 @@ fn a_target_with_documents_of_its_own_is_no_follower() {
     let mut follower = Follower::start(&cli, &url_of(&cli, "memory.db"), &other);
     follower.wait_for("up to date: ");
     drop(follower);
-    // The token of one source says nothing to another.
+    // The token of one source is refused by another.
     assert!(cli.fails(2, &["--url", &to, "copy", "--follow", "--to", &other]).contains("follows another source"));
 }
 
@@ -211,7 +211,7 @@ fn of_two_runs_the_one_that_began_last_goes_on() {
     assert!(cli.ok(&finish).contains("the target has the same hash"));
     second.wait_for("error: another run of copy goes on with this target");
     assert_eq!(second.end().code(), Some(1));
-    // That the target has taken over is not taken back.
+    // A completed takeover by the target is not undone.
     cli.ok(&[&["--url", &to], &STORE[..]].concat());
     assert!(cli.ok(&finish).contains("taken over already"));
 }

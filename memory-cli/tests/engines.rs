@@ -39,7 +39,7 @@ fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
     }
 }
 
-/// Eight programs that begin at the same time on a ledger that is not there yet: each makes it or finds it (L1).
+/// Eight programs start at the same time on a ledger that does not exist yet: each makes it or finds it (L1).
 #[test]
 fn eight_programs_begin_one_ledger() {
     let (cli, servers) = (Cli::new(), Servers::start());
@@ -76,7 +76,7 @@ fn a_doctor_names_the_transaction_that_holds_the_feed_back() {
     let mut begun = String::new();
     BufReader::new(psql.stdout.take().expect("it is piped")).read_line(&mut begun).expect("an answer");
     assert_eq!(begun, "t|xyzzy\n");
-    // This is there, and waits to be told.
+    // This row exists, and waits to be delivered.
     cli.ok(&["--url", server.url(), "store", "--space", "s", "--trigger", "1"]);
     let told = cli.ok(&["--url", server.url(), "doctor", "--read-only"]);
     let feed = told.lines().find(|line| line[5..].starts_with("feed: ")).expect("a line");
@@ -102,7 +102,7 @@ fn a_subscription_outlives_an_outage() {
     let (told, methods) = channel();
     let is_told = |wanted: &str| while methods.recv().expect("the session goes on") != wanted {};
     scope(|scope| {
-        // The client answers what it is asked, whatever else goes on.
+        // The client answers the server's requests, whatever else happens.
         scope.spawn(move || {
             while let Some(event) = events.next() {
                 let method = event.data["method"].as_str().unwrap_or_default().to_owned();
@@ -115,7 +115,7 @@ fn a_subscription_outlives_an_outage() {
         store(&server, "before");
         is_told(UPDATED);
         engine.kill().expect("killed");
-        // Questions go on while the watch is begun anew in vain.
+        // Requests continue while the watch fails to start again.
         for _ in 0..8 {
             is_told("ping");
         }

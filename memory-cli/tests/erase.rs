@@ -1,4 +1,4 @@
-//! `erase`: records go for good, and it is certified.
+//! `erase`: records are removed for good, and a certificate says so.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn ids_and_conditions_select() {
         let told: Value = serde_json::from_str(&told).expect("JSON");
         (told["memories"].clone(), told["selection"].clone())
     };
-    // What is not there is passed over.
+    // A record that does not exist is skipped.
     let missing = "01a1fed6-0358-76ab-aa80-f9ff382e7513";
     let (memories, selection) = erased(&[&ids[0], missing]);
     assert_eq!((memories, selection), (json!([ids[0]]), json!({"ids": [ids[0], missing]})));
@@ -133,7 +133,7 @@ fn names_of_nothing_are_told() {
         let output = cli.run(&[&args[..], more].concat());
         assert!(output.status.success() && stderr(&output).contains("2 of the records that were named"), "{more:?}");
     }
-    // What was erased before is known.
+    // An erased record is recognized.
     assert!(!stderr(&cli.run(&["erase", &id, "--reason", "why"])).contains("were named"));
 }
 
@@ -160,7 +160,7 @@ fn no_import_and_no_copy_brings_it_back() {
     assert_eq!(cli.count(&["--all"]), 1);
 }
 
-/// What was erased goes along, so that a backup from before brings nothing back elsewhere.
+/// Tombstones are copied along, so that an earlier backup restores nothing elsewhere.
 #[test]
 fn tombstones_go_with_an_export_and_a_copy() {
     let cli = Cli::new();
@@ -201,7 +201,7 @@ fn tombstones_go_with_an_export_and_a_copy() {
         assert!(told.contains("0 new, 0 there already, 0 in conflict, 1 left out"), "{told}");
         assert!(cli.fails(1, &["get", &id, "--url", target]).contains("was erased"));
     }
-    // Where it is there, it goes.
+    // If the record exists there, it is erased.
     let late = url("late.db");
     cli.ok(&["import", &before, "--url", &late]);
     assert!(
@@ -267,7 +267,7 @@ fn an_erasure_that_was_stopped_goes_on_with_its_certificate() {
     assert_eq!(certificate(&cli, "certificate.json")["memories"], json!(sorted(ids)));
     let other = cli.fails(2, &["erase", "--space", "b", "--reason", "why", "--certificate", &file]);
     assert!(other.contains("--certificate"), "{other}");
-    // Exactly as much as there is leaves nothing.
+    // A limit of exactly the number of records leaves nothing.
     store(&cli, "b", "1");
     cli.ok(&["erase", "--space", "b", "--reason", "why", "--at-most", "1"]);
 }
@@ -294,7 +294,8 @@ fn a_signal_stops_it_between_two_slices() {
     assert_eq!(cli.count(&["--all"]), 0);
 }
 
-/// Each slice is whole or not there, and behind the last one nothing is left in a file, whatever the killed ones have left.
+/// Each slice is complete or absent, and after the last one nothing is left in a file, whatever the killed runs have
+/// left.
 #[test]
 fn a_kill_in_the_midst_leaves_what_the_same_command_goes_on_with() {
     const MARKER: &str = "0f4c6a1d-9b7e-4d52-8f30-5ce2ab81d7f6";
@@ -461,7 +462,7 @@ fn a_person_is_forgotten_and_others_are_not() {
     {
         assert!(left.contains(stays), "{stays}");
     }
-    // What others wrote stays.
+    // Texts of others stay.
     assert!(left.contains("answered ana in group") && left.contains("kept of ana in group"));
     let provider = memory_runtime::open(&url).expect("a URL");
     let present = async {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 mod common;
 
-/// An operator of one guild, one who reads less of it, one who may not write the ledger, and somebody who may do everything else there.
+/// An operator of one guild, one who reads less of it, one who may not write the ledger, and a caller with all other
+/// rights there.
 const TOKENS: &str = r#"
 [[token]]
 name = "operator"
@@ -63,7 +64,7 @@ fn call(server: &Server, token: &str, method: &str, path: &str, body: &Value) ->
     server.request(method, path, &[("authorization", &format!("Bearer {token}"))], &body)
 }
 
-/// Erases slice after slice, and tells what went.
+/// Erases slice after slice, and returns the erased records.
 fn erased(server: &Server, token: &str, body: &Value) -> Vec<Value> {
     let mut all = Vec::new();
     loop {
@@ -90,7 +91,7 @@ fn a_token_erases_what_lies_where_it_may_write() {
     let refused = call(&server, RUNTIME, "POST", "/v1/erase", &ids);
     refused.problem(403);
     assert_eq!(call(&server, RUNTIME, "GET", &path(&ana), &Value::Null).status, 200);
-    // What lies elsewhere is as if it were not there.
+    // Records elsewhere are treated as nonexistent.
     assert_eq!(erased(&server, OPERATOR, &ids), [json!({"id": ana})]);
     assert_eq!(call(&server, RUNTIME, "GET", &path(&foreign), &Value::Null).status, 200);
     let gone = call(&server, OPERATOR, "GET", &path(&ana), &Value::Null);
@@ -114,7 +115,7 @@ fn a_token_erases_what_lies_where_it_may_write() {
         let told = store(OPERATOR, &again);
         told.problem(410);
         assert_eq!(told.json()["error"], "Erased");
-        // As if the key belonged to a memory that is there.
+        // As if the key belonged to an existing memory.
         let told = store(RUNTIME, &again);
         told.problem(409);
         assert_eq!(told.json(), store(RUNTIME, &taken).json());
@@ -186,7 +187,7 @@ fn what_can_t_be_meant_is_refused() {
     ] {
         call(&server, OPERATOR, "POST", "/v1/erase", &body).problem(status);
     }
-    // Without what it names, each of these would erase more.
+    // Without its value, each of these parameters would erase more.
     for name in ["space", "under", "prefix", "glob", "regex", "status"] {
         let mut query = json!({"all": true, "text": "xyzzy"});
         query[name] = json!([]);
@@ -217,7 +218,7 @@ fn only_collections_that_are_named_are_looked_at_where_there_are_many() {
     named["collections"] = json!(["c7"]);
     let erased = server.post("/v1/erase", &named.to_string()).json();
     assert_eq!(erased, json!({"records": [{"collection": "c7", "id": "n"}], "isComplete": true}));
-    // One that is empty is none any more.
+    // An empty one does not count any more.
     assert_eq!(server.post("/v1/erase", &body.to_string()).json()["isComplete"], false);
     named["collections"] = json!(["_follow"]);
     server.post("/v1/erase", &named.to_string()).problem(422);

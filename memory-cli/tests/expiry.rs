@@ -172,7 +172,7 @@ fn rules_are_set_listed_and_taken_away() {
     let target = format!("sqlite://{}", cli.path("copy.db").display());
     cli.ok(&["copy", "--to", &target]);
     assert_eq!(cli.ok(&["--url", &target, "retention", "--json"]), cli.ok(&["retention", "--json"]));
-    // It holds for what is there, and no longer than it is there.
+    // The rule applies to existing records, and only while it exists.
     set("guild1", "1ms");
     assert_eq!((cli.count(&["--all"]), cli.count(&["--space", "guild12"])), (1, 1));
     cli.ok(&["retention", "--under", "guild1", "--remove"]);

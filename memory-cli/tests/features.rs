@@ -1,4 +1,4 @@
-//! What a program says of the parts that it was built without.
+//! What a program says about the parts that it was built without.
 
 use common::Cli;
 

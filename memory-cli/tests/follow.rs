@@ -13,7 +13,7 @@ fn from_sqlite_to_each_server_and_back() {
         let cli = Cli::new();
         let from = format!("sqlite://{}", cli.path("memory.db").display());
         check_move(&cli, &from, &to);
-        // What it has taken over moves on from there.
+        // The target is then the source of another move.
         check_move(&cli, &to, &format!("sqlite://{}", cli.path("back.db").display()));
     }
 }

@@ -1,7 +1,8 @@
-//! The commands of the root README and of the guide, run as they stand, chapter by chapter and in their order.
+//! The commands of the root README and of the guide, run as they are, chapter by chapter and in their order.
 //!
-//! A line `agent-memory serve …` starts a server, whose address takes the place of `localhost:7700`. A line that begins with `# ` is in the
-//! output of its block, with anything for each `…`. A block marked `no_run` needs what a test does not have, such as a language model.
+//! A line `agent-memory serve …` starts a server, whose address replaces `localhost:7700`. A line that begins with `# `
+//! must be in the output of its block, with anything for each `…`. A block marked `no_run` needs something that a test
+//! does not have, such as a language model.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -115,7 +115,7 @@ fn what_was_exported_comes_back_byte_for_byte() {
     assert_eq!(second.ok(&["export"]), first, "contents that had no id are known again");
 }
 
-/// Each record with its versions: also of those that an import takes in several batches.
+/// Each record with its versions, also for records that an import takes in several batches.
 #[test]
 fn an_export_with_the_history_restores_it() {
     let (cli, second) = (Cli::new(), Cli::new());

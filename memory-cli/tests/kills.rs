@@ -1,4 +1,4 @@
-//! A server is killed again and again under clients that repeat their stores with their keys until they are told of them.
+//! A server is killed again and again under clients that repeat their stores with their keys until they get an answer.
 
 use std::collections::BTreeMap;
 use std::sync::RwLock;
@@ -21,7 +21,7 @@ const BATCH: usize = 3;
 /// How long a client waits before it repeats a call, in milliseconds.
 const PAUSE: u64 = 10;
 
-/// The ids of the memories that clients were told of, and what each holds.
+/// The ids that clients received, and the content of each memory.
 type Ledger = BTreeMap<String, String>;
 
 #[test]
@@ -61,7 +61,7 @@ fn check(cli: &Cli, url: &str) {
     };
     let mut longest = Duration::ZERO;
     let told = thread::scope(|scope| {
-        // Also when something fails meanwhile, since the clients are waited for.
+        // Also if something fails meanwhile, since the test waits for the clients.
         let ends = Ends(&has_ended);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| (client, &address, &served[client], &has_ended))
@@ -132,7 +132,7 @@ fn repeat(address: &RwLock<String>, path: &str, body: &str) -> Value {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         let address = address.read().expect("no panic").clone();
-        // An answer that was broken off is none.
+        // A truncated answer does not count.
         let answer = try_post(&address, path, body);
         match answer.and_then(|answer| Some((answer.status, serde_json::from_str::<Value>(&answer.body).ok()?))) {
             Some((201, stored)) => return stored,
@@ -144,7 +144,7 @@ fn repeat(address: &RwLock<String>, path: &str, body: &str) -> Value {
     panic!("nobody has stored it");
 }
 
-/// What the ledger holds.
+/// The content of the ledger.
 #[tokio::main]
 async fn found(url: &str) -> Ledger {
     let provider = memory_runtime::open(url).expect("a URL");

@@ -17,7 +17,7 @@ const DATABASE: &str = r#"
     ('not-a-uuid', 'plugin-chat-bo', 'plain text', NULL, 6, 8, NULL),
     ('3f0c3a5e-7d7b-4b52-9d6c-0a4f5b6c7d8e', 'plugin-chat-bo', '{}', '', 9, NULL, 'null');"#;
 
-/// What is in the database, each record without the ids that were made.
+/// Checks the content of the database, each record without its generated id.
 fn check(cli: &Cli) {
     let exported = cli.ok(&["export"]);
     let mut records: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

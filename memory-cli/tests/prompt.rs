@@ -1,4 +1,4 @@
-//! `prompt`: what an agent keeps for its system prompt.
+//! `prompt`: the texts that an agent keeps for its system prompt.
 
 mod common;
 

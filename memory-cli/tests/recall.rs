@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 mod common;
 
-/// A conversation in which the answer to a question stands beside the words of it.
+/// A conversation in which the answer to a question is beside the question's words.
 const TURNS: [(&str, &str); 6] = [
     ("Mel", "Good morning!"),
     ("Mel", "I have got a new camera"),
@@ -16,7 +16,7 @@ const TURNS: [(&str, &str); 6] = [
     ("Mel", "Not yet, the weather was bad"),
 ];
 
-/// A folder with that conversation in it, once in a room and once with another tenant.
+/// A folder with that conversation, once in a room and once with another tenant.
 fn conversation() -> Cli {
     let cli = Cli::new();
     let mut lines = String::new();

@@ -234,7 +234,7 @@ fn a_token_confines_its_caller() {
     );
 }
 
-/// What a runtime would believe of a memory: that it may read everything, and has to write into another's space.
+/// A claim that a runtime would trust: it may read everything, and has to write into another's space.
 const FORGED: &str = r#"{"task":{"container":"guild","related":[{"prefix":"g"}],"leaseUntil":0}}"#;
 
 #[test]
@@ -276,7 +276,7 @@ fn a_confined_caller_forges_no_task_and_touches_none() {
         let refused = mcp.call(tool, &arguments);
         assert!(refused.contains("belongs to the runtime"), "{tool} {arguments}: {refused}");
     }
-    // Who has the machine may.
+    // A caller without a token of a file may.
     assert_eq!(server.request("PATCH", &task, &[], r#"{"status":"failed"}"#).status, 200);
     assert_eq!(cli.count(&["--all"]), 2);
 }
@@ -325,7 +325,7 @@ fn what_the_server_does_is_counted_and_described() {
     assert_eq!(server.post("/v1/memories", r#"{"spaceId":"a","trigger":1}"#).status, 201);
     assert_eq!(server.get("/v1/memories?all=true").status, 200);
     assert_eq!(server.get("/v1/memories?all=true&where=id+IS+NULL").status, 200);
-    // Work may end behind its answer, and the server itself calls the engine at times.
+    // Work may end after its answer, and the server itself calls the engine at times.
     let is_idle = || {
         let metrics = server.get("/metrics").body;
         ["calls_in_flight", "sessions_in_use", "heavy_calls_running", "heavy_calls_waiting"]
@@ -381,7 +381,7 @@ fn what_was_replaced_is_shown_with_who_did_it() {
     call(model, "GET", &format!("{path}?asOf=1"), "").problem(422);
     call(model, "GET", "/v1/memories/00000000-0000-7000-8000-000000000000/history", "").problem(404);
 
-    // A document that was elsewhere before shows its caller what it may read.
+    // The caller sees a document that was elsewhere before only where it may read.
     let note = "/v1/documents/notes/n";
     call(runtime, "PUT", note, r#"{"spaceId":"guild1","content":"secret"}"#);
     call(model, "GET", &format!("{note}/history"), "").problem(404);
@@ -464,7 +464,7 @@ fn a_probe_needs_no_token_and_takes_no_place() {
     let mut waiting = server.let_in("/v1/memories", &[token], body);
     server.request("GET", "/v1/health", &[token], "").problem(503);
     for (path, answer) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
-        // An orchestrator may ask under any name.
+        // An orchestrator may use any host name.
         for headers in [&[][..], &[("host", "memory.internal.example")]] {
             let told = server.request("GET", path, headers, "");
             assert_eq!((told.status, told.body.as_str()), (200, answer), "{told:?}");
@@ -489,7 +489,7 @@ fn tool_calls_are_bounded_in_number_and_time() {
     database.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let save = json!({"content": "waits for the lock"});
     let mut calls = clients.each_ref().map(|client| client.begin("memory_add_document", &save));
-    // Which of them comes first is not said.
+    // Their order is not defined.
     let answers = calls.each_mut().map(read_rest);
     let told = |sentence: &str| answers.iter().filter(|answer| answer.contains(sentence)).count();
     let counts = (told("as many calls as it takes at once"), told("longer than the server allows"));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 mod common;
 
-/// A folder with memories of two tenants, a document, and what a token may read.
+/// A folder with memories of two tenants, a document, and a token's rights.
 fn tenants() -> Cli {
     let (cli, mut lines) = (Cli::new(), String::new());
     for (place, space) in

@@ -40,7 +40,7 @@ fn a_session_is_told_of_the_resources_that_it_subscribes_to() {
     // A second time is no second subscription.
     assert!(subscribe("memory://space/guild1-a").contains(r#""result":{}"#));
     open_watches(&server, &[], 3);
-    // What lies outside of what the client may read is told to nobody.
+    // Changes outside of what the client may read are reported to nobody.
     store(&server, "guild2");
     store(&server, "guild1-b-x");
     assert_eq!(updated(&events), "memory://space/guild1%2Db");
@@ -67,7 +67,7 @@ fn subscriptions_are_bounded_and_end_with_a_client_that_does_not_answer() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--stall-ms", "300"]);
     let client = Mcp::connect(&server);
-    // Nobody reads what the client is asked.
+    // Nobody reads the requests to the client.
     assert!(client.ask("resources/subscribe", &json!({"uri": NEWEST})).contains(r#""result":{}"#));
     open_watches(&server, &[], 0);
     drop(server);

@@ -76,7 +76,7 @@ fn requests_tools_and_the_engine_are_spans_without_payloads() {
     let (cli, collector) = (Cli::new(), Collector::start());
     let mut command = cli.command();
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address)).env_remove("OTEL_SERVICE_NAME");
-    // Whatever the log says, payloads have no place in a span.
+    // Whatever the log has, spans have no payloads.
     let server = Server::start_as(command, &["--log", "trace", "--log-payloads"]);
     assert_eq!(server.post("/v1/memories", r#"{"spaceId":"a-b","trigger":"xyzzy"}"#).status, 201);
     server.get("/v1/memories?under=a&where=text+%3D+%27xyzzy%27");

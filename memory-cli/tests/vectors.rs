@@ -1,4 +1,4 @@
-//! Recall by what is meant, over the command line and over HTTP, and the vectors behind it.
+//! Recall by meaning, over the command line and over HTTP, and its vectors.
 
 use common::embeddings::Embeddings;
 use common::moving::{Follower, export};
@@ -37,7 +37,7 @@ fn status(cli: &Cli) -> Value {
     json_of(&cli.ok(&["embed", "--status", "--json"]))
 }
 
-/// The texts of what a question finds.
+/// The texts that a question finds.
 fn found(answer: &Value) -> Vec<&str> {
     let hits = answer["hits"].as_array().expect("hits");
     hits.iter().map(|hit| hit["memory"]["trigger"]["text"].as_str().expect("a text")).collect()
@@ -189,7 +189,7 @@ fn a_program_gives_vectors_of_its_own() {
     let body = json!({ "all": true, "collection": "notes", "vector": [0.0, 1.0], "limit": 1 });
     let answer = server.post("/v1/recall", &body.to_string()).json();
     assert_eq!((&answer["hits"][0]["document"]["id"], &answer["unembedded"]), (&json!("n"), &json!(0)));
-    // What it says now has no vector yet.
+    // Its present text has no vector yet.
     let put = json!({ "spaceId": "guild1", "content": "A ship" });
     assert_eq!(server.request("PUT", "/v1/documents/notes/n", &[], &put.to_string()).status, 200);
     let answer = server.post("/v1/recall", &body.to_string()).json();
@@ -219,7 +219,7 @@ fn a_token_embeds_where_it_may_write_and_asks_where_it_may_read() {
     call("model", "POST", "/v1/embed", &memory(inside)).problem(403);
     let document = of(json!({ "collection": "notes", "id": "n", "revision": 1, "vector": [1.0, 0.0] }));
     assert_eq!(call("runtime", "POST", "/v1/embed", &document).json(), json!({ "kept": [true] }));
-    // To who may not read it, it is as if it were not there.
+    // For a caller who may not read it, it does not exist.
     assert_eq!(call("model", "POST", "/v1/embed", &document).json(), json!({ "kept": [false] }));
     let earlier = of(json!({ "collection": "notes", "id": "n", "revision": 2, "vector": [1.0, 0.0] }));
     assert_eq!(call("runtime", "POST", "/v1/embed", &earlier).json(), json!({ "kept": [false] }));
@@ -269,7 +269,7 @@ fn an_export_has_the_vectors_and_an_import_brings_them() {
     assert_eq!([&told["written"], &told["vectors"]], [4, 4]);
     assert_eq!(cli.ok(&["--url", &database(&cli, "history.db"), "export"]), lines);
 
-    // A vector says of which model it is by a line before it.
+    // A line before the vectors names their model.
     let headless = cli.write("headless.jsonl", lines.lines().skip(1).collect::<Vec<_>>().join("\n"));
     let refused = cli.fails(1, &["import", &headless]);
     assert!(refused.contains("line 1: no line before says of which model"), "{refused}");
@@ -298,7 +298,7 @@ fn a_target_that_takes_over_has_the_vectors_that_were_made_meanwhile() {
     let mut follower = Follower::start(&cli, &from, &to);
     follower.wait_for("up to date: ");
     assert!(follower.interrupt().success());
-    // No change tells of it.
+    // No change reports it.
     embed(&cli, &model, &[]);
     let told = json_of(&cli.ok(&["copy", "--follow", "--finish", "--to", &to, "--json"]));
     assert_eq!((&told["verified"], &told["vectors"]), (&json!(true), &json!(4)));

@@ -133,7 +133,7 @@ fn a_signal_ends_it_with_the_option_that_goes_on() {
             line.starts_with(&format!("stored     {id} ")) && line.ends_with(r#" a-1 pending {"text":"A cat"}"#),
             "{line}"
         );
-        // Behind the second line it knows that the first was written.
+        // After the second line it knows that the first was written.
         let second = store(&cli, "a-1", "2");
         while !watch.line().contains(&second) {}
         watch.signal(signal);
@@ -171,7 +171,7 @@ fn a_signal_ends_it_though_its_reader_takes_nothing() {
     let mut command = cli.command();
     command.args(["watch", "--json", "--all", "--from", "start"]).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
-    // More than a pipe holds waits behind these.
+    // More lines than a pipe holds wait after these.
     child.stdout.as_mut().expect("it is piped").read_exact(&mut [0; 6]).expect("a line begins");
     let status = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(status.expect("kill runs").success());

@@ -68,7 +68,7 @@ fn the_id_of_an_event_goes_on_behind_it() {
         let told = missed.each_ref().map(|_| events.expect("stored").data["memory"]["id"].clone());
         assert_eq!(json!(told), json!(missed));
     }
-    // It belongs to its watch, and a text that is none is refused.
+    // A token belongs to its watch, and a text that is not a token is refused.
     let refused = |path: &str, headers: &[(&str, &str)]| server.request("GET", path, headers, "").problem(422);
     refused("/v1/watch?under=a", &[("last-event-id", &id)]);
     refused("/v1/watch?all=true", &[("last-event-id", "start")]);
@@ -86,7 +86,7 @@ fn a_watch_outlasts_the_time_of_a_request_and_shows_that_it_goes_on() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--timeout", "1", "--heartbeat-ms", "100", "--concurrency", "1"]);
     let events = Events::begun(&server, "/v1/watch?under=a", &[]);
-    // Two seconds of them, and others are served meanwhile.
+    // Comments for two seconds, and others are served meanwhile.
     for _ in 0..20 {
         events.comment();
     }
@@ -112,7 +112,7 @@ fn a_token_watches_what_it_may_read() {
     let id = store_as(&server, &[AS_RUNTIME], "guild1-model-x");
     let told = events.expect("stored");
     assert_eq!(told.data["memory"]["id"], json!(id));
-    // A document that comes in, and goes out again.
+    // A document that moves into the scope, and out of it again.
     put("notes", "guild1", "guild1-model");
     assert_eq!(events.expect("updated").data["document"]["id"], "guild1");
     put("notes", "guild1", "guild1");
@@ -124,7 +124,7 @@ fn a_token_watches_what_it_may_read() {
     for (of, headers) in [("documents", [AS_MODEL]), ("both", [AS_RUNTIME])] {
         server.request("GET", &format!("/v1/watch?all=true&of={of}&collection=private"), &headers, "").problem(403);
     }
-    // What one token was given leads no other one on.
+    // The token of one caller continues for no other caller.
     let (theirs, id) = (Events::begun(&server, path, &[AS_RUNTIME]), told.id.expect("an id"));
     drop(theirs);
     server.request("GET", path, &[AS_RUNTIME, ("last-event-id", &id)], "").problem(422);
@@ -162,11 +162,11 @@ fn a_client_that_takes_nothing_is_given_up() {
     stalled.read_exact(&mut begin).expect("the server answers");
     assert_eq!(&begin, b"HTTP/1.1 200 OK");
     open_watches(&server, &[], 0);
-    // The connection is gone with it: behind what is on its way there is no end of the stream.
+    // The connection is closed with it: the data in flight is followed by no end of the stream.
     let mut rest = Vec::new();
     let end = stalled.read_to_end(&mut rest);
     assert!(end.is_err() || !rest.ends_with(b"0\r\n\r\n"), "{end:?}");
-    // One that takes what comes has all of it.
+    // A client that reads everything gets all of it.
     let events = Events::open(&server, "/v1/watch?all=true&from=start", &[]);
     for _ in 0..24 {
         assert_eq!(events.expect("stored").data["memory"]["spaceId"], "a");
@@ -180,7 +180,7 @@ fn a_feed_that_has_lost_something_says_so_and_ends() {
     let events = Events::begun(&server, "/v1/watch?all=true", &[]);
     store(&server, "a");
     let last = events.expect("stored");
-    // As where the file went back to an earlier state, and others have written since.
+    // As if the file had gone back to an earlier state, and others had written since.
     cli.database("memory.db").execute_batch("UPDATE changes SET epoch = epoch + 1").expect("the feed");
     let reset = events.expect("error");
     assert_eq!((reset.id, &reset.data["error"], &reset.data["status"]), (None, &json!("FeedReset"), &json!(410)));
@@ -208,7 +208,7 @@ fn a_shutdown_ends_watches_without_an_error() {
 fn no_token_takes_the_watches_of_all_others() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
-    // Patterns take up room and time as long as the watch is open, and count for more.
+    // Patterns take memory and time as long as the watch is open, and count for more.
     let globs = |count: usize| format!("/v1/watch?{}", "glob=guild?-*&".repeat(count));
     let open = Events::begun(&server, &globs(30), &[AS_MODEL]);
     let full = |headers: &[(&str, &str)]| -> Response { server.request("GET", &globs(20), headers, "") };
@@ -235,7 +235,7 @@ fn watches_that_catch_up_wait_for_those_of_their_own_token_alone() {
         assert_eq!(server.request("POST", "/v1/memories/batch", &[AS_RUNTIME], &batch).status, 201);
     }
     let path = "/v1/watch?under=guild1&from=start";
-    // These have begun with what is there, and take no more of it.
+    // These have begun with the existing records, and read no more.
     let mut slow: Vec<_> = (0..16).map(|_| server.connect()).collect();
     for stream in &mut slow {
         stream.write_all(server.raw("GET", path, &[AS_MODEL], "").as_bytes()).expect("the server reads");

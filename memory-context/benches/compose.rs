@@ -1,7 +1,8 @@
-//! Composing what an agent composes by default on SQLite, beside the recalls that this is made of.
+//! The default composition of an agent on SQLite, compared with the recalls that it makes.
 //!
-//! `cargo bench -p agent-memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`), with facts in each room.
-//! At the end comes a table of medians and their ratios, which are what counts: figures of one machine in one run.
+//! `cargo bench -p agent-memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`), with
+//! facts in each room. It ends with a table of medians and their ratios. Only the ratios are comparable: the figures
+//! are those of one machine in one run.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use memory_core::{MemoryProvider, NewMemory, Result, Timestamp, Trigger};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The messages are spread evenly over so many rooms, of one of which the state is composed.
+/// The messages are spread evenly over this many rooms, and the state of one of them is composed.
 const ROOMS: usize = 100;
 /// The people in each room, besides the agent.
 const PEOPLE: usize = 5;
@@ -29,7 +30,8 @@ const PEOPLE: usize = 5;
 const BATCH: usize = 1_000;
 /// How often both are done in one sample.
 const TIMES: usize = 20;
-/// What the conversation has: its newest messages, those of other rooms, and those of before that have to do with the message.
+/// The parts of the conversation: its newest messages, those of other rooms, and earlier ones that are relevant to the
+/// message.
 const LENGTH: usize = 32;
 const INTERACTIONS: usize = 20;
 const EARLIER: usize = 6;
@@ -95,14 +97,14 @@ fn compare(
     group.finish();
 }
 
-/// What the providers recall, position by position and as concurrently, and nothing else.
+/// The recalls of the providers, position by position and with the same concurrency, and nothing else.
 async fn recall(services: &Services, turn: &Turn) -> Result<()> {
     let (records, content) = (services.records(), &turn.message.content);
     let audience = Audience::new(content.room.clone(), content.author.clone());
     let context = MemoryLoadContext::of(records.agent(), &turn.message);
     black_box(services.prompt_memory().expect("the default one").prefetch(&context).await?);
 
-    // Each of the four tools for the room looks whether it would change something.
+    // Each of the four tools for the room checks whether it would change something.
     let (participants, agent) = (records.participants(), records.agent().entity());
     let follows = || participants.get(&audience, &agent);
     black_box(try_join!(follows(), follows(), follows(), follows())?);
@@ -140,7 +142,7 @@ async fn recall(services: &Services, turn: &Turn) -> Result<()> {
     Ok(())
 }
 
-/// A composer over so many messages, and the turn of the newest.
+/// A composer over this many messages, and the turn of the newest.
 async fn load(url: &str, rows: usize) -> Result<(Composer, Turn)> {
     let provider: Arc<dyn MemoryProvider> = memory_runtime::open(url)?;
     provider.init().await?;
@@ -151,7 +153,7 @@ async fn load(url: &str, rows: usize) -> Result<(Composer, Turn)> {
     for number in 0..PEOPLE {
         records.entities().ensure(&Entity::new(person(number)?, format!("Person {number}"))).await?;
     }
-    // The first message of each room tells what the others look like in the ledger.
+    // The first message of each room shows how the others are stored in the ledger.
     let mut first = Vec::with_capacity(ROOMS);
     for number in 0..ROOMS {
         let mut room = Room::new(RoomId::parse(format!("room-{number}"))?, ChannelType::Group);

@@ -1,4 +1,4 @@
-//! What happens when the engine is slow, down, or overtaken: an engine in memory behind a door that a test can close.
+//! An engine that is slow, down, or overtaken: an engine in memory behind a door that a test can close.
 
 #[path = "common/engine.rs"]
 mod engine;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, advance};
 
 use crate::engine::{Around, Call, Wrapped};
 
-/// What the door does with a call.
+/// How the door treats a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Door {
     #[default]
@@ -28,7 +28,7 @@ enum Door {
     Unavailable,
     /// The call is carried out, and its answer is lost.
     AnswerLost,
-    /// The call is carried out, and its answer never comes.
+    /// The call is made, and its answer never comes.
     Stuck,
     /// Somebody else is always first.
     Overtaken,

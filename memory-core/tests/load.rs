@@ -1,4 +1,4 @@
-//! Which calls take a permit, by what the process tells of its load: this file is a process of its own.
+//! Which calls take a permit, checked by the load that the process reports: this file is a process of its own.
 
 use memory_core::engine::load;
 use memory_core::{
@@ -8,10 +8,10 @@ use memory_core::{
 };
 use tokio::sync::Mutex;
 
-/// Held by the test that looks at the load.
+/// Held by the test that reads the load.
 static LOAD: Mutex<()> = Mutex::const_new(());
 
-/// Open memories of others and closed ones of one's own: neither way to the answer is short (L8).
+/// Open memories of others and closed ones of the queried space: neither way to the answer is short (L8).
 #[tokio::test]
 async fn a_query_that_examines_much_takes_a_permit() {
     let _alone = LOAD.lock().await;
@@ -35,7 +35,7 @@ async fn a_query_that_examines_much_takes_a_permit() {
     assert_eq!((find("mine").await, load().heavy_admitted - before), (1, 1));
 }
 
-/// What a removal has found it keeps until its turn to write.
+/// A removal keeps the documents that it has found until its turn to write.
 #[tokio::test]
 async fn a_removal_of_many_bytes_takes_a_permit() {
     let _alone = LOAD.lock().await;
@@ -59,7 +59,7 @@ async fn a_removal_of_many_bytes_takes_a_permit() {
     assert_eq!((remove(&ids[4..]).await, load().heavy_admitted - before), (20, 1));
 }
 
-/// By a vector alone no text is read but those of the hits, of which nobody knew how long they are.
+/// A recall by a vector alone reads only the texts of the hits, whose lengths are unknown before.
 #[tokio::test]
 async fn a_recall_of_long_hits_takes_a_permit() {
     let _alone = LOAD.lock().await;

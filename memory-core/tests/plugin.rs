@@ -1,4 +1,4 @@
-//! What the plugin of every provider makes of outsized arguments (P1) and of long values (P5), whatever the engine.
+//! The plugin of every provider refuses outsized arguments (P1) and cuts long values (P5), whatever the engine.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn note(id: &str, content: &str) -> Result<DocumentWrite> {
     Ok(DocumentWrite::new(notes, space, Content::parse(content)?, created_at).with_id(id))
 }
 
-/// What is deeper, longer or more than the contract allows is refused in a sentence that is short.
+/// Arguments that are deeper, longer or more than the contract allows are refused with a short sentence.
 #[tokio::test]
 async fn outsized_arguments_are_refused() -> Result<()> {
     let (provider, plugin) = opened().await?;

@@ -1,4 +1,4 @@
-//! What no type of the contract takes (V2 to V5, Q1, S7, F5): it is refused before any engine could see it.
+//! Values that the types of the contract refuse (V2 to V5, Q1, S7, F5), before any engine could see them.
 
 use memory_core::filter::Field;
 use memory_core::{
@@ -26,7 +26,7 @@ fn spaces_beyond_their_rules() {
     }
 }
 
-/// Also what stands for no text, such as half of a surrogate pair.
+/// Also escapes that stand for no text, such as half of a surrogate pair.
 #[test]
 fn triggers_and_contexts_that_are_not_json() {
     let text = ["", " ", "{", "[1,]", "nul", "'a'", "01", "1 2", "\"\u{1}\""];
@@ -36,7 +36,7 @@ fn triggers_and_contexts_that_are_not_json() {
     }
 }
 
-/// Duplicate keys, U+0000 and numbers beyond all would have no one meaning on all engines.
+/// Duplicate keys, U+0000 and numbers that overflow would not mean the same on all engines.
 #[test]
 fn metadata_beyond_their_rules() {
     let twice = [r#"{"a":1,"a":1}"#, r#"{"a":{"b":1,"b":2}}"#, r#"{"a":1,"\u0061":2}"#];
@@ -54,7 +54,7 @@ fn times_beyond_the_limits() {
     assert_eq!((Timestamp::MIN.as_millis(), Timestamp::MAX.as_millis()), (-8_640_000_000_000, 8_640_000_000_000));
 }
 
-/// No selector is never "everything", and neither is all of them beside one.
+/// No selector never means "everything", and all spaces together with a selector are refused, too.
 #[test]
 fn queries_that_name_no_space() {
     let within = SpaceSelector::under("guild-1").expect("a valid path");
@@ -92,7 +92,7 @@ fn patterns_beyond_their_rules() {
     }
 }
 
-/// Written as a text and built in Rust; those at the limit are taken.
+/// Written as a text and built in Rust; filters at the limit are accepted.
 #[test]
 fn filters_beyond_their_limits() {
     let condition = || Field::metadata(["v"]).eq(1);

@@ -1,4 +1,4 @@
-//! What a word is (T1), and what the text of a query finds by it (T2), whatever the engine: no engine has a part in that.
+//! What a word is (T1), and what the text of a query finds by it (T2): no engine takes part in that.
 
 use memory_core::words;
 
@@ -34,7 +34,7 @@ fn words_are_runs_of_letters_and_digits() {
     check(&contents, [("a\u{300}b", &[6]), ("b", &[]), ("straße", &[7]), ("42", &[7])]);
 }
 
-/// Raw text from a user is never a syntax error, whatever punctuation it holds, and the words in it still find.
+/// Raw text from a user is never a syntax error, whatever its punctuation, and its words still find.
 #[test]
 fn punctuation_is_no_word() {
     let contents = ["red apple", "blue pear"];
@@ -61,7 +61,7 @@ fn punctuation_is_no_word() {
     }
 }
 
-/// What is an operator in the language of some engine is an ordinary word here.
+/// Operators of some engine's query language are ordinary words here.
 #[test]
 fn query_operators_are_ordinary_words() {
     let contents = ["near the lake", "this and that", "apple", "not content or title"];
@@ -89,7 +89,8 @@ fn diacritics_are_kept_and_case_is_not() {
     check(&contents, [("ﬁn", &[6]), ("FIN", &[7]), ("run", &[]), ("runs", &[]), ("Running", &[8])]);
 }
 
-/// Of a word over 128 bytes the first 128 count, cut at a character: such words are found, and told apart up to there.
+/// Of a word over 128 bytes the first 128 count, cut at a character: such words are found, and distinguished by these
+/// bytes.
 #[test]
 fn of_a_long_word_the_first_bytes_count() {
     let (at_limit, accents) = ("x".repeat(128), "é".repeat(64));

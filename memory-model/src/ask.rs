@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::completion::Completion;
 
-    /// Answers with a list, and remembers what it was asked.
+    /// Gives the answers of a list, and records the prompts.
     #[derive(Debug)]
     struct Scripted {
         answers: Mutex<Vec<&'static str>>,
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(asked.expect("the third").usage, Usage { input_tokens: 30, output_tokens: 3 });
     }
 
-    /// Always says the same.
+    /// Always gives the same answer.
     #[derive(Debug)]
     struct Same(Completion);
 

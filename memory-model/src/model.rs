@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Says its text, or fails where it has none.
+    /// Answers with its text, or fails if it has none.
     #[derive(Debug)]
     struct Fixed(Option<&'static str>);
 

@@ -168,7 +168,7 @@ mod tests {
     struct Scripted {
         errors: Mutex<Vec<Error>>,
         asked: Mutex<Vec<Instant>>,
-        /// Whether a stream says something before it fails.
+        /// Whether a stream yields text before it fails.
         speaks: bool,
     }
 

@@ -80,7 +80,7 @@ async fn texts_that_mean_alike_are_near(folder: PathBuf) -> CaseResult {
 
 async fn a_batch_gives_the_vectors_of_its_texts_alone(folder: PathBuf) -> CaseResult {
     let model = LocalEmbedder::open(folder).await?;
-    // From none to more than the model reads, so that several passes are needed.
+    // From no words to more than the model reads, so that several passes are needed.
     let texts: Vec<_> = [0, 1, 300, 7, 40, 12, 150, 2, 90].map(words).to_vec();
     let together = model.embed(&texts).await?;
     assert_eq!(together.len(), texts.len());
@@ -100,7 +100,7 @@ async fn the_order_of_words_counts(folder: PathBuf) -> CaseResult {
     Ok(())
 }
 
-/// The model reads 256 tokens, two of which the tokenizer adds.
+/// The model reads 256 tokens; the tokenizer adds two of them.
 async fn long_texts_are_cut(folder: PathBuf) -> CaseResult {
     let model = LocalEmbedder::open(folder).await?;
     let read = "word ".repeat(254);
@@ -123,7 +123,7 @@ async fn any_text_has_a_vector(folder: PathBuf) -> CaseResult {
     Ok(())
 }
 
-/// Callers that leave neither stop the others nor keep their turns, and the runtime's threads stay free.
+/// Callers that stop waiting neither stop the others nor keep their turns, and the runtime's threads stay free.
 async fn calls_run_beside_others(folder: PathBuf) -> CaseResult {
     let model = Arc::new(LocalEmbedder::open(folder).await?);
     let expected = model.embed(&[words(5)]).await?;
@@ -266,7 +266,7 @@ async fn vectors(model: &LocalEmbedder, texts: &[&str]) -> memory_core::Result<V
     model.embed(&texts).await
 }
 
-/// A text of so many words.
+/// A text of this many words.
 fn words(count: usize) -> String {
     let words = ["the", "cat", "adopted", "greenhouse", "Lima", "remembers", "unbelievably", "on", "Tuesday,", "2026"];
     (0..count).map(|at| words[(at * 7 + at / 10) % words.len()]).collect::<Vec<_>>().join(" ")

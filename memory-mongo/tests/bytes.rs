@@ -1,4 +1,4 @@
-//! How much a query by text holds at once. Alone in its process.
+//! How much memory a query by text holds at once. Runs alone in its process.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ static ALLOCATOR: Alloc = Alloc;
 /// How many documents hold the word, of the largest size each.
 const DOCUMENTS: i64 = 96;
 const MEBIBYTE: usize = 1 << 20;
-/// How much may be held: the page, and about as much again in rows, and in the answer that they come in.
+/// Limit of the held bytes: the page, and about as much again in rows and in the answer of the server.
 const MOST: usize = 48 * MEBIBYTE;
 
 fn main() -> ExitCode {

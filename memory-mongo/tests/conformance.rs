@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 /// One database for each namespace.
 #[derive(Debug)]
 struct Mongo {
-    /// Where the providers connect to.
+    /// The URL that the providers connect to.
     url: String,
     config: MongoConfig,
     /// To remove and to damage.
@@ -77,11 +77,12 @@ impl Faults for Mongo {
         &self.url
     }
 
-    /// Straight to this address: the driver would look up the members of the set otherwise, and go around a proxy.
+    /// Connects directly to this address: otherwise the driver would look up the members of the set, and bypass the
+    /// proxy.
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let is_direct = url.contains("directConnection=true");
         let url = if is_direct { url.to_owned() } else { format!("{url}&directConnection=true") };
-        // That there is no server is to be found out within a call, and that there is one again soon after.
+        // A call must notice within its deadline that the server is gone, and soon afterwards that it is back.
         let url = format!("{url}&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500");
         open(MongoConfig::from_url(&url)?, namespace)
     }

@@ -22,13 +22,13 @@ use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
 use mongodb::{Client, Database};
 
-/// What a server refuses that breaks a rule of its collection.
+/// The error code of a row that violates a rule of its collection.
 const NOT_VALID: i32 = 121;
 /// Another number of memories for the backfill.
 const MEMORIES: &str = "MEMORY_TEST_MEMORIES";
-/// What the programs that take slices are called.
+/// The name of the program that takes slices.
 const BACKFILL: &str = "backfill";
-/// The steps behind version 1, as they are taken; those behind version 2 begin with the third.
+/// The steps after version 1, in their order; those after version 2 begin with the third.
 const BEHIND_1: [(u32, &str); 8] =
     [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED), (5, HISTORY), (6, ERASURE), (7, EXPIRY), (8, VECTORS)];
 
@@ -97,7 +97,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
         assert_eq!(provider.update(id, completed()).await?.revision.get(), 2, "by a program of this version");
         assert_eq!(provider.documents().put(write(space)).await?.revision.get(), 2);
     }
-    // No later revision than its own lets a row pass.
+    // A row must not pass by a revision later than its own.
     let memories = database.collection::<Document>("memories");
     for (written, is_refused) in [(2 * 256 + 255, false), (3 * 256 + 2, true)] {
         let set = doc! { "$set": { "written": written } };
@@ -112,12 +112,12 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::migrate(&config).await?.applied, BEHIND_1);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
-    // A rule that another program has taken away comes back.
+    // A rule that another program has removed is restored.
     database.run_command(doc! { "collMod": "documents", "validator": {} }).await?;
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["documents.validator"]);
     assert_eq!(memory_mongo::migrate(&config).await?.applied, []);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
-    // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
+    // A program of version 1 reads only the entries whose ids are longs, and only these fields of them.
     let entries = database.collection::<Document>("schema_migrations");
     for (version, name) in BEHIND_1.into_iter().filter(|(_, name)| *name != PATHS) {
         let entry = entries.find_one(doc! { "_id": i64::from(version) }).await?.ok_or("no entry")?;
@@ -173,7 +173,8 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     Ok(())
 }
 
-/// A program of version 5 would change or remove what has no entry of that then, and store what has no time (H1, H3).
+/// A program of version 5 would change or remove records without an entry of their earlier state, and store memories
+/// without a time (H1, H3).
 async fn writes_that_leave_no_entry_are_refused() -> CaseResult {
     let server = LocalMongo::start()?;
     let (provider, database) = (open(config(&server.url())).await?, database(&server.url()).await?);
@@ -184,7 +185,7 @@ async fn writes_that_leave_no_entry_are_refused() -> CaseResult {
         let mut row = rows.find_one(doc! {}).await?.ok_or("a row is gone")?;
         let updated = doc! { "$set": { "revision": 2_i64, "written": 2 * 256 + 5 } };
         assert_eq!(refusal(rows.update_one(doc! {}, updated).await), NOT_VALID, "{name}");
-        // With this it begins to remove a document.
+        // The first step of its removal of a document.
         let removed = doc! { "$set": { "removed": "a", "written": 256 + 5 } };
         assert_eq!(refusal(rows.update_one(doc! {}, removed).await), NOT_VALID, "{name}");
         row.insert("_id", doc! { "collection": "c", "id": "another" });
@@ -197,7 +198,7 @@ async fn writes_that_leave_no_entry_are_refused() -> CaseResult {
     Ok(())
 }
 
-/// What was there before has no time in its history, and is there from the beginning of that on (H4).
+/// Earlier records have no time in the history, and exist from its beginning on (H4).
 async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> CaseResult {
     let server = LocalMongo::start()?;
     let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
@@ -215,7 +216,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> CaseResult
     provider.update(id, completed()).await?;
     provider.documents().put(write("a")).await?;
     clock.set(at(3_000));
-    // Another program does not begin it anew.
+    // Opening it with another program does not start the history again.
     let provider = open(config).await?;
     let (of_memory, of_document) = (RecordId::from(id), of(write("a")));
     assert_eq!(versions(&provider, &of_memory).await?, [(2, true), (1, false)]);
@@ -256,8 +257,8 @@ async fn what_an_older_ledger_has_is_erased_too() -> CaseResult {
     Ok(())
 }
 
-/// A program of version 4 removes a document without a trace, which the server can't refuse. Whoever puts another one there finds where the
-/// entries of the first have ended.
+/// A program of version 4 removes a document without an entry, which the server can't refuse. A put under the same id
+/// must continue after the entries of the first document.
 async fn a_life_that_an_older_program_ended_shows_in_no_other() -> CaseResult {
     let server = LocalMongo::start()?;
     let (provider, database) = (open(config(&server.url())).await?, database(&server.url()).await?);
@@ -269,7 +270,8 @@ async fn a_life_that_an_older_program_ended_shows_in_no_other() -> CaseResult {
     documents.put(write("a")).await?;
     let record = of(write("a"));
     assert_eq!(versions(&provider, &record).await?, [(1, true)]);
-    // One of version 5 that was let in, since another program had taken away the rule, leaves a row without the place of its newest entry.
+    // A program of version 5 that was let in, since another program had removed the rule, leaves a row without the
+    // position of its newest entry.
     let lost = rows.update_one(doc! {}, doc! { "$unset": { "entry": "" } });
     lost.bypass_document_validation(true).await?;
     documents.put(write("a")).await?;
@@ -318,7 +320,7 @@ async fn words_go_in_slices_beside_running_programs() -> CaseResult {
     }
     let start = Instant::now();
 
-    // A program that was opened before stores and updates meanwhile, from the last row to the first.
+    // A program that was opened earlier stores and updates meanwhile, from the last row to the first.
     let patch = |number: usize| match number % 2 {
         0 => MemoryPatch::new().set_context(context("changed")),
         _ => completed(),
@@ -442,7 +444,7 @@ async fn an_index_of_words_that_is_being_built_goes_too() -> CaseResult {
     Ok(())
 }
 
-/// By a program of version 2 that was held up while the ledger was migrated.
+/// Words that a program of version 2 adds, which was delayed while the ledger was migrated.
 async fn what_is_brought_back_goes_again() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
@@ -462,7 +464,8 @@ async fn what_is_brought_back_goes_again() -> CaseResult {
     Ok(())
 }
 
-/// A program of version 2 that was held up while it started gives its rules to a ledger of version 3. Who is open goes on writing.
+/// A program of version 2 that was delayed during its start sets its rules in a ledger of version 3. Open programs can
+/// still write.
 async fn a_write_mends_what_is_brought_back() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
@@ -483,7 +486,7 @@ async fn a_write_mends_what_is_brought_back() -> CaseResult {
         }
     }
     assert_eq!(memories(&provider).await?.len(), 3);
-    // A ledger that is newer than the program is left alone.
+    // A ledger that is newer than the program is not changed.
     let newer = doc! { "$expr": { "$gte": [{ "$subtract": ["$written", { "$multiply": ["$revision", 256] }] }, 10] } };
     let rules = doc! { "collMod": "memories", "validator": { "$and": [newer] } };
     database.run_command(rules).await?;
@@ -532,7 +535,7 @@ async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     assert_eq!(places(provider.backfill().await?).ok_or("there is no index")?.done, 3_000);
     let builds = doc! { "currentOp": 1, "appName": BACKFILL, "command.createIndexes": "documents" };
     assert_eq!(admin.run_command(builds).await?.get_array("inprog")?.len(), 1);
-    // Meanwhile the server changes no rule, and who has to change one waits.
+    // While the index is built, the server changes no rule, so a program that has to change one waits.
     let entries = database.collection::<Document>("schema_migrations");
     entries.delete_many(doc! { "version": { "$gte": 3 } }).await?;
     let hasty = MongoConfig::from_url(&format!("{}&deadline_ms=1000", server.url()))?;
@@ -542,7 +545,7 @@ async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     assert_eq!(documents.query(&query).await?.documents.len(), 750);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
 
-    // Rows that lie before the mark are not left, even if nobody has counted them.
+    // Rows before the mark do not count as left, even if nobody has counted them.
     let rows = database.collection::<Document>("documents");
     let last = rows.find_one(doc! {}).sort(doc! { "_id": 1 }).skip(2_000).await?.ok_or("a row is gone")?;
     let entry = doc! { "complete": false, "done": 0_i64, "mark": last.get("_id") };
@@ -599,7 +602,7 @@ async fn a_row_that_is_damaged_is_passed_over() -> CaseResult {
     Ok(())
 }
 
-/// Beside a program that writes, while one that does not know of places is refused.
+/// Runs beside a program that writes; a program that does not know of places is refused.
 async fn older_documents_get_their_places() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
@@ -629,7 +632,7 @@ async fn older_documents_get_their_places() -> CaseResult {
         let gone = DocumentSelection::ids(Collection::parse("c")?, [DocumentId::parse(gone)?])?;
         assert_eq!(newer.documents().remove(&gone, 1).await?.len(), 1);
     }
-    // At last the query completes what is left.
+    // The query completes the last part itself.
     loop {
         assert_eq!(found(&newer).await?, before);
         let Some(next) = places(newer.backfill().await?) else { break };
@@ -644,7 +647,8 @@ async fn older_documents_get_their_places() -> CaseResult {
     Ok(())
 }
 
-/// Also while a program of version 7 goes on, which writes no time: what it updates keeps the one it has, and what it puts has none.
+/// A program of version 7, which writes no times, runs meanwhile: its updates keep the time of a memory, and its puts
+/// clear that of a document.
 async fn an_older_ledger_lists_what_expires() -> CaseResult {
     let server = LocalMongo::start()?;
     let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
@@ -671,7 +675,7 @@ async fn an_older_ledger_lists_what_expires() -> CaseResult {
     let all = [(at(20), RecordId::from(old)), (at(30), of(write("a"))), (at(30), of(write("b")))];
     assert_eq!(expired(&engine).await?, all);
 
-    // Exactly what that program sends.
+    // Exactly the commands of that program.
     let memories = database.collection::<Document>("memories");
     let set = doc! { "revision": 3_i64, "written": 3 * 256 + 7_i64, "context": "\"older\"" };
     let update = doc! { "$set": set, "$unset": { "words": "" } };
@@ -690,7 +694,7 @@ async fn an_older_ledger_lists_what_expires() -> CaseResult {
     Ok(())
 }
 
-/// While the server builds the indexes, `init` waits for a while only, and nobody else does.
+/// While the server builds the indexes, `init` waits for a limited time, and nobody else waits.
 async fn the_list_of_a_large_ledger_comes_later() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
@@ -728,7 +732,7 @@ async fn expired(engine: &MongoEngine) -> Result<Vec<(Timestamp, RecordId)>, Err
     expired.await
 }
 
-/// Makes the ledger what a program of version 7 has left, whose schema is that of version 6.
+/// Turns the ledger into one of a program of version 7, whose schema is that of version 6.
 async fn into_version_6(database: &Database) -> mongodb::error::Result<()> {
     without_expiry(database).await?;
     database.collection::<Document>("tombstones").drop_index("key").await?;
@@ -736,7 +740,7 @@ async fn into_version_6(database: &Database) -> mongodb::error::Result<()> {
     entries.delete_many(doc! { "version": { "$gte": 7_i64 } }).await.map(drop)
 }
 
-/// Makes the ledger what a program of version 1 has left.
+/// Turns the ledger into one of a program of version 1.
 async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
     for name in ["memories", "documents"] {
         database.run_command(doc! { "collMod": name, "validator": {} }).await?;
@@ -751,7 +755,7 @@ async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
     entries.update_many(doc! {}, doc! { "$unset": { "version": "" } }).await.map(drop)
 }
 
-/// Makes the ledger what a program of version 2 has left that has indexed its words, or some of them.
+/// Turns the ledger into one of a program of version 2 that has indexed its words, or some of them.
 async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
     let some = if is_complete {
         doc! {}
@@ -781,7 +785,8 @@ async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
     Ok(())
 }
 
-/// Takes away all that the step of the history and the writes behind it have left, but for the rules and the entry of the step.
+/// Removes everything that the step of the history and later writes have added, except the rules and the entry of the
+/// step.
 async fn without_history(database: &Database) -> mongodb::error::Result<()> {
     database.collection::<Document>("history").drop().await?;
     for (name, field) in [("memories", "storedAt"), ("documents", "entry")] {
@@ -815,7 +820,7 @@ async fn without_expiry(database: &Database) -> mongodb::error::Result<()> {
     bookkeeping.delete_many(doc! { "_id": "retention" }).await.map(drop)
 }
 
-/// Gives the ledger the rules and the indexes that version 2 has where it indexes words.
+/// Adds the rules and the indexes of version 2 for words.
 async fn bring_back(database: &Database) -> CaseResult {
     for name in ["memories", "documents"] {
         let rules = commands("collMod", name)?.into_iter();
@@ -841,7 +846,8 @@ fn index_of_words(name: &str) -> serde_json::Result<Document> {
     Ok(commands.find(|command| command.to_string().contains("words")).expect("a command"))
 }
 
-/// Makes the documents what a program of version 2 has left that does not know of places, and gives how it updates one.
+/// Turns the documents into those of a program of version 2 that does not know of places, and returns its update
+/// command.
 async fn without_places(database: &Database) -> mongodb::error::Result<Document> {
     let rows = database.collection::<Document>("documents");
     database.run_command(doc! { "collMod": "documents", "validator": {} }).await?;
@@ -874,7 +880,7 @@ async fn check_no_index(database: &Database) -> CaseResult {
     Ok(())
 }
 
-/// Takes slices until nothing is left to do, and tells how many.
+/// Takes slices until nothing is left to do, and returns how many.
 async fn to_the_end(provider: &MongoMemory) -> Result<usize, Error> {
     let mut slices = 1;
     while provider.backfill().await?.is_some() {
@@ -946,7 +952,7 @@ async fn memories(provider: &MongoMemory) -> Result<BTreeMap<MemoryId, Memory>, 
     Ok(memories.into_iter().map(|memory| (memory.id, memory)).collect())
 }
 
-/// The documents, of which there are not more than a page.
+/// All documents; they fit on one page.
 async fn documents(provider: &MongoMemory) -> Result<Vec<memory_core::Document>, Error> {
     let query = DocumentQuery::builder(Collection::parse("c")?).all().limit(1_000).build()?;
     Ok(provider.documents().query(&query).await?.documents)
@@ -970,7 +976,7 @@ fn check_refused(error: &Error) {
     assert_eq!(error.message(), Error::newer_writer().message());
 }
 
-/// The code by which the server refused a row.
+/// The error code with which the server refused a row.
 #[track_caller]
 fn refusal<T: std::fmt::Debug>(written: mongodb::error::Result<T>) -> i32 {
     match *written.expect_err("a write of version 1").kind {

@@ -20,7 +20,7 @@ use sqlx::{AssertSqlSafe, Executor};
 #[derive(Debug)]
 struct Postgres {
     name: &'static str,
-    /// Where the providers connect to.
+    /// The URL that the providers connect to.
     url: String,
     config: PostgresConfig,
     /// To remove and to damage.
@@ -28,7 +28,7 @@ struct Postgres {
 }
 
 impl Postgres {
-    /// Namespaces on a server that is reached by `url`; `direct` goes around the pooler, if there is one.
+    /// Namespaces on the server at `url`; `direct` bypasses the pooler, if there is one.
     fn harness(name: &'static str, direct: &str, url: &str, is_pooled: bool) -> Arc<dyn Harness> {
         let mut config = PostgresConfig::from_url(url).expect("the URL of a test server");
         config.pooler = is_pooled;
@@ -66,7 +66,8 @@ impl Harness for Postgres {
         Self::open_with(self.config.clone(), namespace)
     }
 
-    /// The server may find a deadlock with a watch that was dropped and still reads its last page, in a transaction behind a pooler.
+    /// The server may find a deadlock with a dropped watch that still reads its last page, which is a transaction
+    /// behind a pooler.
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
         loop {
             match self.execute("DROP SCHEMA IF EXISTS {schema} CASCADE", namespace).await {
@@ -133,7 +134,7 @@ impl Faults for Postgres {
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let mut config = self.config.clone();
         config.server = PostgresConfig::from_url(url)?.server;
-        // That there is no server is to be found out within a call.
+        // A call must notice within its deadline that the server is gone.
         config.acquire_timeout = Duration::from_secs(1);
         Self::open_with(config, namespace)
     }

@@ -1,4 +1,4 @@
-//! How the driver's errors are told, without a server.
+//! The mapping of the driver's errors, without a server.
 
 use memory_core::{ErrorKind, Outcome};
 

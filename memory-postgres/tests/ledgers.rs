@@ -31,7 +31,7 @@ fn goes_on(ledger: &str) -> CaseResult {
         let open = async || Ok(Arc::new(PostgresMemory::open(config.clone())?) as Arc<dyn MemoryProvider>);
         ledgers::check(open).await?;
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
-        // Of its words nothing is left.
+        // Nothing is left of its words.
         let words = "SELECT count(*) FROM pg_namespace
             JOIN pg_class ON relnamespace = pg_namespace.oid JOIN pg_attribute ON attrelid = pg_class.oid
             WHERE nspname = $1 AND NOT attisdropped AND concat(relname, ' ', attname) ~ 'word|ledger_text'";

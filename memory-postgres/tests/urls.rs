@@ -1,4 +1,4 @@
-//! What URLs say, and what they may not say.
+//! What URLs may contain, and what is refused.
 
 use memory_postgres::{Host, Password, PostgresConfig};
 

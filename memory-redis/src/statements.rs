@@ -193,8 +193,8 @@ pub(crate) struct Call<'k> {
     pruned: BTreeSet<Pruned>,
 }
 
-/// An entry to remove from a parent node once its child node is gone, or has nothing more behind a boundary. Deeper
-/// nodes come first.
+/// An entry to remove from a parent node once its child node is gone, or has no entries after a boundary. Deeper nodes
+/// come first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pruned {
     depth: Reverse<usize>,

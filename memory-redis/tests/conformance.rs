@@ -25,7 +25,7 @@ use common::Admin;
 #[derive(Debug)]
 struct Redis {
     name: &'static str,
-    /// Where the providers connect to.
+    /// The URL that the providers connect to.
     url: String,
     config: RedisConfig,
     /// To damage.
@@ -33,7 +33,7 @@ struct Redis {
     backups: Mutex<HashMap<String, Vec<Dump>>>,
 }
 
-/// A key, and what the server writes of it.
+/// A key, and the server's dump of its value.
 type Dump = (Vec<u8>, Vec<u8>);
 
 impl Redis {
@@ -84,7 +84,7 @@ impl Harness for Redis {
     }
 
     fn can_lose_changes(&self) -> bool {
-        // What goes over all keys goes to one server.
+        // A scan of all keys goes to one server.
         matches!(self.config.topology, Topology::Server(_))
     }
 
@@ -129,7 +129,7 @@ impl Faults for Redis {
 
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let mut config = RedisConfig::from_url(url)?;
-        // That there is no server is to be found out within a call.
+        // A call must notice within its deadline that the server is gone.
         config.connect_timeout = Duration::from_secs(1);
         open(config, namespace)
     }
@@ -180,7 +180,7 @@ fn main() -> ExitCode {
     exit
 }
 
-/// Moves slots of a cluster from primary to primary for as long as it is there, at least once.
+/// Moves slots of a cluster between primaries while it exists, at least once.
 #[derive(Debug)]
 struct Mover {
     thread: Option<JoinHandle<()>>,

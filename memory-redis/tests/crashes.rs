@@ -1,6 +1,6 @@
 //! Servers that end without notice, and primaries that are replaced, under load.
 //!
-//! `MEMORY_TEST_ROUNDS` says how often each test kills; a few times by default.
+//! `MEMORY_TEST_ROUNDS` sets how often each test kills; a few times by default.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use tokio::task::{JoinHandle, block_in_place};
 mod common;
 use common::{Case, event, open, run};
 
-/// How many tasks store at once.
+/// The number of tasks that store concurrently.
 const TASKS: usize = 8;
 /// The space of the memory that is stored last.
 const END: &str = "end";
@@ -53,7 +53,7 @@ async fn acknowledged_stores_survive_kills() -> Case {
     load.check(&provider).await
 }
 
-/// Where nothing listens the call says so, and the same provider works when the server is back.
+/// While no server listens, calls say so, and the same provider works when the server is back.
 async fn calls_work_again_after_a_restart() -> Case {
     let mut server = LocalRedis::start_with(&[("appendonly", "yes"), ("appendfsync", "always")])?;
     let mut config = RedisConfig::from_url(&server.url())?;
@@ -92,7 +92,7 @@ async fn acknowledged_stores_survive_failovers() -> Case {
         load.more().await;
         let port = block_in_place(|| cluster.primary_of("{failover}"))?;
         block_in_place(|| cluster.kill(port))?;
-        // Its replica takes over, and has none itself until the other one comes back.
+        // Its replica takes over, and has no replica itself until the other server comes back.
         while block_in_place(|| cluster.primary_of("{failover}"))? == port {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -112,8 +112,8 @@ fn memories() -> Watch {
     Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("a valid watch")
 }
 
-/// Watches until a memory in [`END`] comes; gives the spaces and ids of all that came. Goes on from the last token where no server is
-/// there, and begins anew where the new primary has not got all that the old one had told.
+/// Watches until a memory in [`END`] comes, and returns the spaces and ids of all changes. Continues from the last
+/// token if no server is there, and starts again if the new primary lacks changes that the old one had delivered.
 async fn follow(provider: Arc<RedisMemory>, mut from: WatchFrom) -> Result<HashSet<(String, MemoryId)>> {
     let (mut told, mut resets) = (HashSet::new(), 0);
     loop {
@@ -177,7 +177,7 @@ struct Load {
     is_over: Arc<AtomicBool>,
 }
 
-/// How often a task tried to store, and the spaces and ids of what was acknowledged.
+/// How often a task tried to store, and the spaces and ids of acknowledged stores.
 #[derive(Default)]
 struct Stored {
     attempts: usize,
@@ -202,7 +202,7 @@ impl Load {
                         memory = memory.with_idempotency_key(IdempotencyKey::parse(&space)?);
                     }
                     stored.attempts += 1;
-                    // What is not acknowledged may be there or not.
+                    // A store that is not acknowledged may exist or not.
                     if let Ok(id) = provider.store(memory).await {
                         stored.acknowledged.push((space, id));
                         acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +222,7 @@ impl Load {
         }
     }
 
-    /// Ends the load: what was acknowledged is there, nothing is there twice, and nothing else is there.
+    /// Ends the load. Every acknowledged memory exists, none exists twice, and there are no others.
     async fn check(self, provider: &RedisMemory) -> Case {
         self.is_over.store(true, Ordering::Relaxed);
         let (mut attempts, mut acknowledged) = (0, HashSet::new());

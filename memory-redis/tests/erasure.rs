@@ -1,4 +1,4 @@
-//! What an erasure leaves in Redis: no byte of the records, and a feed in which each place stays.
+//! What an erasure leaves in Redis: no byte of the records, and a feed in which every position stays valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -22,13 +22,13 @@ use tokio::task::block_in_place;
 mod common;
 use common::{Admin, Case, event, open, run};
 
-/// Stands in all texts of what is erased.
+/// A word in all texts of the erased records.
 const SECRET: &str = "plugh";
 const REASON: &str = "somebody asked for it";
 const FEED: &str = "{agent_memory}:feed";
 /// What matches the copies of the feed.
 const COPIES: &str = "*}:feed:*";
-/// Adds entries to the feed that tell of nothing, so that a copy takes a while.
+/// Adds entries to the feed that name no record, so that a copy takes a while.
 const LENGTHEN: &str = "for _ = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '*', 'w', '') end";
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Neither in a key nor in what the server writes of its value, where it does not compress that.
+/// Neither a key nor the server's dump of its value has the word; the server does not compress the dump.
 async fn an_erasure_leaves_no_byte() -> Case {
     let server = LocalRedis::start_with(&[("rdbcompression", "no")])?;
     let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
@@ -60,7 +60,7 @@ async fn an_erasure_leaves_no_byte() -> Case {
     };
     let mut erased = Vec::<RecordId>::new();
     for number in 0..20 {
-        // They share entries of the feed with those that stay.
+        // They share feed entries with records that stay.
         let batch = vec![memory("kept-a", number)?, memory(&secret(number), number)?, memory("kept-b", number)?];
         let ids = provider.store_many(batch).await?;
         for id in &ids {
@@ -100,7 +100,7 @@ async fn an_erasure_leaves_no_byte() -> Case {
     Ok(())
 }
 
-/// The append-only file as it is rewritten, and the snapshot as another one replaces it.
+/// The rewritten append-only file, and the snapshot that replaces the previous one.
 async fn files_that_are_rewritten_have_no_byte() -> Case {
     let server = LocalRedis::start_with(&[("appendonly", "yes"), ("rdbcompression", "no")])?;
     let (provider, marks) = (open(RedisConfig::from_url(&server.url())?).await?, Marks::random());
@@ -134,7 +134,7 @@ async fn write_files(server: &LocalRedis, command: &str) -> Case {
     Err(format!("{command} does not end").into())
 }
 
-/// All sets have the members that they have where the records had never been.
+/// All sets have the members that they would have if the records had never existed.
 async fn no_entry_of_an_index_is_left() -> Case {
     let server = LocalRedis::start()?;
     let admin = Admin::of(&server.url());
@@ -172,7 +172,7 @@ async fn no_entry_of_an_index_is_left() -> Case {
     Ok(())
 }
 
-/// Those of what stays and those of what is erased, over several slices of a copy.
+/// The positions of remaining and of erased records, over several slices of a copy.
 async fn each_place_in_the_feed_stays() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
@@ -211,7 +211,7 @@ async fn each_place_in_the_feed_stays() -> Case {
         assert_eq!(stored, expected, "behind place {begun}");
         assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), erased.iter().cloned().collect(), "behind place {begun}");
     }
-    // One that is under way, and has told of some of them.
+    // A watch in progress, which has delivered some of them.
     let mut gone = BTreeSet::new();
     while gone.len() < erased.len() {
         if let ChangeKind::Erased(record) = next(&mut running).await?.kind {
@@ -225,7 +225,7 @@ async fn each_place_in_the_feed_stays() -> Case {
     Ok(())
 }
 
-/// What a watch tells of as stored and as erased, until it has told all.
+/// The records that a watch delivers as stored and as erased, until it has delivered everything.
 async fn told(provider: &RedisMemory, watch: Watch) -> Result<(Vec<RecordId>, Vec<RecordId>)> {
     let (mut changes, mut stored, mut erased) = (provider.watch(&watch).await?, Vec::new(), Vec::new());
     while let Some(change) = changes.next().await {
@@ -310,19 +310,19 @@ async fn what_is_refused_erases_nothing() -> Case {
         assert_eq!(provider.get(id).await?.map(|memory| memory.revision.get()), Some(2), "{command}");
         assert_eq!(provider.documents().get(&put.collection, &put.id).await?.as_ref(), Some(&put), "{command}");
     }
-    // A copy that is of no use goes by itself.
+    // A useless copy expires by itself.
     let copies = server.command(&["KEYS", "*}:feed:*"])?;
     assert!(!copies.is_empty());
     for copy in copies.lines() {
         let left: i64 = server.command(&["TTL", copy])?.parse()?;
-        // One that has gone since has none.
+        // A copy that is gone by now has none.
         assert!(left == -2 || (0..=60).contains(&left), "{copy} stays for {left}");
     }
     assert_eq!(provider.erase(&erasure).await?.records.len(), 2);
     Ok(())
 }
 
-/// Also when nobody waits for the erasure any more. One that is of no use is gone with the next erasure.
+/// Also if nobody waits for the erasure any more. The next erasure removes a useless copy.
 async fn a_copy_goes_on_where_it_was() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -346,7 +346,7 @@ async fn a_copy_goes_on_where_it_was() -> Case {
     assert_eq!(provider.erase(&erasure(2)?).await?.records, [ids[2].into()]);
     assert!(server.command(&["KEYS", COPIES])?.is_empty(), "a copy for other records is left");
 
-    // A copy that went on here would lack what was dropped.
+    // A copy that continued here would lack the dropped entries.
     begin_to_copy(&server, &provider, erasure(1)?).await?;
     server.command(&["XTRIM", FEED, "MAXLEN", "100"])?;
     assert_eq!(provider.erase(&erasure(1)?).await?.records, [ids[1].into()]);
@@ -355,7 +355,7 @@ async fn a_copy_goes_on_where_it_was() -> Case {
     Ok(())
 }
 
-/// Begins an erasure, and lets go of it while it copies the feed. Gives how many entries the copy has.
+/// Begins an erasure, and drops it while it copies the feed. Returns the number of entries in the copy.
 async fn begin_to_copy(
     server: &LocalRedis,
     provider: &RedisMemory,
@@ -369,25 +369,25 @@ async fn begin_to_copy(
     }
     task.abort();
     assert!(task.await.is_err_and(|error| error.is_cancelled()), "it has erased before it was given up");
-    // What was sent is done, whether anybody waits for it or not: before what is sent behind it on the same connection.
+    // Commands that were sent are executed, whether anybody waits or not: before later ones on the same connection.
     provider.get(MemoryId::generate()).await?;
     let copies = server.command(&["KEYS", COPIES])?;
     assert_eq!(copies.lines().count(), 1, "{copies}");
     Ok(server.command(&["XLEN", &copies])?.parse()?)
 }
 
-/// Between the look at the feed and the script, by another program that removes a document.
+/// Another program removes a document between the search of the feed and the script.
 async fn what_comes_to_the_feed_meanwhile_goes() -> Case {
     let server = LocalRedis::start_with(&[("rdbcompression", "no")])?;
     let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
-    // From here on an erasure writes nothing but its own scripts.
+    // From here on an erasure sends only its own scripts.
     let id = provider.store(event("a-b", 1)).await?;
     provider.erase(&Erasure::records([id.into()], REASON)?).await?;
     let put = provider.documents().put(document("notes", "1", SECRET, "text")?).await?;
     let one = DocumentSelection::ids(put.collection.clone(), [put.id.clone()])?;
     provider.documents().remove(&one, 1).await?;
     server.command(&["XTRIM", FEED, "MAXLEN", "0"])?;
-    // Writes wait in the order in which they come, and reads go on.
+    // Writes wait in the order of their arrival, and reads continue.
     server.command(&["CLIENT", "PAUSE", "60000", "WRITE"])?;
     let (url, removal) = (server.url(), [b"12345678rnotes\x001\0".as_slice(), SECRET.as_bytes()].concat());
     let removal = tokio::spawn(async move {
@@ -419,7 +419,8 @@ async fn until_waiting(server: &LocalRedis, command: &str) -> Case {
     Err(format!("no client waits with{command}").into())
 }
 
-/// Between the look at the tombstones and the script, by another program. Who has seen it puts another one in its place.
+/// Another program writes a tombstone between the read of the tombstones and the script. An erasure that has read it
+/// replaces it.
 async fn a_tombstone_that_came_meanwhile_stays() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
@@ -428,7 +429,7 @@ async fn a_tombstone_that_came_meanwhile_stays() -> Case {
     let one = DocumentSelection::ids(put.collection.clone(), [put.id.clone()])?;
     provider.documents().remove(&one, 1).await?;
     let removed = RecordId::from((put.collection, put.id));
-    // What never was, and what a tombstone from elsewhere has already.
+    // A record that never existed, and one for which a restored tombstone exists already.
     let (never, known) = (RecordId::from(MemoryId::generate()), RecordId::from(MemoryId::generate()));
     let hash_key = provider.hash_key().await?.ok_or("no key")?;
     let of_expiry = |record: &RecordId, at: i64| Ok::<_, Error>(Tombstone::of_expiry(record.clone(), time(at)?));
@@ -463,7 +464,7 @@ async fn a_tombstone_that_came_meanwhile_stays() -> Case {
     Ok(())
 }
 
-/// A server that was started again goes along the hash in another order.
+/// A restarted server scans the hash in another order.
 async fn pages_of_tombstones_outlast_a_restart() -> Case {
     let mut server = LocalRedis::start_with(&[("appendonly", "yes"), ("appendfsync", "always")])?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;

@@ -58,7 +58,7 @@ async fn a_wrong_password_is_unauthorized() -> Case {
 async fn a_missing_permission_is_unauthorized() -> Case {
     let server = LocalRedis::start_with(&[("appendonly", "yes")])?;
     open(config(&server.url())).await?.shutdown().await?;
-    // Without the right to read the configuration, and with none to the keys of another namespace.
+    // Without the right to read the configuration, and without rights on the keys of another namespace.
     let rights = ["+@read", "+@write", "+@transaction", "+eval", "+evalsha", "+script|load", "+info"];
     let password = format!(">{SECRET}");
     let user = ["ACL", "SETUSER", "guest", "on", &password, "~{agent_memory}:*"];
@@ -83,14 +83,15 @@ async fn a_missing_permission_is_unauthorized() -> Case {
     server.command(&["ACL", "SETUSER", "guest", "-zadd"])?;
     let error = provider.store(event("a-b", 2)).await.expect_err("no permission to write");
     check(&error, ErrorKind::Unauthorized, "lacks a permission");
-    // From the midst of a script, which nobody rolls back.
+    // An error in the middle of a script, which is not rolled back.
     assert_eq!(error.outcome(), Outcome::Unknown);
     let query = MemoryQuery::builder().all().build()?;
     assert_eq!(provider.query(&query).await?.memories.len(), 1, "half of a memory was stored");
     Ok(())
 }
 
-/// What is refused behind a write in the same pipeline, in the midst of a script, or among scripts of which others were carried out.
+/// A command that is refused after a write in the same pipeline, in the middle of a script, or among scripts of which
+/// others were executed.
 async fn an_error_behind_a_write_leaves_it_unknown() -> Case {
     let server = LocalRedis::start()?;
     let all = open(config(&server.url())).await?;
@@ -102,11 +103,11 @@ async fn an_error_behind_a_write_leaves_it_unknown() -> Case {
         check(error, ErrorKind::Unauthorized, "lacks a permission");
         assert_eq!(error.outcome(), Outcome::Unknown, "{error:?}");
     };
-    // What is no script writes too: `init` keeps the secret of a namespace that is migrated and new.
+    // Not only scripts write: `init` stores the secret of a new namespace, and of a migrated one.
     server.command(&["DEL", "{agent_memory}:secret"])?;
     unknown(&refused(guest.clone()).await);
     assert!(!server.command(&["GET", "{agent_memory}:secret"])?.is_empty(), "it was written all the same");
-    // Now all is there, so that nothing is written by `init`.
+    // Everything exists now, so `init` writes nothing.
     let waiting = open(guest.clone()).await?;
     unknown(&waiting.store(event("a-b", 1)).await.expect_err("no permission to wait"));
     let query = MemoryQuery::builder().all().build()?;
@@ -118,14 +119,14 @@ async fn an_error_behind_a_write_leaves_it_unknown() -> Case {
     let keyed = event("a-b", 2).with_idempotency_key(IdempotencyKey::parse("k")?);
     unknown(&provider.store(keyed).await.expect_err("no permission to index"));
 
-    // The one is there already and needs no index, the other does.
+    // The first exists already and needs no index, and the second does.
     let present = all.query(&query).await?.memories.remove(0);
     let absent = event("a-b", 3).into_memory(MemoryId::generate());
     unknown(&provider.restore(vec![present, absent]).await.expect_err("no permission to index"));
     Ok(())
 }
 
-/// One script is refused as a whole, and the next before it writes, as it asks for what it may.
+/// One script is refused as a whole, and the next before its first write, since it asks for its permissions.
 async fn a_refusal_leaves_no_half_of_a_script() -> Case {
     let server = LocalRedis::start()?;
     let all = open(config(&server.url())).await?;
@@ -181,7 +182,7 @@ async fn what_the_server_cannot_take_is_unavailable() -> Case {
         server.command(&["CONFIG", "SET", setting[0], "0"])?;
         provider.store(event("a-b", 1)).await?;
     }
-    // It says so and hangs up, and which of the two is noticed first is chance.
+    // The server sends the error and closes the connection, and either may be noticed first.
     server.command(&["CONFIG", "SET", "maxclients", "1"])?;
     check(&refused(config(&server.url())).await, ErrorKind::Unavailable, "connection");
     Ok(())
@@ -190,7 +191,7 @@ async fn what_the_server_cannot_take_is_unavailable() -> Case {
 async fn a_read_only_replica_is_unavailable() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(config(&server.url())).await?;
-    // Of nobody, so that it keeps what it has.
+    // The primary does not exist, so the server keeps its data.
     server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"])?;
     server.command(&["REPLICAOF", "127.0.0.1", "1"])?;
     let error = provider.store(event("a-b", 1)).await.expect_err("a replica");
@@ -209,7 +210,7 @@ async fn a_server_that_loads_is_unavailable() -> Case {
     for time in 0..300 {
         provider.store(event("a-b", time)).await?;
     }
-    // In microseconds, so that it takes some seconds to load the rows, during which the server looks for other clients.
+    // In microseconds: loading the rows takes some seconds, during which the server answers other clients.
     server.command(&["CONFIG", "SET", "key-load-delay", "10000"])?;
     server.command(&["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"])?;
     let (reload, refused) = std::thread::scope(|scope| {
@@ -236,7 +237,7 @@ async fn a_server_that_loads_is_unavailable() -> Case {
 async fn a_script_that_is_killed_has_done_nothing() -> Case {
     let server = LocalRedis::start_with(&[("busy-reply-threshold", "1")])?;
     let provider = open(config(&server.url())).await?;
-    // So many to look for that the script runs long before it writes.
+    // So many keys to look up that the script runs for a long time before it writes.
     let key = |place: i64| {
         IdempotencyKey::parse(Uuid::now_v7().to_string()).map(|key| event("a-b", place).with_idempotency_key(key))
     };
@@ -280,7 +281,7 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
         }
     };
     let id = provider.store(event("a-b", 1)).await?;
-    // As on a node that has only half of the slots: this half is nobody's, and later somebody else's.
+    // As on a node that has only half of the slots: nobody has this half, and later another node has it.
     server.command(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])?;
     let error = provider.store(event("a-b", 2)).await.expect_err("nobody serves the slot");
     check(&error, ErrorKind::Unavailable, "cluster is down");
@@ -289,7 +290,7 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
         check(&error, ErrorKind::Unavailable, "cluster is down");
     }
 
-    // Who connects to a node as to a server alone is told where the slot is.
+    // A client that connects to a node as to a single server is told where the slot is.
     let other = LocalRedis::start_with(&[("cluster-enabled", "yes")])?;
     other.command(&["CLUSTER", "MEET", "127.0.0.1", &server.port().to_string()])?;
     let error = loop {
@@ -306,7 +307,7 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
 async fn a_value_of_another_type_is_corrupt() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(config(&server.url())).await?;
-    // Before the first store it looks at what is pending.
+    // Before the first store it checks the pending steps.
     provider.store(event("a-b", 0)).await?;
     server.command(&["SET", "{agent_memory}:steps", SECRET])?;
     let error = provider.store(event("a-b", 1)).await.expect_err("no sorted set");
@@ -317,7 +318,7 @@ async fn a_value_of_another_type_is_corrupt() -> Case {
     Ok(())
 }
 
-/// What a cut leaves is never taken for a whole row, nor is what no program has written.
+/// A truncated row is never read as a whole one, and neither is a row that no program has written.
 async fn a_row_that_is_cut_anywhere_is_corrupt() -> Case {
     let server = LocalRedis::start()?;
     let (provider, admin) = (open(config(&server.url())).await?, Admin::of(&server.url()));
@@ -372,7 +373,7 @@ async fn nobody_at_the_port_is_unavailable() -> Case {
     Ok(())
 }
 
-/// Settings with which a test need not wait for what does not come.
+/// Settings with short time limits, so that a test waits only briefly for what does not come.
 fn config(url: &str) -> RedisConfig {
     let mut config = RedisConfig::from_url(url).expect("the URL of a test server");
     config.connect_timeout = Duration::from_millis(300);

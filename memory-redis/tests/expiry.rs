@@ -21,7 +21,7 @@ mod common;
 use common::{Admin, Case, event, open, run};
 
 const LIST: &str = "{agent_memory}:expiry";
-/// How long the tombstone of what has expired is kept.
+/// How long the tombstone of an expired record is kept.
 const KEPT: i64 = 90 * 24 * 60 * 60 * 1_000;
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ async fn the_list_is_exact_on_a_cluster() -> Case {
     the_list_is_exact(&cluster.url()).await
 }
 
-/// Whatever is written: it has the records that say when they expire, and no others.
+/// After any write, the list has exactly the records with an expiry time of their own.
 async fn the_list_is_exact(url: &str) -> Case {
     let (provider, admin) = (open(RedisConfig::from_url(url)?).await?, Admin::of(url));
     let (documents, mut expected) = (provider.documents(), BTreeMap::new());
@@ -131,7 +131,7 @@ async fn the_list_is_exact(url: &str) -> Case {
     Ok(())
 }
 
-/// By the server's own count: what expires costs one each time that it is written, and what does not none.
+/// By the server's count: a write of an expiring record costs one more command, and any other write none.
 async fn what_does_not_expire_costs_no_command() -> Case {
     let server = LocalRedis::start()?;
     let end = Timestamp::from_millis(SystemClock.now().as_millis() + 3_600_000)?;
@@ -160,13 +160,13 @@ async fn what_does_not_expire_costs_no_command() -> Case {
             calls.unwrap_or_default()
         }));
     }
-    // A store, an update and three puts; a removal, and one for all that is erased at once.
+    // A store, an update and three puts; a removal, and one command for all erased records.
     let [without, with] = [counts[0], counts[1]];
     assert_eq!((with[0] - without[0], with[1] - without[1]), (5, 2), "{counts:?}");
     Ok(())
 }
 
-/// Far more than a slice takes, of both kinds, beside entries without a row, which are none.
+/// Far more than a slice takes, of both kinds, beside entries without a row, which count as none.
 async fn any_number_of_records_expire_at_once() -> Case {
     let server = LocalRedis::start()?;
     let (mut config, clock) = (RedisConfig::from_url(&server.url())?, Arc::new(ManualClock::new(time(1_000))));
@@ -184,7 +184,7 @@ async fn any_number_of_records_expire_at_once() -> Case {
     let (mut add, mut without_row) = (cmd("ZADD"), BTreeSet::new());
     add.arg(LIST);
     for number in 0..330 {
-        // Before, between and behind the others.
+        // Before, between and after the others.
         let id = MemoryId::from_bytes((u128::from(u8::try_from(number % 3)? * 127) << 120 | number).to_be_bytes());
         add.arg(if number < 30 { 1_999 } else { 2_000 }).arg(RecordId::from(id).to_key());
         without_row.insert(RecordId::from(id));
@@ -292,7 +292,7 @@ async fn listed(admin: &Admin) -> Result<BTreeMap<RecordId, Timestamp>, Box<dyn 
     Ok(listed)
 }
 
-/// What a whole round of sweeping erases, and how many tombstones it takes away.
+/// The records that a whole round of sweeping erases, and the number of tombstones that it removes.
 async fn swept(provider: &RedisMemory, from: Sweep) -> memory_core::Result<(BTreeSet<RecordId>, usize)> {
     let (mut records, mut tombstones, mut round) = (BTreeSet::new(), 0, Some(from));
     while let Some(from) = round {

@@ -1,4 +1,4 @@
-//! How much memory a query holds at once, however long the records are. Alone in its process.
+//! How much memory a query holds at once, however long the records are. Runs alone in its process.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,8 @@ use common::{Case, open, run};
 #[global_allocator]
 static ALLOCATOR: Alloc = Alloc;
 
-/// How many bytes a query may hold: a page of 16 MiB, what is read for it at once, and what of that waits in the connection.
+/// Limit of a query's memory in bytes: a page of 16 MiB, the rows that are read for it at once, and the part of them
+/// that is still in the connection.
 const MOST: usize = 40 << 20;
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
-//! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
+//! Changes of the schema while programs run: which programs may write, and what a backfill leaves.
 //!
-//! `MEMORY_TEST_MEMORIES` says how many memories the long ledger has; some thousand by default.
+//! `MEMORY_TEST_MEMORIES` sets the number of memories of the long ledger; some thousand by default.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ const LEDGERS: [&str; 2] = [
 ];
 /// The keys of a ledger of version 1 that are strings afterwards.
 const STRINGS: [&str; 7] = ["collections", "keys", "pending", "running", "spaces", "time", "time:words"];
-/// What all other keys of version 1 begin with, those of words of version 2, and those that the backfills read.
+/// The prefixes of all other keys of version 1, of the keys of words of version 2, and of keys that the backfills read.
 const PREFIXES: [&str; 12] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:", "x:", "ew:", "steps:words", "move"];
 const NAMESPACE: &str = "agent_memory";
 
@@ -124,7 +124,7 @@ async fn a_long_move_tells_its_progress() -> Case {
         let program = open(config.clone()).await?;
         let start = Instant::now();
         let Some(backfill) = program.backfill().await?.filter(|backfill| backfill.left() > 2_000) else {
-            // The next call completes what is left.
+            // The next call completes the rest.
             break program;
         };
         (lasted, slices) = (lasted + start.elapsed(), slices + 1);
@@ -245,7 +245,8 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
     assert!(under.memories.contains(&adopted), "it stands where it belongs");
     check_no_old_key(&server).await?;
 
-    // One that runs on behind the end of the move; the next migration takes in what it left, and tells those who watch.
+    // A program that continues after the end of the move. The next migration moves what it left, and a watch delivers
+    // that.
     let mut changes = program.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await?;
     changes.next().await.ok_or("the end")??;
     admin.pipeline(&old_store(9, "a-b")).await.expect_err("refused");
@@ -257,7 +258,7 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
     check_no_old_key(&server).await
 }
 
-/// One may just have listed a row to be moved when the other removes what is left.
+/// One program may just have listed a row to be moved when the other removes the rest.
 async fn what_comes_late_is_moved_by_two_programs_at_once() -> Case {
     let (server, config) = laid(LEDGERS[0]).await?;
     let (one, other, admin) = (open(config.clone()).await?, open(config.clone()).await?, Admin::of(&server.url()));
@@ -412,7 +413,7 @@ async fn a_program_that_keeps_no_history_is_refused() -> Case {
     Ok(())
 }
 
-/// It would bring back what was erased.
+/// It would bring back erased records.
 async fn a_program_that_knows_no_tombstones_is_refused() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
@@ -434,7 +435,7 @@ async fn a_program_that_knows_no_tombstones_is_refused() -> Case {
     Ok(())
 }
 
-/// It would drop the times of the rows that it writes. What it has written is read on, and nothing of it expires.
+/// It would drop the times of the rows that it writes. Its earlier rows can still be read, and none of them expires.
 async fn a_program_that_knows_no_expiry_is_refused() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
@@ -447,7 +448,7 @@ async fn a_program_that_knows_no_expiry_is_refused() -> Case {
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(7));
     let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
     assert_eq!(admin.query::<i64>(&write).await?, 1);
-    // An operator has made it read-only, which a step leaves as it is.
+    // An operator has made it read-only, which a step does not change.
     program.set_read_only(true).await?;
     assert_eq!(memory_redis::migrate(&config).await?.applied, [(7, "expiry"), (8, "vectors")]);
     let program = open(config).await?;
@@ -474,7 +475,7 @@ async fn a_program_that_knows_no_vectors_is_refused() -> Case {
     let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(8));
     let write = cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&row).arg("x").clone();
     assert_eq!(admin.query::<i64>(&write).await?, 1);
-    // An operator has made it read-only, which a step leaves as it is.
+    // An operator has made it read-only, which a step does not change.
     program.set_read_only(true).await?;
     assert_eq!(memory_redis::migrate(&config).await?.applied, [(8, "vectors")]);
     let program = open(config).await?;
@@ -493,10 +494,10 @@ async fn a_program_that_knows_no_vectors_is_refused() -> Case {
     Ok(())
 }
 
-/// What was there before the history has no time in it, and is there from its beginning on.
+/// Records from before the history have no time in it, and exist from its beginning on.
 async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> Case {
     for (server, mut config) in older().await? {
-        // As long as it has been opened by no program that keeps one.
+        // The state before a program that keeps a history has opened it.
         server.command(&["DEL", &format!("{{{NAMESPACE}}}:since")])?;
         let clock = Arc::new(ManualClock::new(time(1_000)));
         config.clock = Arc::<ManualClock>::clone(&clock);
@@ -511,7 +512,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> Case {
         let write = DocumentWrite::new(collection.clone(), space_id, Content::parse("changed")?, created_at);
         program.documents().put(write.with_id(id.clone())).await?;
         clock.set(time(3_000));
-        // Another program does not begin it anew.
+        // Opening it with another program does not start the history again.
         let program = open(config).await?;
         for (record, revision) in [
             (RecordId::from(memory.id), memory.revision.get()),
@@ -531,7 +532,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> Case {
     Ok(())
 }
 
-/// What the scripts of an older program begin with: as those of this program do, but they do not know the last versions.
+/// The start of an older program's scripts: like that of this program, but with an earlier version.
 fn older_prelude(version: u32) -> String {
     let newer = include_str!("../src/scripts/prelude.lua");
     let older = newer.replace("> 9 then", &format!("> {version} then"));
@@ -539,7 +540,7 @@ fn older_prelude(version: u32) -> String {
     older
 }
 
-/// After a restart, a failover or a move of the slot, the place that another server has told says nothing.
+/// After a restart, a failover or a move of the slot, the position that another server gave is meaningless.
 async fn a_sweep_begins_anew_on_another_server() -> Case {
     for is_another in [false, true] {
         let (server, config) = with_words().await?;
@@ -557,7 +558,7 @@ async fn a_sweep_begins_anew_on_another_server() -> Case {
     Ok(())
 }
 
-/// Beside a program that writes. In the end the index is what it is where the documents were put into a new namespace.
+/// Runs beside a program that writes. In the end the index equals that of a new namespace with the same documents.
 async fn older_documents_get_their_places() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
@@ -585,7 +586,7 @@ async fn older_documents_get_their_places() -> Case {
         let Document { id, collection, .. } = document(gone);
         assert_eq!(newer.documents().remove(&DocumentSelection::ids(collection, [id])?, 1).await?.len(), 1);
     }
-    // At last the query completes what is left of them.
+    // The query completes the last part itself.
     loop {
         assert_eq!(found(&newer).await?, before);
         let Some(next) = newer.backfill().await?.filter(is_of_places) else { break };
@@ -612,7 +613,7 @@ async fn older_documents_get_their_places() -> Case {
     Ok(())
 }
 
-/// Whoever took a slice at the same time, and whatever was removed meanwhile.
+/// Whichever program took a slice at the same time, and whatever was removed meanwhile.
 async fn documents_without_a_place_are_counted() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
@@ -637,7 +638,7 @@ async fn documents_without_a_place_are_counted() -> Case {
     Ok(())
 }
 
-/// What a node refuses while the slot of the namespace moves from there.
+/// Commands that a node refuses while the slot of the namespace moves away.
 async fn a_slice_that_is_refused_is_sent_again() -> Case {
     let settings = [("cluster-enabled", "yes")];
     let (server, other) = (LocalRedis::start_with(&settings)?, LocalRedis::start_with(&settings)?);
@@ -655,7 +656,7 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
     }
     let config = RedisConfig::from_url(&server.url())?;
     let program = open(config.clone()).await?;
-    // All that is read is there: only a new path is nowhere.
+    // All keys that are read exist: only a new path has none.
     program.store(event("a-b", 1)).await?;
     let space = |number| if number == 99 { "a-b" } else { "a" };
     program.documents().restore((0..100).map(|number| document(number, "notes", space(number), 1)).collect()).await?;
@@ -663,7 +664,7 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
     let last: String = admin.query(cmd("HGET").arg(&schema).arg(3)).await?;
     forget_places(&admin).await?;
     let newer = open(config).await?;
-    // What comes behind the places would read keys that are nowhere.
+    // The next backfill would read keys that do not exist.
     admin.query::<()>(cmd("HSET").arg(&schema).arg(3).arg(last)).await?;
     newer.backfill().await?;
     let slot = server.command(&["CLUSTER", "KEYSLOT", &format!("{{{NAMESPACE}}}")])?;
@@ -749,7 +750,7 @@ async fn moved(program: RedisMemory) -> Result<(), Error> {
     Ok(())
 }
 
-/// Polls a future so many times at most.
+/// Polls a future at most this many times.
 async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let (mut future, mut count) = (Box::pin(future), 0);
     poll_fn(|context| {
@@ -788,7 +789,7 @@ async fn everything(program: &RedisMemory) -> Result<Everything, Error> {
     Ok((memories, documents))
 }
 
-/// What a program of version 1 sends to store a memory.
+/// The commands by which a program of version 1 stores a memory.
 fn old_store(number: u64, space: &str) -> Vec<redis::Cmd> {
     let (id, row) = (id(number), old_row(space, number));
     let key = |name: &str, rest: &[u8]| [format!("{{{NAMESPACE}}}:{name}").as_bytes(), rest].concat();

@@ -1,6 +1,6 @@
-//! The slot of a namespace moves from node to node while stores, updates, restores and recalls run.
+//! The slot of a namespace moves between nodes while stores, updates, restores and recalls run.
 //!
-//! `MEMORY_TEST_MEMORIES` says how many memories there are before; some thousand by default.
+//! `MEMORY_TEST_MEMORIES` sets the number of existing memories; some thousand by default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -101,7 +101,7 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
     check(&provider, &stored).await
 }
 
-/// On whichever node they are. One that comes waits until the slot has moved, as each write that needs a new key does.
+/// Whichever node has them. A new vector waits until the slot has moved, like each write that needs a new key.
 async fn vectors_are_found_while_the_slot_moves() -> Case {
     let cluster = RedisCluster::start_with(&[])?;
     let mut config = RedisConfig::from_url(&cluster.url())?;
@@ -153,7 +153,7 @@ async fn vectors_are_found_while_the_slot_moves() -> Case {
     Ok(())
 }
 
-/// While some of the keys are on the one node and some on the other, none of the two tells all of them.
+/// While each of the two nodes has some of the keys, neither can list all of them.
 async fn no_word_is_left_while_the_slot_moves() -> Case {
     let cluster = RedisCluster::start_with(&[])?;
     let mut config = RedisConfig::from_url(&cluster.url())?;
@@ -179,7 +179,7 @@ async fn no_word_is_left_while_the_slot_moves() -> Case {
     check(&provider, &before.ids).await
 }
 
-/// What was stored before anything moved.
+/// The memories that were stored before the move.
 #[derive(Debug, Clone)]
 struct Before {
     /// The space of each.
@@ -222,7 +222,7 @@ impl Drop for End {
     }
 }
 
-/// What is called while the slot moves, and how often each kind of call was answered.
+/// The calls while the slot moves, and how often each kind of call was answered.
 #[derive(Debug, Default)]
 struct Load {
     is_over: AtomicBool,
@@ -243,7 +243,7 @@ impl Load {
         }
     }
 
-    /// Stores until it is over. Returns what was stored, and the longest wait.
+    /// Stores until the load ends. Returns the stored memories, and the longest wait.
     async fn store(
         self: Arc<Self>,
         provider: Arc<RedisMemory>,
@@ -275,7 +275,7 @@ impl Load {
         Ok((stored, longest))
     }
 
-    /// Moves a memory from the one open status to the other until it is over. Returns the longest wait.
+    /// Changes a memory between the two open statuses until the load ends. Returns the longest wait.
     async fn update(self: Arc<Self>, provider: Arc<RedisMemory>, id: MemoryId) -> Result<Duration> {
         let _end = End(Arc::clone(&self));
         let mut longest = Duration::ZERO;
@@ -294,7 +294,8 @@ impl Load {
         Ok(longest)
     }
 
-    /// Restores documents until it is over: some are there when the rest is refused, since the slot has moved. Returns the longest wait.
+    /// Restores documents until the load ends: some are written when the rest is refused, since the slot has moved.
+    /// Returns the longest wait.
     async fn restore(self: Arc<Self>, provider: Arc<RedisMemory>) -> Result<Duration> {
         let _end = End(Arc::clone(&self));
         let (documents, mut longest) = (provider.documents(), Duration::ZERO);
@@ -325,7 +326,7 @@ impl Load {
         Ok(longest)
     }
 
-    /// Asks for what was there before until it is over. Returns the longest wait.
+    /// Reads the earlier memories until the load ends. Returns the longest wait.
     async fn recall(self: Arc<Self>, provider: Arc<RedisMemory>, before: Before) -> Result<Duration> {
         let _end = End(Arc::clone(&self));
         let mut longest = Duration::ZERO;
@@ -362,7 +363,7 @@ impl Load {
     }
 }
 
-/// Each memory is found by its id, by its space, and under each ancestor, and nothing else is.
+/// Each memory is found by its id, by its space, and under each ancestor, and no other memory is.
 async fn check(provider: &RedisMemory, stored: &BTreeMap<MemoryId, String>) -> Case {
     let mut paths = BTreeMap::<String, BTreeSet<MemoryId>>::new();
     let mut spaces = BTreeMap::<String, BTreeSet<MemoryId>>::new();
@@ -383,7 +384,7 @@ async fn check(provider: &RedisMemory, stored: &BTreeMap<MemoryId, String>) -> C
     Ok(())
 }
 
-/// The ids of all pages of a query; none is on two of them.
+/// The ids of all pages of a query; no id is on two of them.
 async fn found(
     provider: &RedisMemory,
     query: impl Fn() -> QueryBuilder<memory_core::Ledger>,
@@ -491,7 +492,7 @@ impl Nodes {
         let set_slot = self.set_slot("NODE", &id).await?;
         set_slot.query_async::<()>(&mut next).await?;
         for (mut node, _) in self.known.clone().into_values() {
-            // A node whose last slot has gone becomes a replica by itself, and refuses.
+            // A node that has lost its last slot becomes a replica by itself, and refuses.
             let _ = set_slot.query_async::<()>(&mut node).await;
         }
         Ok(())

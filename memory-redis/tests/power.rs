@@ -1,6 +1,6 @@
-//! A loss of power of the server behind any of its writes.
+//! A loss of the server's power after any of its writes.
 //!
-//! `MEMORY_TEST_CRASH_POINTS` says how many of the records are followed by a loss, or `all`.
+//! `MEMORY_TEST_CRASH_POINTS` sets after how many of the records the power fails, or `all`.
 
 #[cfg(target_os = "linux")]
 mod on_linux {
@@ -22,9 +22,9 @@ mod on_linux {
     use tokio::task::block_in_place;
 
     const CALLS: usize = 500;
-    /// How many crash points are tried where the environment does not say it.
+    /// The number of crash points, unless the environment sets it.
     const CRASH_POINTS: usize = 80;
-    /// How many are tried where losses are to be found.
+    /// The number of crash points for settings that lose data.
     const FEW_POINTS: usize = 5;
 
     pub(crate) fn main() -> ExitCode {
@@ -48,7 +48,7 @@ mod on_linux {
         if report.failures.is_empty() { Ok(()) } else { Err("an image is not what it should be".into()) }
     }
 
-    /// What is at risk is lost in some image, or nothing would be proved by those where nothing is.
+    /// Settings that risk a loss must lose data in some image; otherwise images without a loss would prove nothing.
     async fn a_loss_is_found(appendfsync: &str) -> CaseResult {
         let report = lose_power(appendfsync, &Disks::default(), Points::Some(FEW_POINTS)).await?;
         println!("appendfsync {appendfsync}: {report}");
@@ -66,7 +66,7 @@ mod on_linux {
         let settings = [("appendonly", "yes"), ("appendfsync", appendfsync)];
         let (mut server, recorder) = block_in_place(|| LocalRedis::start_recorded(&settings))?;
         let harness = Arc::new(Redis { url: server.url(), _server: None });
-        // Its log is written anew beside the second half of the calls.
+        // The server rewrites its log during the second half of the calls.
         let rewrite = || -> CaseResult { Ok(server.command(&["BGREWRITEAOF"]).map(drop)?) };
         let play = Play::run(&recorder, harness, seed, CALLS, || block_in_place(rewrite)).await?;
         block_in_place(|| {
@@ -82,7 +82,7 @@ mod on_linux {
     #[derive(Debug)]
     struct Redis {
         url: String,
-        /// The server, where it is one of an image.
+        /// The server, if it was started on an image.
         _server: Option<LocalRedis>,
     }
 
@@ -105,7 +105,7 @@ mod on_linux {
         }
     }
 
-    /// Servers behind a loss of power.
+    /// Servers after a loss of power.
     #[derive(Debug, Default)]
     struct Disks {
         /// How many logs had a hole.
@@ -114,8 +114,8 @@ mod on_linux {
 
     #[async_trait]
     impl Machine for Disks {
-        /// A log whose end is missing is taken by the server. Where it lacks something before its end, the server refuses it, and its operator cuts it
-        /// there, as its manual says.
+        /// The server accepts a log whose end is missing. If a part before the end is missing, the server refuses the
+        /// log, and the operator truncates it there, as its manual says.
         async fn boot(&self, image: &Image) -> std::result::Result<Booted, Box<dyn Error + Send + Sync>> {
             block_in_place(|| {
                 let server = start(image).or_else(|refusal| {
@@ -132,7 +132,7 @@ mod on_linux {
         LocalRedis::start_on_image(image, &[("appendonly", "yes"), ("appendfsync", "no")])
     }
 
-    /// Cuts the log where the first thing is missing.
+    /// Truncates the log before the first missing part.
     fn cut(image: &Image) -> io::Result<Image> {
         let folder = TempDir::new()?;
         image.write(folder.path())?;

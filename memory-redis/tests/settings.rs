@@ -1,4 +1,4 @@
-//! What a URL says.
+//! The parameters of a URL.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

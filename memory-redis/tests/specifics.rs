@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The keys before the first document and after the last are the same, but for the histories, which stay for operators.
+/// The keys before the first document and after the last are the same, except the histories, which stay for operators.
 async fn removed_documents_leave_no_key() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -155,7 +155,7 @@ async fn flushed_scripts_are_loaded_again() -> Case {
     assert_eq!(copy.len(), 1);
     server.command(&["SCRIPT", "FLUSH"])?;
     assert_eq!(provider.restore(copy).await?.equal, 1);
-    // Of stores that share a round trip some are scripts and the others a transaction, which is carried out at once.
+    // Of stores that share a round trip some are scripts and the others are one transaction, which is executed at once.
     server.command(&["SCRIPT", "FLUSH"])?;
     let store = |time: i64| {
         let (provider, memory) = (provider.clone(), event("b", time));
@@ -262,7 +262,7 @@ fn documented_user() -> redis::Cmd {
     command
 }
 
-/// Calls whatever there is, and removes all that is there.
+/// Makes every call, and removes all data.
 async fn use_everything(config: RedisConfig) -> Case {
     assert_eq!(memory_redis::migrate(&config).await?.now, 8);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
@@ -331,7 +331,7 @@ async fn a_write_waits_for_its_replicas() -> Case {
     let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
     let url = server.url();
     let provider = open(RedisConfig::from_url(&url)?).await?;
-    // Else the first store would fail at it, and have done nothing.
+    // Otherwise the first store would fail here, and have done nothing.
     provider.hash_key().await?;
     let patient = RedisConfig::from_url(&format!("{url}?wait_replicas=1&wait_timeout_ms=100"))?;
     let waiting = open(patient).await?;
@@ -361,7 +361,8 @@ async fn a_write_waits_for_its_replicas() -> Case {
     Ok(())
 }
 
-/// A server takes nothing from a connection on which it waits: writes that waited one after the other would take the time of all.
+/// A server reads nothing from a connection while it executes `WAIT`: writes that waited one after the other would take
+/// the sum of all waits.
 async fn concurrent_writes_share_a_wait() -> Case {
     let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -384,7 +385,8 @@ async fn concurrent_writes_share_a_wait() -> Case {
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Unknown), "{error:?}");
         assert!(error.message().contains("replicas"), "{error:?}");
     }
-    // The first one is on its way before the others come; more only where these took longer than a second to be sent.
+    // The first one is sent before the others arrive; there are more only if these took longer than a second to be
+    // sent.
     let stats = server.command(&["INFO", "commandstats"])?;
     let waits = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls=")?.split(',').next());
     let waits: usize = waits.ok_or("nothing was waited for")?.parse()?;
@@ -399,7 +401,7 @@ async fn concurrent_writes_share_a_wait() -> Case {
     for update in updates(&patient) {
         assert_eq!(update.await??.revision.get(), 3);
     }
-    // What the server refuses to one it refuses to no other.
+    // The server refuses one call, and no other.
     server.command(&["SET", "{agent_memory}:et:bad", "no sorted set"])?;
     let put = |number: usize| {
         let (documents, collection) = (patient.documents(), if number.is_multiple_of(2) { "good" } else { "bad" });
@@ -440,7 +442,7 @@ async fn a_newer_schema_is_refused_by_its_name() -> Case {
     Ok(())
 }
 
-/// Each way to write looks for the version that a program must know.
+/// Each kind of write checks the version that a program must know.
 async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -576,7 +578,7 @@ async fn no_command_goes_over_the_whole_keyspace() -> Case {
     Ok(())
 }
 
-/// However large the ledger is, by the server's own count of the keys that it looked up.
+/// However large the ledger is, by the server's count of looked up keys.
 async fn a_recall_looks_up_little_more_than_it_gives() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -629,8 +631,8 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
     Ok(())
 }
 
-/// The server serves nobody else meanwhile. A removal of many documents on deep paths leaves the entries of some to later scripts, by the
-/// server's own log.
+/// The server serves nobody else while a script runs. By the server's log, a removal of many documents on deep paths
+/// leaves some index entries to later scripts.
 async fn no_removal_has_keys_without_end() -> Case {
     let server = LocalRedis::start_with(&LOGGING)?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -639,17 +641,17 @@ async fn no_removal_has_keys_without_end() -> Case {
     assert_eq!(provider.documents().remove(&all_deep()?, 10_000).await?.len(), DEEP as usize);
     assert_eq!(keys_beside_histories(&server).await?, before, "no path is left");
     let most = most_keys(&server).await?;
-    // The rows, their histories and their vectors come on top.
+    // The rows, their histories and their vectors are added to this.
     assert!((50_000..=100_000 + 4 * DEEP).contains(&most), "a script of {most} keys");
     Ok(())
 }
 
-/// A removal that ends before its later scripts leaves some behind.
+/// A removal that ends before its later scripts leaves some entries.
 async fn entries_of_removed_documents_are_none() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
     put_deep(&provider).await?;
-    // Who may not clear the last paths.
+    // A user who may not clear the last paths.
     let user = ["ACL", "SETUSER", "guest", "on", ">guest", "+@all"];
     let allowed = ["[^e]*", "e[^n]*", "en:n", "en:n:a*"].map(|keys| format!("~{{agent_memory}}:{keys}"));
     server.command(&[&user[..], &allowed.each_ref().map(String::as_str)].concat())?;
@@ -695,7 +697,7 @@ async fn a_restore_brings_back_a_row_that_was_lost() -> Case {
     Ok(())
 }
 
-/// Where more places are wanted than the server merges, rows are read before their turn.
+/// With more places than the server merges, rows are read before their turn.
 async fn a_damaged_row_is_reported_on_one_page() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
@@ -721,7 +723,7 @@ async fn a_damaged_row_is_reported_on_one_page() -> Case {
     Ok(())
 }
 
-/// Somebody removes the stream, or a server that is to evict keys does: whoever watches begins anew, once.
+/// Somebody deletes the stream, or the server evicts it: each watch starts again, once.
 async fn a_feed_that_is_gone_begins_anew() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -753,7 +755,7 @@ async fn an_operator_says_how_many_changes_are_kept() -> Case {
     let usual = open(RedisConfig::from_url(&server.url())?).await?;
     server.command(&["EVAL", fill, "1", "{agent_memory}:feed"])?;
     for (provider, kept) in [(many, 200_000), (usual, 100_000)] {
-        // The server drops some thousands at once, and whole nodes of its tree.
+        // The server drops some thousand entries at once, as whole nodes of its tree.
         for time in 0..30 {
             provider.store(event("a", time)).await?;
         }
@@ -808,8 +810,8 @@ async fn what_is_refused_leaves_no_change() -> Case {
     Ok(())
 }
 
-/// A replica takes over that has not got the last changes. Its clock is behind the newest that it has, so it numbers its own changes as the
-/// lost ones were numbered.
+/// A replica takes over that lacks the last changes. Its clock is behind the newest change that it has, so it gives its
+/// own changes the numbers of the lost ones.
 async fn a_token_of_a_lost_change_is_reset_behind_a_slow_clock() -> Case {
     let server = LocalRedis::start_with(&[("repl-diskless-sync-delay", "0")])?;
     let primary = open(RedisConfig::from_url(&server.url())?).await?;
@@ -841,7 +843,7 @@ async fn a_token_of_a_lost_change_is_reset_behind_a_slow_clock() -> Case {
     }
     let newest = |server: &LocalRedis| server.command(&["XREVRANGE", "{agent_memory}:feed", "+", "-", "COUNT", "1"]);
     assert!(newest(&replica)?.contains(&number.replace("-0", "-5")), "it counts as the other one did");
-    // What the replica had got is no loss.
+    // The changes that the replica had are not lost.
     let mut changes = promoted.watch(&everything().from(kept.into())).await?;
     for _ in 0..5 {
         let change = changes.next().await.expect("goes on")?;
@@ -852,7 +854,8 @@ async fn a_token_of_a_lost_change_is_reset_behind_a_slow_clock() -> Case {
     Ok(())
 }
 
-/// A list for each memory that was updated, and for each document that was ever put; none for one that was only stored.
+/// A list for each memory that was updated, and for each document that was ever put; none for a memory that was only
+/// stored.
 async fn a_history_stands_in_one_list_of_its_record() -> Case {
     let server = LocalRedis::start()?;
     let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
@@ -882,12 +885,12 @@ async fn a_history_stands_in_one_list_of_its_record() -> Case {
     Ok(())
 }
 
-/// However large its entries are, and where one is cut into pieces. By the server's own log of what is asked for at once.
+/// However large its entries are, and if one is split. Checked by the server's log of what is read at once.
 async fn a_long_history_is_read_in_pieces() -> Case {
     let server = LocalRedis::start_with(&LOGGING)?;
     let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
     let id = provider.store(event("a-b", 1)).await?;
-    // Around the length of a piece and of two; more than a slice has; none; and many short ones.
+    // Around the length of one piece and of two; more than a slice holds; empty ones; and many short ones.
     let lengths = (65_480..65_540).chain(131_010..131_070).chain([8_000_000, 5_000_000, 0, 7_000_000]).chain([9; 150]);
     let mut expected = Vec::new();
     for (number, length) in lengths.enumerate() {
@@ -927,7 +930,7 @@ async fn pieces_of(admin: &Admin, id: MemoryId) -> Result<usize, Box<dyn std::er
     Ok(elements.len())
 }
 
-/// An entry that is cut or of no known kind is never passed over.
+/// A truncated entry, or one of an unknown kind, is never skipped.
 async fn a_history_that_cannot_be_read_is_corrupt() -> Case {
     let server = LocalRedis::start()?;
     let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
@@ -937,7 +940,7 @@ async fn a_history_that_cannot_be_read_is_corrupt() -> Case {
     let entry: Vec<u8> = admin.query(redis::cmd("LINDEX").arg(&key).arg(0)).await?;
     let other_kind = [b"\x09".as_slice(), &entry[1..]].concat();
     let no_beginning = [b"\0".as_slice(), &entry[1..]].concat();
-    // Behind the actor comes what makes the version before, which the core reads.
+    // After the actor comes the difference to the version before, which the core reads.
     let begin = entry.windows(3).position(|text| text == b"ana").ok_or("no actor")? + 3;
     let cuts = (0..begin).map(|end| &entry[..end]);
     for bad in cuts.chain([other_kind.as_slice(), &no_beginning]) {
@@ -1008,7 +1011,7 @@ async fn keys(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
     Admin::of(&server.url()).query(redis::cmd("KEYS").arg("*")).await
 }
 
-/// All keys of a server but those of histories of documents.
+/// All keys of a server except those of documents' histories.
 async fn keys_beside_histories(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
     Ok(keys(server).await?.into_iter().filter(|key| !is_history(key)).collect())
 }
@@ -1018,7 +1021,7 @@ fn is_history(key: &[u8]) -> bool {
     ["h:", "eh:"].iter().any(|kind| key.starts_with(format!("{{agent_memory}}:{kind}").as_bytes()))
 }
 
-/// What all keys are behind the hash tag, without ids, that are not as the steps of the schema left them.
+/// The kinds of all keys, without hash tag and ids, except those that the steps of the schema made.
 async fn names(server: &LocalRedis) -> redis::RedisResult<Vec<String>> {
     let of_steps = ["collections", "keys", "pending", "running", "schema", "spaces", "time", "time:words", "writer"];
     let name = |key: Vec<u8>| {

@@ -1,4 +1,4 @@
-//! Vectors beside rows, in Redis: when they go, what they leave alone, and what a recall reads of rows.
+//! Vectors beside rows, in Redis: when they are removed, what they leave unchanged, and what a recall reads of rows.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use common::{Admin, Case, PAYLOAD, event, open, run};
 
 const PREFIX: &str = "{agent_memory}:";
 const FEED: &str = "{agent_memory}:feed";
-/// How many records a recall goes over: more than are read at once.
+/// The number of records of a recall: more than are read at once.
 const MANY: usize = 600;
 /// How many bytes of payload each of these has.
 const LENGTH: usize = 10_000;
@@ -56,7 +56,7 @@ async fn a_vector_goes_with_its_texts_on_a_cluster() -> Case {
     a_vector_goes_with_its_texts(&cluster.url()).await
 }
 
-/// By its key, so that what is hidden from a reader is found, too.
+/// Looks at the keys, so that vectors that readers do not see are found, too.
 async fn a_vector_goes_with_its_texts(url: &str) -> Case {
     let (provider, admin) = (open(RedisConfig::from_url(url)?).await?, Admin::of(url));
     let documents = provider.documents();
@@ -106,7 +106,7 @@ async fn a_vector_goes_with_its_texts(url: &str) -> Case {
 
     documents.put(document(2, "a", "text")?).await?;
     assert_eq!(kept(&admin, &all).await?, expected, "one has come again");
-    // The server has dropped a row, and another document comes in its place.
+    // The server has dropped a row, and another document is put in its place.
     admin.query::<()>(cmd("DEL").arg(key("e:notes:", b"6"))).await?;
     documents.put(document(6, "a", "other")?).await?;
     expected.remove(&named(6)?);
@@ -117,7 +117,7 @@ async fn a_vector_goes_with_its_texts(url: &str) -> Case {
     assert_eq!(provider.restore(vec![copy.clone()]).await?.written, 1);
     expected.remove(&all[4]);
     assert_eq!(kept(&admin, &all).await?, expected, "one was brought back");
-    // A restore of what is there leaves it alone.
+    // A restore of an existing memory leaves its vector alone.
     embed(&provider, &all[4..5]).await?;
     expected.insert(all[4].clone());
     assert_eq!(provider.restore(vec![copy]).await?.equal, 1);
@@ -129,7 +129,7 @@ async fn a_vector_goes_with_its_texts(url: &str) -> Case {
     Ok(())
 }
 
-/// Whatever it was that has changed, and the others beside it get theirs.
+/// Whatever has changed; the other records get their vectors.
 async fn what_has_changed_since_gets_no_vector() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
@@ -213,7 +213,7 @@ async fn what_is_refused_leaves_vectors_alone() -> Case {
     }
     assert_eq!(kept(&admin, &all).await?, expected);
     assert_eq!(provider.get(id).await?.ok_or("gone")?.revision, Revision::FIRST);
-    // Who takes no vector away needs no right to do so.
+    // A write that deletes no vector needs no right to do so.
     guest.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
     guest.store(event("a-b", 2)).await?;
     assert_eq!(kept(&admin, &all).await?, expected);
@@ -232,7 +232,7 @@ async fn what_is_refused_leaves_vectors_alone() -> Case {
     Ok(())
 }
 
-/// Where no word is asked for. One that asks for words, too, finds the same.
+/// Without words. A question that has words, too, finds the same.
 async fn a_recall_by_vector_finds_what_is_near() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -272,8 +272,8 @@ async fn a_recall_by_vector_finds_what_is_near() -> Case {
     Ok(())
 }
 
-/// Also behind short ones, as where another model is taken over: by the server's own log of what is asked for at once. A walk for heads has
-/// no payloads, by its count.
+/// Also after short ones, as while another model takes over: checked by the server's log of what is read at once. By
+/// its count, a walk over heads reads no payloads.
 async fn long_vectors_are_read_some_at_once() -> Case {
     let server = LocalRedis::start_with(&[("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000000")])?;
     let (config, admin) = (RedisConfig::from_url(&server.url())?, Admin::of(&server.url()));

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 mod common;
 use common::{Log, TestPlugin, chain, fixed, task};
 
-/// What the other process does, and on which file.
+/// The role of the other process, and its file.
 const ROLE: &str = "MEMORY_TEST_ROLE";
 const FILE: &str = "MEMORY_TEST_FILE";
 const ROUNDS: usize = 8;
@@ -50,11 +50,11 @@ fn builder(file: &Path, log: &Log) -> Result<RuntimeBuilder, Failed> {
         std::future::pending().await
     });
     let memory = Arc::new(SqliteMemory::open(SqliteConfig::new(file))?);
-    // The name is the same in every process, so that none waits for the lease of the one before.
+    // Each process has the same name, so none waits for the lease of the one before.
     Ok(Runtime::builder().memory(memory).plugin(plugin.build()).instance("crash-test"))
 }
 
-/// A line for the parent, at once.
+/// Prints a line for the parent, and flushes it.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).expect("the parent listens");
@@ -140,7 +140,7 @@ async fn killed_anywhere() -> Result<(), Failed> {
         }
         child.kill()?;
         child.wait()?;
-        // What it had told before it was hit counts as well; its last line may be cut.
+        // Lines that it printed before the kill count as well; the last one may be truncated.
         let told = lines.map_while(Result::ok).filter(|line| line.len() == "submitted ".len() + 36);
         submitted.extend(told);
     }

@@ -56,7 +56,7 @@ async fn step_1_a_trigger_makes_a_task_with_its_context_and_an_empty_chain() {
 async fn step_2_the_runtime_hands_the_task_to_the_memory_manager_alone() {
     let (runtime, _, log) = runtime().await;
     runtime.submit(task("chat", "chat-ana-m1", 7)).await.expect("submitted").wait().await.expect("ended");
-    // All that reached the provider, and nothing else: no plugin and no planner has called it.
+    // All calls that reached the provider: no plugin and no planner has called it.
     let calls = ["init", "check_health", "test init", "store", "update", "query", "one", "update", "two", "update"];
     assert_eq!(log.names(), [&calls[..], &["update"]].concat());
 }

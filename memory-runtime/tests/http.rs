@@ -15,7 +15,7 @@ use tokio::sync::watch;
 mod common;
 use common::{Event, Log, Recording, TestPlugin, at, chain, fixed, space};
 
-/// What is posted.
+/// The posted JSON.
 #[derive(Deserialize)]
 struct Posted {
     space: Space,

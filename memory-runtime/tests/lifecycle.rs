@@ -140,7 +140,7 @@ async fn a_shutdown_drains_the_tasks_before_the_plugins() {
     assert_eq!(names[names.len() - 2..], ["test shutdown", "shutdown"]);
 }
 
-/// Submits a task for what it is sent, and one when it is stopped.
+/// Submits a task for each event that it receives, and one when it is stopped.
 #[derive(Debug)]
 struct Feed;
 

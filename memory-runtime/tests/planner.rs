@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 mod common;
 use common::{Log, TestPlugin, task};
 
-/// A model that answers from a list, and remembers what it was asked.
+/// A model that gives the answers of a list, and records its prompts.
 #[derive(Debug)]
 struct Scripted {
     answers: Mutex<Vec<Value>>,
@@ -52,7 +52,7 @@ fn fail() -> Value {
     json!({ "pluginId": "test", "action": "fail", "arguments": {} })
 }
 
-/// A runtime whose plugin says things, and fails where it is told to.
+/// A runtime whose plugin says things, and fails when it is told to.
 fn runtime(log: &Log) -> RuntimeBuilder {
     let plugin = TestPlugin::new("test", log).saying();
     let plugin = plugin.on("fail", |_| async { Err(memory_core::Error::invalid("the door is locked")) });

@@ -1,4 +1,4 @@
-//! What a recall costs the allocator: counts, which no other work on the machine changes. Alone in its process.
+//! The allocations of a recall: counts, which other work on the machine does not change. Runs alone in its process.
 
 use conformance::allocations::per_recalled_row;
 use dhat::{Alloc, HeapStats, Profiler};

@@ -1,4 +1,4 @@
-//! Calls that take long, that wait, or that nobody waits for any more: what the threads of an engine make of them.
+//! Calls that take long, that wait, or that nobody waits for any more: how the threads of an engine handle them.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,7 +105,7 @@ async fn reads_that_are_given_up_before_their_turn_never_begin_and_do_not_pile_u
     engine.close().await.expect("closes");
 }
 
-/// The work would go on for ever.
+/// The work would never end.
 #[tokio::test]
 async fn what_reads_or_writes_past_its_deadline_ends() {
     let (_folder, engine) = open().await;
@@ -187,7 +187,7 @@ async fn readers_that_overlap_do_not_let_the_log_grow_for_ever() {
     engine.close().await.expect("closes");
 }
 
-/// Readers of whom each ends soon after the next one has begun, so that there is always one.
+/// Overlapping readers: each ends soon after the next one has begun, so there is always one.
 struct Relay {
     /// How many have begun; the greatest number ends them all.
     begun: Mutex<usize>,
@@ -264,7 +264,7 @@ impl Block {
     }
 }
 
-/// Keeps all readers busy until the test ends that: what they do, and what ends it.
+/// Keeps all readers busy until the test ends that. Returns their work, and what ends it.
 async fn block_readers(engine: &SqliteEngine) -> (JoinAll<impl Future<Output = Result<()>>>, impl Fn()) {
     let (block, end) = Block::new();
     let blocking = (0..READERS).map(|_| engine.run(Access::Read, later(), Arc::clone(&block), BLOCK));
@@ -301,7 +301,7 @@ fn later() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// A text of so many bytes.
+/// A text of this many bytes.
 fn trigger(bytes: usize) -> Trigger {
     Trigger::parse(&format!("\"{}\"", "x".repeat(bytes))).expect("valid")
 }

@@ -1,4 +1,4 @@
-//! Erasure in a file: what is left of the bytes, of the numbers of memories and of the path index.
+//! Erasure in a file: what is left of the bytes, of the rowids of memories and of the path index.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,8 @@ async fn the_files_have_nothing_of_what_was_erased() {
     let path = folder.path().join("memory.db");
     let provider = open(&path).await;
     for round in 0..2 {
-        // Vectors of a model that is the namespace's no more go, too. Those of the second one have pages of their own.
+        // Vectors of a model that is no longer the namespace's are removed, too. Those of the second model have pages
+        // of their own.
         let width = [100, 4_096][round];
         provider.set_vector_model(&model(width)).await.expect("a model");
         for number in 0..100 {
@@ -75,7 +76,7 @@ async fn the_files_have_nothing_of_what_was_erased() {
     check_integrity(&path);
 }
 
-/// Another program reads what was there before, so the log has to stay until it has read it.
+/// Another program reads the earlier state, so the log stays until that ends.
 #[tokio::test]
 async fn the_log_is_emptied_once_nobody_reads_from_it_any_more() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -117,14 +118,14 @@ async fn what_a_program_has_left_behind_goes_when_the_file_is_opened_again() {
     check_integrity(&path);
 }
 
-/// While another program holds the file, it can't be written anew.
+/// While another program holds the file, it can't be rewritten.
 #[tokio::test]
 async fn the_file_is_written_anew_once_nobody_holds_it() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("memory.db");
     drop(open(&path).await);
     let other = file(&path);
-    // Pages that nobody uses and nothing has overwritten, as programs before version 6 have left them.
+    // Unused pages that nothing has overwritten, as programs before version 6 left them.
     other.execute_batch("PRAGMA secure_delete = FALSE; CREATE TABLE gone (text TEXT)").expect("a table");
     other.execute("INSERT INTO gone VALUES (?1)", [repeated(MARK, 40_000)]).expect("a row");
     other.execute_batch("DROP TABLE gone; INSERT INTO agreements VALUES ('unclean', '0')").expect("a mark");
@@ -138,7 +139,7 @@ async fn the_file_is_written_anew_once_nobody_holds_it() {
     check_integrity(&path);
 }
 
-/// The path index of a file that is too large to be written anew is, in slices behind the erasure.
+/// If a file is too large to be rewritten, its path index is rewritten in slices after the erasure.
 #[tokio::test]
 async fn the_path_index_of_a_large_file_is_written_anew_while_nobody_calls() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -150,7 +151,7 @@ async fn the_path_index_of_a_large_file_is_written_anew_while_nobody_calls() {
     let kept = kept.await.expect("a batch");
     let marked = (0..1_000).map(|number| event(&format!("{MARK}-{number:04}"), number)).collect();
     provider.store_many(marked).await.expect("a batch");
-    // As whole as the writer makes it when nobody calls.
+    // As merged as the writer makes it when no call comes.
     file(&path).execute_batch("INSERT INTO memory_paths (memory_paths) VALUES ('optimize')").expect("one part");
     let found_by_mark = || {
         let count = "SELECT count(*) FROM memory_paths_idx WHERE instr(CAST(term AS TEXT), ?1) > 0";
@@ -217,14 +218,14 @@ async fn no_memory_gets_the_number_of_one_that_was_erased() {
     engine.close().await.expect("closes");
 }
 
-/// What rows share a slot of the path index loses with one of them only what no other of them has.
+/// Of rows that share a slot of the path index, removing one removes only the tokens that no other of them has.
 #[tokio::test]
 async fn the_path_index_stays_whole() {
     const SPACES: [&str; 6] = ["a", "a-b", "a-bc", "a-b/c", "a:b", "b"];
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("memory.db");
     let provider = open(&path).await;
-    // In descending order of ids, all but the first of a millisecond come before another one.
+    // In descending order of ids, all but the first of a millisecond are inserted before another one.
     let row = |number: u8| {
         // Two zero bytes at the end of an id put markers into the path index.
         let id = MemoryId::from_bytes(std::array::from_fn(|place| if place < 14 { 255 - number } else { 0 }));
@@ -235,7 +236,7 @@ async fn the_path_index_stays_whole() {
         provider.restore(rows.to_vec()).await.expect("a restore");
     }
     left.sort_by_key(|memory| (memory.created_at, memory.id));
-    // Steps that meet every row once, in no order.
+    // Steps that visit each row once, in a scattered order.
     let mut order: Vec<_> = (0..left.len()).map(|place| left[place * 97 % 240].id).collect();
     for count in [1, 1, 1, 5, 40, 100, 1, 90, 1] {
         let erased: Vec<_> = order.drain(..count).collect();
@@ -253,7 +254,7 @@ async fn the_path_index_stays_whole() {
     assert!(left.is_empty() && order.is_empty());
     let tokens = "SELECT count(*) FROM memory_path_tokens";
     assert_eq!(file(&path).query_row(tokens, [], |row| row.get(0)), Ok(0));
-    // And what comes now is found.
+    // New rows are found.
     let id = provider.store(event("a-b", 1)).await.expect("a store");
     let query = MemoryQuery::builder().under("a").build().expect("a query");
     let found = provider.query(&query).await.expect("a page").memories;
@@ -261,7 +262,7 @@ async fn the_path_index_stays_whole() {
     check_integrity(&path);
 }
 
-/// Where pages of the index begin with what was erased, what finds them has it, too.
+/// If pages of the index begin with erased tokens, the keys that find these pages have them, too.
 #[tokio::test]
 async fn the_path_index_finds_nothing_by_what_was_erased() {
     let folder = TempDir::new().expect("a temporary folder");

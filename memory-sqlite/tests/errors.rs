@@ -1,4 +1,4 @@
-//! What goes wrong with a file: which kind of error tells it, and that the rows are still there afterwards.
+//! Failures of a file: the kind of each error, and that the rows still exist afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const SECRET: &str = "xyzzy";
 #[tokio::test]
 async fn a_store_that_another_program_blocks_times_out_and_can_be_repeated() {
     let (_folder, path) = place();
-    // Long, so that the answer of SQLite comes before that of the gate on a slow machine too.
+    // Long, so that SQLite's answer comes before that of the gate on a slow machine, too.
     let provider = open(&path, Duration::from_secs(5)).await;
     let first = provider.store(event(0)).await.expect("a store");
     let other = Connection::open(&path).expect("another program");
@@ -347,7 +347,7 @@ fn what_has_no_kind_of_its_own_is_unexpected() {
     check_native(connection.execute_batch("SELECT"), ErrorKind::Unexpected, "SQLite refused a statement", false);
 }
 
-/// Where the header of a file says which version of SQLite may write it, and which may read it.
+/// The offsets in a file's header of the versions that SQLite needs to write it and to read it.
 const WRITE_VERSION: usize = 18;
 const READ_VERSION: usize = 19;
 
@@ -375,7 +375,7 @@ async fn open(path: &Path, deadline: Duration) -> SqliteMemory {
     provider
 }
 
-/// Makes a database with so many memories, and closes it.
+/// Makes a database with this many memories, and closes it.
 async fn filled(path: &Path, count: i64) -> Vec<Memory> {
     let provider = open(path, Duration::from_secs(30)).await;
     provider.store_many((0..count).map(event).collect()).await.expect("the memories");
@@ -454,7 +454,7 @@ fn check(error: &Error, kind: ErrorKind, message: &str) {
     }
 }
 
-/// Checks how SQLite's own error is told.
+/// Checks the mapping of SQLite's own error.
 #[track_caller]
 fn check_native(result: rusqlite::Result<()>, kind: ErrorKind, message: &str, retryable: bool) {
     let error = native(result.expect_err("SQLite refuses it"));

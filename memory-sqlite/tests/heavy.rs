@@ -1,4 +1,4 @@
-//! Calls that look at much, by what the process tells of its load: this file is a process of its own.
+//! Calls that examine much, checked by the load that the process reports: this file is a process of its own.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 mod older;
 
-/// Held by the test that looks at the load.
+/// Held by the test that reads the load.
 static LOAD: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_call_keeps_its_permit_until_its_work_ends_also_when_it_was_given_up()
     let _alone = LOAD.lock().await;
     let folder = TempDir::new().expect("a temporary folder");
     let provider = open(SqliteConfig::new(folder.path().join("memory.db"))).await;
-    // One record is looked at as a whole.
+    // One record is matched as a whole.
     provider.store(event(1, &"ab".repeat(500_000))).await.expect("a store");
     let filter: Vec<_> = (0..200).map(|number| format!("text LIKE '%a_a{number}b%'")).collect();
     let query = MemoryQuery::builder().all().filter_text(&filter.join(" OR ")).build().expect("a query");
@@ -80,7 +80,7 @@ async fn a_removal_comes_to_its_end_while_what_it_takes_goes_on_to_change() {
         let id = DocumentId::parse(format!("{number}")).expect("valid");
         DocumentWrite::new(notes(), space, content, time).with_id(id)
     };
-    // To look at one takes longer than to change one.
+    // Reading one takes longer than changing one.
     let text = "ab".repeat(10_000);
     for number in 0..20 {
         documents.put(write(number, &text)).await.expect("a put");

@@ -1,4 +1,4 @@
-//! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
+//! Changes of the schema while programs run: which programs may write, and what a backfill leaves.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn programs_of_older_versions_are_refused_each_write_and_read() {
     // What begins each transaction of version 1 that writes.
     let error = old.prepare("SELECT 1 FROM settings WHERE name = 'ledger_text'").expect_err("refused").to_string();
     assert!(error.contains("no such table: settings"), "{error}");
-    // One of version 2 compares what it finds with its own version, which is 8 at most.
+    // A program of version 2 compares this with its own version, which is at most 8.
     let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
     assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(9));
     let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
@@ -70,7 +70,7 @@ async fn the_words_of_an_older_ledger_go_in_slices_beside_programs_that_run() {
     let running = open(SqliteConfig::new(&path)).await;
     let (mut left, mut slices, mut stored) = (u64::MAX, 0, Vec::new());
     loop {
-        // Only the file knows how far the one before has come.
+        // Only the file knows how far the previous one has come.
         let next = open(SqliteConfig::new(&path)).await;
         let backfill = next.backfill().await.expect("a slice");
         drop(next);
@@ -123,7 +123,7 @@ async fn a_ledger_of_version_2_goes_on_whatever_words_were_indexed() {
     }
 }
 
-/// What was there before the history has no time in it, and is there from its beginning on.
+/// Records from before the history have no time in it, and exist from its beginning on.
 #[tokio::test]
 async fn the_history_of_an_older_ledger_begins_when_it_is_opened() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -138,7 +138,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() {
     clock.set(time(2_000));
     provider.update(memory.id, MemoryPatch::new().with_status(Status::Failed)).await.expect("an update");
     clock.set(time(3_000));
-    // Another program does not begin it anew.
+    // Opening it with another program does not start the history again.
     let provider = open(config).await;
     let versions = provider.history(&History::of(memory.id)).await.expect("a history").versions;
     let times: Vec<_> = versions.iter().map(|version| (version.revision.get(), version.committed_at)).collect();
@@ -151,7 +151,7 @@ async fn the_history_of_an_older_ledger_begins_when_it_is_opened() {
     assert_eq!(versions.iter().map(|version| version.committed_at).collect::<Vec<_>>(), [None]);
 }
 
-/// What was prepared before the step knows no times. Whatever writes, the list is right.
+/// Statements that were prepared before the step know no times. Whichever statement writes, the list is correct.
 #[tokio::test]
 async fn a_ledger_of_version_6_gets_a_list_of_what_expires() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -201,7 +201,7 @@ async fn a_ledger_of_version_6_gets_a_list_of_what_expires() {
     check_integrity(&path);
 }
 
-/// A program that has not heard of vectors would leave them beside other texts. What makes a ledger read-only stays.
+/// A program that does not know vectors would leave them beside other texts. A read-only ledger stays read-only.
 #[tokio::test]
 async fn the_programs_of_a_ledger_of_version_7_write_no_more_once_it_has_vectors() {
     for (before, after) in [("8", 9), ("1000000008", 1_000_000_009)] {
@@ -256,7 +256,7 @@ async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write(
     same().await;
     let mut left = newer.backfill().await.expect("a slice").expect("it is not complete");
     assert_eq!((left.blocks, left.total), (Blocks::DocumentPlaces, 4_200));
-    // Another program writes among those that are filled in, and those that are not.
+    // Another program writes documents that have places already, and documents that have none yet.
     let documents = other.documents();
     for (moved, gone) in [("00000", "00001"), ("04100", "04101")] {
         let mut write = note().with_id(DocumentId::parse(moved).expect("valid"));
@@ -272,7 +272,7 @@ async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write(
         assert!(next.left() < left.left(), "it goes on: {next}");
         left = next;
     }
-    // The query completes what is left.
+    // The query completes the rest.
     same().await;
     assert_eq!(newer.backfill().await.expect("a state"), None);
     let differing = "
@@ -288,10 +288,10 @@ async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write(
     assert!(file.query_row(complete, [], |row| row.get::<_, bool>(0)).expect("the step"));
 }
 
-/// Checks that the ledger of a folder has all that a new one has, and nothing else.
+/// Checks that the ledger of a folder has everything that a new one has, and nothing else.
 async fn check_wordless(folder: &TempDir) {
     let [path, new] = ["memory.db", "new.db"].map(|name| folder.path().join(name));
-    // The first store makes the key of the hashes, also in a ledger where nothing was ever erased.
+    // The first store makes the key of the hashes, also in a ledger in which nothing was ever erased.
     open(SqliteConfig::new(&new)).await.store(event(1)).await.expect("a store");
     for sql in ["SELECT name FROM sqlite_schema ORDER BY name", "SELECT name FROM agreements ORDER BY name"] {
         assert_eq!(texts(&path, sql), texts(&new, sql));
@@ -303,7 +303,7 @@ fn check_integrity(path: &Path) {
     assert_eq!(texts(path, "PRAGMA integrity_check"), ["ok"]);
 }
 
-/// The first column of what is found in a file.
+/// The first column of a query's rows.
 fn texts(path: &Path, sql: &str) -> Vec<String> {
     let file = Connection::open(path).expect("the file");
     let mut statement = file.prepare(sql).expect("a statement");

@@ -8,7 +8,7 @@ use paths::{PathEntry, siblings, tokens_of};
 use slots::{Slots, Windows};
 use statements::{INSERT_PATHS, SLOT_BITS, SLOTS, prepare};
 
-// What no caller of the crate sees.
+// Private modules of the crate.
 #[allow(dead_code)]
 #[path = "../src/error.rs"]
 mod error;
@@ -66,7 +66,8 @@ fn the_search_for_a_sibling_does_not_read_through_the_list_of_another() {
         insert.execute((slot, tokens_of(&memory(number as u128, space)))).expect("inserts");
     }
     connection.execute_batch("COMMIT; INSERT INTO memory_paths (memory_paths) VALUES ('optimize')").expect("one part");
-    // The vocabulary has an entry for each page that begins with a token; FTS5 looks for the last that is not greater.
+    // The vocabulary has an entry for each page that begins with a token; FTS5 searches for the last one that is not
+    // greater.
     let page =
         "SELECT pgno >> 1 FROM memory_paths_idx WHERE term <= CAST('0' || ?1 AS BLOB) ORDER BY term DESC LIMIT 1";
     let page = |token: &str| connection.query_row(page, [token], |row| row.get::<_, i64>(0)).expect("a page");

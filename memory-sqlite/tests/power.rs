@@ -1,7 +1,7 @@
-//! A loss of power behind any write.
+//! A loss of power after any write.
 //!
-//! The process that writes is this test again, with the recorder preloaded: once for each test, which checks what was recorded.
-//! `MEMORY_TEST_CRASH_POINTS` says how many of the records are followed by a loss, or `all`.
+//! The process that writes is this test again, with the recorder preloaded: once for each test, which checks the
+//! recording. `MEMORY_TEST_CRASH_POINTS` sets after how many of the records the power fails, or `all`.
 
 #[cfg(target_os = "linux")]
 mod on_linux {
@@ -21,9 +21,9 @@ mod on_linux {
     use tempfile::TempDir;
 
     const CALLS: usize = 500;
-    /// How many crash points are tried where the environment does not say it.
+    /// The number of crash points, unless the environment sets it.
     const CRASH_POINTS: usize = 60;
-    /// How many rows are committed where only SQLite is tried.
+    /// The number of committed rows if only SQLite is tested.
     const ROWS: usize = 20;
     const FILE: &str = "memory.db";
 
@@ -110,7 +110,7 @@ mod on_linux {
     #[derive(Debug)]
     struct Sqlite {
         file: PathBuf,
-        /// Where that is, if it is a copy.
+        /// The folder, if it is a copy.
         _folder: Option<TempDir>,
     }
 
@@ -137,7 +137,8 @@ mod on_linux {
 
     #[async_trait]
     impl Machine for Disks {
-        /// The provider opens a copy that nobody has repaired. Another one is repaired by SQLite alone, so that its files are those of its data.
+        /// The provider opens a copy that nobody has repaired. SQLite alone repairs another copy, so that the files
+        /// contain their data.
         async fn boot(&self, image: &Image) -> std::result::Result<Booted, Box<dyn Error + Send + Sync>> {
             let repaired = TempDir::new()?;
             image.write(repaired.path())?;

@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 mod older;
 
-/// What a child process does, and where.
+/// The role of a child process, and its file.
 const ROLE: &str = "MEMORY_TEST_ROLE";
 const FILE: &str = "MEMORY_TEST_FILE";
-/// How often a writer is killed; 10 unless the environment says more.
+/// How often a writer is killed; 10 unless the environment sets it.
 const KILL_ROUNDS: &str = "MEMORY_TEST_KILL_ROUNDS";
 
 const WRITERS: usize = 3;
@@ -88,14 +88,14 @@ fn writers_and_readers_share_a_file() -> Result<(), Failed> {
         return Err(format!("{} stores were acknowledged", acknowledged.len()).into());
     }
     let stored = read_all(&path)?;
-    // Equal lengths, so that nothing is there twice either.
+    // Equal lengths, so that nothing exists twice either.
     same(&acknowledged.into_iter().collect(), &stored.iter().map(|memory| memory.id.to_string()).collect::<Vec<_>>())?;
     check_keys(&stored)?;
     check_integrity(&path)
 }
 
-/// Prints what stores take in three processes that store without a pause, alone and beside each other. A measurement: it fails for no
-/// figure.
+/// Prints how long stores take in three processes that store without a pause, alone and side by side. A measurement: no
+/// figure makes it fail.
 fn how_long_stores_take() -> Result<(), Failed> {
     for processes in [1, 3] {
         let folder = TempDir::new()?;
@@ -128,7 +128,7 @@ fn a_killed_writer_loses_nothing() -> Result<(), Failed> {
         }
         child.kill()?;
         child.wait()?;
-        // What it had acknowledged before it was hit counts as well; its last line may be cut.
+        // Its acknowledgements before the kill count as well; its last line may be truncated.
         acknowledged.extend(lines.map_while(Result::ok).filter(|line| MemoryId::parse(line).is_ok()));
 
         let stored = read_all(&path)?;
@@ -155,7 +155,7 @@ fn a_removal_that_is_killed() -> Result<(), Failed> {
     loop {
         let mut child = start("remove-words", &path)?;
         let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        // It tells what a slice has left, until nothing is.
+        // It prints what a slice has left, until nothing is left.
         let Some(left) = lines.next().transpose()? else {
             finish(child)?;
             break;
@@ -220,7 +220,7 @@ fn a_log_that_may_not_grow() -> Result<(), Failed> {
     check_integrity(&path)
 }
 
-/// SQLite ends a transaction by itself when the file can't be written; what follows in the group must not be stored alone.
+/// SQLite ends a transaction by itself if the file can't be written; later calls of the group must not be stored alone.
 #[cfg(unix)]
 fn a_group_that_can_not_be_written() -> Result<(), Failed> {
     let folder = TempDir::new()?;
@@ -254,7 +254,7 @@ fn a_group_that_can_not_be_written() -> Result<(), Failed> {
     check_integrity(&path)
 }
 
-/// What a child does. Each line that it writes is the id of a store that was acknowledged.
+/// Runs the role of a child. Each line that it writes is the id of an acknowledged store.
 fn play(role: &str) -> ExitCode {
     let path = PathBuf::from(env::var_os(FILE).unwrap_or_default());
     let result = match role {
@@ -372,7 +372,7 @@ async fn walk(provider: &SqliteMemory) -> Result<Vec<Memory>, Error> {
     }
 }
 
-/// Each child has keys and spaces of its own, and the time goes up.
+/// Each child has keys and spaces of its own, and ascending times.
 fn event(number: usize, size: usize) -> NewMemory {
     let child = std::process::id();
     let space = SpaceId::parse(format!("child-{child}-{number}")).expect("valid");
@@ -410,7 +410,7 @@ fn same(expected: &BTreeSet<String>, found: &[String]) -> Result<(), Failed> {
     Err(format!("{} were expected, {} were found, {lost} are lost", expected.len(), found.len()).into())
 }
 
-/// No event is there twice under different ids.
+/// No event exists twice under different ids.
 fn check_keys(memories: &[Memory]) -> Result<(), Failed> {
     let spaces: BTreeSet<_> = memories.iter().map(|memory| memory.space_id.as_str()).collect();
     if spaces.len() == memories.len() { Ok(()) } else { Err("an event is there twice".into()) }

@@ -1,4 +1,4 @@
-//! Sessions that read: what a recall examines, and how a view ends.
+//! Sessions that read: what a recall examines, and how a snapshot ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use config::SqliteConfig;
 use connection::Session;
 use statements::{execute, prepare};
 
-// What no caller of the crate sees.
+// Private modules of the crate.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/config.rs"]
 mod config;
@@ -56,7 +56,7 @@ mod tombstones;
 #[path = "../src/vectors.rs"]
 mod vectors;
 
-/// In steps of SQLite's virtual machine, of which a row takes some thirty.
+/// In steps of SQLite's virtual machine; a row takes about thirty.
 #[tokio::test]
 async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     const ROWS: usize = 20_000;
@@ -128,7 +128,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
         let steps_of =
             |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
         let steps: usize = statements.iter().map(|sql| steps_of(sql) as usize).sum();
-        // Beyond them a walk looks at what is left of its stride.
+        // Beyond them a walk reads the rest of its stride.
         let most = 40 * (examined + read::STRIDE);
         assert!(
             (20 * examined..=most).contains(&steps),
@@ -243,12 +243,12 @@ async fn a_walk_along_documents_examines_what_its_places_hold() {
         let steps_of =
             |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
         let steps: i32 = statements.iter().map(|sql| steps_of(sql)).sum();
-        // Of a list that has one document, most of them tell that there are no more.
+        // Of lists with one document, most look-ups show that there are no more.
         assert!((20 * count..=100 * count).contains(&(steps as usize)), "{steps} steps for {count} documents");
     }
 }
 
-/// Of what such a walk reads, the payload is no part.
+/// Such a walk does not read payloads.
 #[tokio::test]
 async fn a_walk_for_heads_reads_heads_and_the_vectors_that_it_asks_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -296,7 +296,7 @@ async fn a_walk_for_heads_reads_heads_and_the_vectors_that_it_asks_for() {
     }
 }
 
-/// What a walk has found of a row.
+/// The parts of a row that a walk has found.
 struct Seen {
     time: i64,
     has_payload: bool,
@@ -310,14 +310,14 @@ fn see<K: Selects>(row: &dyn Row<K>, found: &mut Vec<Seen>) -> Result<Verdict> {
     Ok(Verdict::Skip)
 }
 
-/// Checks that four rows were found, of which every other one has its vector, if that was asked for.
+/// Checks that four rows were found, and that every other one has its vector if vectors were asked for.
 fn check_seen(walk: &Walk<'_>, found: Vec<Seen>, vector: impl Fn(i64) -> Vector) {
     let times: Vec<_> = found.iter().map(|seen| seen.time).collect();
     assert_eq!(times, walk.order.choose([3, 2, 1, 0], [0, 1, 2, 3]), "{walk:?}");
     for Seen { time, has_payload, vector: kept } in found {
         assert_eq!(has_payload, !walk.is_for_heads, "{walk:?}");
         assert_eq!(kept.is_some(), walk.has_vectors && time % 2 == 1, "{walk:?}");
-        // Behind what tells the model.
+        // After the bytes that name the model.
         assert!(kept.is_none_or(|kept| kept.ends_with(&vector(time).to_bytes())), "{walk:?}");
     }
 }

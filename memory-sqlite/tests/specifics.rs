@@ -1,4 +1,4 @@
-//! What is special about SQLite behind the contract: memory, group commit, slots, and the plans of its statements.
+//! Properties of SQLite below the contract: memory, group commit, slots, and the plans of its statements.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
 
-// The statements themselves, to ask SQLite how it runs them.
+// The statements themselves, to read SQLite's plans for them.
 #[allow(dead_code)]
 #[path = "../src/statements.rs"]
 mod statements;
@@ -74,7 +74,7 @@ async fn a_database_in_memory_does_all_calls_and_is_its_own() {
     let all = DocumentQuery::builder(document.collection.clone()).all().build().expect("a query");
     assert_eq!(one.documents().query(&all).await.expect("a page").documents, std::slice::from_ref(&document));
 
-    // The other one has none of it, until it gets a copy.
+    // The other database has none of it, until it gets a copy.
     assert_eq!(two.get(id).await.expect("a get"), None);
     assert_eq!(walk(&two, &MemoryQuery::builder().all()).await, []);
     assert_eq!(two.documents().collections().await.expect("collections"), []);
@@ -222,7 +222,7 @@ async fn rows_of_one_millisecond_come_in_the_order_of_their_ids_however_they_arr
         rows
     };
     let descending: Vec<_> = ascending.iter().rev().cloned().collect();
-    // Steps that meet every row once, in no order.
+    // Steps that visit each row once, in a scattered order.
     let mixed: Vec<_> = (0..ascending.len()).map(|place| ascending[place * 97 % ascending.len()].clone()).collect();
     assert_ne!(ascending.len() % 97, 0);
     for (rows, batch) in [(&ascending, 1), (&descending, 1), (&mixed, 1), (&descending, 50), (&mixed, 300)] {
@@ -307,7 +307,7 @@ async fn a_union_of_a_thousand_selectors_is_one_query() {
 #[tokio::test]
 async fn a_space_at_its_limits_is_found_under_every_ancestor() {
     let provider = open(SqliteConfig::in_memory()).await;
-    // 32 boundaries of every kind, and 512 bytes, most of which the index has to spell in another way.
+    // 32 boundaries of every kind, and 512 bytes, most of which the index has to escape.
     let mut longest: String = (0..32).map(|place| format!("Z%{}~{}", place % 10, ["-", "/", ":"][place % 3])).collect();
     longest.extend(std::iter::repeat_n('"', SpaceId::MAX_BYTES - longest.len()));
     let mut one_less = longest.clone();
@@ -383,7 +383,7 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         let plan = plan_of(&file, sql);
         assert!(plan.iter().any(|step| step.starts_with("MERGE")), "{sql}: {plan:#?}");
     }
-    // FTS5 calls each of its plans a scan; these are told the words and the range, and give the order.
+    // FTS5 calls each of its plans a scan; these get the words and the range, and return the order.
     for sql in
         [statements::SLOTS.of(Order::NewestFirst), statements::SLOTS.of(Order::OldestFirst), statements::SLOT_HAS_PATH]
     {
@@ -401,7 +401,7 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         assert!(plan.iter().any(|step| step.starts_with(search)), "{sql}: {plan:#?}");
         assert!(plan.iter().all(|step| step != "SCAN memories" && !step.contains("TEMP B-TREE")), "{sql}: {plan:#?}");
     }
-    // A vector is found by the number of its row, and nothing else is found in another way for it.
+    // A vector is found by its rowid, and the rest is found as without it.
     for walk in &with_vectors {
         for (sql, index, vectors) in [
             (statements::MEMORIES_IN_SLOTS.of_walk(walk), "memories_by_time", "memory_vectors"),
@@ -543,7 +543,7 @@ fn queries() -> Vec<QueryBuilder<memory_core::Ledger>> {
     ]
 }
 
-/// Compares every way to select, in both orders and in pages of several sizes, with a sort of what was written.
+/// Compares every kind of selection, in both orders and in pages of several sizes, with a sort of the stored memories.
 async fn check_reading(provider: &dyn MemoryProvider, ascending: &[Memory]) {
     for query in queries() {
         let spaces = query.clone().build().expect("a query");

@@ -1,4 +1,4 @@
-//! Vectors in a file: what its tables have after each write, and what is left of the bytes.
+//! Vectors in a file: what the tables hold after each write, and what is left of the bytes.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 /// What only vectors have.
 const MARK: &[u8] = b"xyzzy";
-/// With so many numbers a vector has pages of its own.
+/// A vector with this many numbers has pages of its own.
 const WIDTH: usize = 4_096;
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn the_tables_have_the_vectors_of_the_present_texts() {
     assert_eq!(provider.erase(&erasure).await.expect("a slice").records.len(), 2);
     assert_eq!((rows(&path, "memory"), rows(&path, "document")), (vec![3], vec![]));
 
-    // What comes again begins without, and what has a vector keeps the newest.
+    // A record that comes back begins without a vector, and a record keeps its newest vector.
     documents.put(note("b", "text")).await.expect("a put");
     assert_eq!(rows(&path, "document"), [0; 0]);
     embed(&provider, document("a"), changed.revision, MARK).await;
@@ -95,7 +95,7 @@ async fn a_vector_is_kept_beside_what_was_read_and_nothing_else() {
             let new = session.documents(&collection, &ids).await?.remove(0)?;
             assert_eq!(session.embed(&[embed(&old, b"3"), embed(&new, b"4")]).await?, [false, true]);
             assert_eq!(session.vectors(&of).await?, [(of[0].clone(), b"4".to_vec())]);
-            // In the place of what is not there any more, nothing is put and nothing goes.
+            // If the replaced document no longer exists, nothing is put and nothing is removed.
             let again = Put { before: Some(&old), after: first, entry: None, is_guarded: false };
             assert!(!session.put(&[again]).await?);
             assert_eq!(session.vectors(&of).await?, [(of[0].clone(), b"4".to_vec())]);
@@ -145,7 +145,7 @@ async fn a_row_that_is_deleted_takes_its_vector_along_whoever_deletes_it() {
     assert_eq!((rows(&path, "memory"), rows(&path, "document")), (vec![], vec![]));
 }
 
-/// Without an erasure, too: nothing writes the file anew here.
+/// Without an erasure, too: nothing rewrites the file here.
 #[tokio::test]
 async fn what_goes_is_overwritten() {
     let folder = TempDir::new().expect("a temporary folder");

@@ -39,7 +39,7 @@ struct Connection {
     broken: Option<u32>,
     /// Whether the lock can't be given back.
     broken_unlock: bool,
-    /// The calls that came in, in order.
+    /// The calls so far, in order.
     calls: Vec<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl Target for Connection {
     async fn applied(&mut self) -> Result<Vec<Applied>> {
         self.calls.push("applied");
         let applied = self.database.applied.lock().expect("no test panics in it").clone();
-        // Without the lock, another task would come in here.
+        // Without the lock, another task would run here.
         yield_now().await;
         Ok(applied)
     }

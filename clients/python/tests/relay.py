@@ -55,7 +55,7 @@ class Program:
                 if line.startswith("listening on "):
                     url = line.removeprefix("listening on ").strip()
                     break
-            # Nobody else reads what it says.
+            # Nobody else reads its output.
             threading.Thread(target=process.stderr.read, daemon=True).start()
             try:
                 yield url

@@ -22,7 +22,7 @@ LEFT_OUT = {
     "test_namespace_match_pattern",
     "test_nonnull_migrations",
     "test_vector_store_initialization",
-    # What their AsyncSqliteStore alone does: its sync methods refuse to run in an event loop.
+    # A behaviour of AsyncSqliteStore only: its sync methods refuse to run in an event loop.
     "test_no_running_loop",
     # What computes the distances of their embedding; here words decide.
     "test_scores",
@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.module.InMemoryStore = Store
         folder = item.path.parent.parent.name
         is_left = item.originalname in LEFT_OUT or f"{folder}/{item.originalname}" in LEFT_OUT
-        # Their stores are once in memory and once in a file; here both would be the same.
+        # LangGraph's stores are once in memory and once in a file; here both would be the same.
         (left if is_left or "[file" in item.name or "-file" in item.name else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)

@@ -62,7 +62,7 @@ async def test_a_session_is_added_in_one_request_and_grows_in_three(memory: Memo
             asked.clear()
             await service.add_session_to_memory(session(*events[:count]))
             assert [each.method for each in asked] == requests
-        # What lies in another session of the user is there too, and hides nothing.
+        # Entries of another session of the user exist too, and hide nothing.
         await service.add_session_to_memory(session(*events, said("new", "dog"), id="other"))
     assert len(memory.query_documents(collection, under=root).documents) == 31
     assert (await found(AgentMemoryService(memory, root=root, collection=collection), "dog"))[0] == "new"

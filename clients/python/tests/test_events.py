@@ -34,7 +34,7 @@ def test_lines_may_end_each_in_its_own_way() -> None:
 
 def test_what_the_format_leaves_out_is_left_out() -> None:
     assert events_of(b"\xef\xbb\xbfdata: a\n\n") == [Event("message", "a", None)]
-    # A field without a colon, one that nobody knows, an id with NUL, and an event that has no end.
+    # A field without a colon, an unknown one, an id with NUL, and an event without an end.
     assert events_of(b"data\nretry: 1\nid: a\0b\nother: x\ndata\n\ndata: b\n") == [Event("message", "\n", None)]
     assert events_of(b"id: t\n\n\n\ndata: a\n\n") == [Event("message", "a", "t")]
     assert events_of(b"data: \xff\n\n") == [Event("message", "�", None)]
@@ -42,7 +42,7 @@ def test_what_the_format_leaves_out_is_left_out() -> None:
 
 def test_an_event_has_a_largest_size() -> None:
     reader = EventReader(100)
-    # What came before, and comments, do not count.
+    # Earlier fields and comments do not count.
     for _ in range(10):
         assert len(list(reader.read(b":" + b"c" * 80 + b"\ndata: " + b"x" * 80 + b"\n\n"))) == 1
     for stream in (b"data: " + b"x" * 101, b"data: xxxxx\n" * 20, b"x" * 101):
@@ -73,7 +73,7 @@ def test_a_change_keeps_the_bytes_of_its_memory() -> None:
     assert (change.kind, change.token, change.model_extra) == ("stored", "t1", {"new": 1})
     call, _ = one.next_call()
     assert call.headers == {"Accept": "text/event-stream", "Last-Event-ID": "t1"}
-    # A kind of a newer server comes too.
+    # A kind that only a newer server sends is passed on, too.
     (change,) = connection.read(b'id: t2\nevent: erased\ndata: {"id":"i"}\n\n')
     assert (change.kind, change.id, one.token) == ("erased", "i", "t2")
 

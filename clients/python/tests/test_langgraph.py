@@ -117,7 +117,7 @@ def test_a_put_whose_answer_is_lost_is_repeated(memory: Memory, root: str, colle
     lost: list[Asked] = []
 
     def look(asked: Asked) -> Reply | None:
-        # The second put: the first finds the item that is there.
+        # The second put: the first one finds the existing item.
         if puts_document(asked) and len(lost) < 2:
             lost.append(asked)
             if len(lost) == 2:
@@ -179,7 +179,7 @@ def test_a_state_of_five_mebibytes(memory: Memory, saver: AgentMemorySaver, root
     saver.delete_thread("t/1")
     assert saver.get_tuple(config) is None
     assert saver.get_tuple({"configurable": {"thread_id": "t-2", "checkpoint_ns": ""}}) is not None
-    # A part that is missing is told, not passed over.
+    # A missing part is reported, not skipped.
     part = memory.query_documents(f"{collection}_parts", under=root, limit=1).documents[0]
     memory.remove_document(f"{collection}_parts", part.id)
     with pytest.raises(Corrupt):
@@ -206,7 +206,7 @@ def test_pruning_keeps_what_channels_of_changes_are_built_from(saver: AgentMemor
 def test_a_checkpoint_is_listed_by_its_id(saver: AgentMemorySaver) -> None:
     stored = [saver.put(made.generate_config("t"), made.generate_checkpoint(), made.generate_metadata(step=step), {}) for step in range(3)]
     only = stored[1]["configurable"]["checkpoint_id"]
-    # LangGraph leaves the namespace out where it means any.
+    # LangGraph leaves out the namespace to match any.
     for named in (stored[1]["configurable"], {"thread_id": "t", "checkpoint_id": only}):
         assert [each.metadata["step"] for each in saver.list({"configurable": named})] == [1]
         assert list(saver.list({"configurable": named}, filter={"step": 2})) == []
@@ -226,7 +226,7 @@ def test_how_many_requests_an_operation_takes(memory: Memory, root: str, collect
             (1, lambda: store.get(("a",), "k")),
             (1, lambda: store.search(("a",), filter={"text": "a cat"}, limit=1)),
             (1, lambda: store.search(("a",), query="cat", limit=1)),
-            # What is there already, its revision, and the new value.
+            # The existing value, its revision, and the new value.
             (3, lambda: store.put(("a",), "k", {"text": "two cats"})),
             (1, lambda: store.delete(("a",), "k")),
             (1, lambda: store.put(("a",), "l", {"text": "x" * 2_000_000})),
@@ -365,7 +365,7 @@ def test_a_task_that_is_killed_has_written_all_or_nothing(memory: Memory, saver:
         if done:
             break
     assert after > 1
-    # What comes later leaves ordinary writes as they are, and replaces errors.
+    # Later writes leave ordinary writes as they are, and replace errors.
     saver.put_writes(stored, [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("__error__", "one")], "task")
     saver.put_writes(stored, [("__error__", "two")], "task")
     found = saver.get_tuple(stored)

@@ -54,7 +54,7 @@ def test_memories_are_found_by_vectors_of_ones_own(own: Memory) -> None:
     found = own.recall(vector=[0.9, 0.1, 0], under="ana")
     assert (ids(found), found.unembedded) == ([kitten, rain], 1)
     assert ids(own.recall(vector=[0.1, 0.9, 0], under="ana", limit=1)) == [rain]
-    # Words count, too, where there are some.
+    # Words count, too, if there are any.
     found = own.recall("lunch", vector=[1, 0, 0], under=["ana"], status="pending", exclude=[MISSING], explain=True)
     assert set(ids(found)) == {kitten, rain, plain}
     parts = {hit.memory.id: hit.parts for hit in found.hits if isinstance(hit.memory, MemoryRecord)}
@@ -80,7 +80,7 @@ def test_documents_are_found_by_vectors_of_ones_own(own: Memory) -> None:
     with pytest.raises(Conflict):
         own.put_document("notes", "a", text, space="ana-a-m1", vector=[1, 0, 0])
     own.set_vector_model("mine", 3)
-    # Each in a container of its own: what lies beside a document counts, too.
+    # Each in a container of its own, since neighbours of a document count, too.
     own.put_document("notes", "a", text, space="ana-a-m1", vector=[1, 0, 0])
     # The bytes of an exact vector: a form, and numbers with the lowest byte first.
     kept = base64.b64encode(struct.pack("<B3f", exact, 0, 1, 0)).decode()

@@ -84,7 +84,7 @@ async def test_racing_writers_lose_nothing(memory: Memory, root: str, collection
     await asyncio.gather(*(session.add_items(items(f"{n}a", f"{n}b")) for n, session in enumerate(sessions)))
     found = contents(await sessions[0].get_items())
     assert sorted(found) == sorted(f"{n}{part}" for n in range(8) for part in "ab")
-    # What was added in one call stays together.
+    # Items that were added in one call stay together.
     assert all(one[0] == two[0] for one, two in zip(found[::2], found[1::2], strict=True))
     popped = await asyncio.gather(*(session.pop_item() for session in sessions for _ in range(2)))
     assert sorted(contents(popped)) == sorted(found)

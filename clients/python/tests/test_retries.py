@@ -141,7 +141,7 @@ def test_a_conflict_after_an_unknown_attempt_is_settled_by_a_look() -> None:
 
     done, asked = calls_of(ask, in_turn(LOST, conflict, Reply(200, DOCUMENT)))
     assert not isinstance(done, AgentMemoryError) and [each.method for each in asked] == ["PUT", "PUT", "GET"]
-    # What the look finds may have come behind the write.
+    # The lookup may find a record that came after the write.
     for looked in (Reply(200, {**DOCUMENT, "content": "of somebody else"}), problem(404, error="NotFound")):
         error, _ = calls_of(ask, in_turn(LOST, conflict, looked))
         assert isinstance(error, Conflict) and error.outcome is Outcome.UNKNOWN
@@ -149,7 +149,7 @@ def test_a_conflict_after_an_unknown_attempt_is_settled_by_a_look() -> None:
     assert isinstance(error, Unauthorized) and error.outcome is Outcome.UNKNOWN
     error, asked = calls_of(ask, in_turn(conflict))
     assert isinstance(error, Conflict) and len(asked) == 1
-    # An update can't be told from another's, and says so.
+    # An update can't be distinguished from another caller's, and the error says so.
     error, _ = calls_of(lambda m: m.update("i", status="failed", if_revision=3), in_turn(LOST, conflict))
     assert isinstance(error, Conflict) and error.outcome is Outcome.UNKNOWN
 
@@ -206,7 +206,7 @@ def test_a_pause_is_as_long_as_the_server_says_or_there_is_none() -> None:
 def test_each_kind_is_a_class(reply: Reply, kind: type[AgentMemoryError]) -> None:
     error, asked = calls_of(lambda m: m.recall("x", under="s"), in_turn(reply))
     assert type(error) is kind and error.outcome is Outcome.NOT_DONE and len(asked) == 1
-    # Neither builtins nor another kind.
+    # It is derived from the base class directly: neither from a builtin nor from another kind.
     assert kind.__mro__[1] is AgentMemoryError
 
 

@@ -76,7 +76,7 @@ def test_two_share_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_the_process(tmp_path: Path, way: signal.Signals) -> None:
     program = (
-        # Who runs the tests in the background has SIGINT ignored, which a program inherits.
+        # A shell that runs the tests in the background ignores SIGINT, and programs inherit that.
         "import signal, sys, time\nfrom agent_memory import Memory\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"memory = Memory.open({str(tmp_path / 'memory.db')!r})\nprint(memory.url, flush=True)\ntime.sleep(600)\n"
     )

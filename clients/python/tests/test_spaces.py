@@ -32,7 +32,7 @@ def test_no_name_is_encoded_as_the_hash_of_another() -> None:
         long = f"{'x' * 201}{number}"
         hash = id_in("a", long).split("/")[1]
         assert hash[0] == "+" and len(hash) == 65
-        # What the hash of some long name would be read as, were it written as encoded characters are.
+        # The name that would be encoded as the hash of some long name, if hashes were written like encoded characters.
         short = unquote(hash.replace("+", "%"), errors="replace")
         if space_of(short) == hash.replace("+", "%"):
             assert id_in("a", short) != id_in("a", long)

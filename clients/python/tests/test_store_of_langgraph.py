@@ -29,7 +29,7 @@ def unpacked(name: str, version: str) -> Path:
     return folder
 
 
-# One after the other, since they share what is downloaded.
+# One after the other, since they share the downloaded files.
 @pytest.mark.xdist_group("theirs")
 @pytest.mark.parametrize(
     ("name", "version", "file", "count"),

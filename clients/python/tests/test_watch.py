@@ -96,7 +96,7 @@ def test_only_what_is_watched_is_told(memory: Memory, root: str, collection: str
         told: list[Change] = []
         while not told or told[-1].id != id:
             told.append(next_of(some))
-        # Of the other one in these spaces comes no more than its id.
+        # For the other record in these spaces only its id comes.
         assert {(change.kind, change.id) for change in told if change.kind != "stored"} <= {("left", id), ("left", other)}
         assert all(change.memory is None or change.memory.id == id for change in told)
         document = next_of(documents).document
@@ -197,7 +197,7 @@ def test_a_silent_connection_is_replaced(memory: Memory, root: str, monkeypatch:
     monkeypatch.setattr(_feed, "SILENCE", 0.3)
     with relayed(memory.url) as relay, Memory.connect(relay.url, memory.token, timeout=1) as client:
         reader = Reader(client.watch(under=root))
-        # Long after what a call may take.
+        # Long after the time limit of a call.
         until(lambda: relay.made >= 6)
         id = memory.store(root, 1)
         until(lambda: reader.ids == [id])
@@ -258,7 +258,7 @@ def test_a_database_that_goes_back_meanwhile_is_told(tmp_path: Path) -> None:
     with Memory.open(path) as memory, memory.watch(under="ana") as changes:
         memory.store("ana", 1)
         assert next_of(changes).kind == "stored"
-        # As where it went back, and others have written since.
+        # As if it had gone back, and others had written since.
         with closing(sqlite3.connect(path)) as database, database:
             database.execute("UPDATE changes SET epoch = epoch + 1")
         with pytest.raises(FeedReset):
@@ -274,7 +274,7 @@ def test_the_end_of_the_block_frees_the_watch(tmp_path: Path) -> None:
             assert watches_open(memory) == 2 and next(changes).kind == next(others).kind == "reached"
         until(lambda: watches_open(memory) == 0)
         assert list(changes) == [] and next(others, None) is None
-        # Also of one that is let go.
+        # Also for a watch that is dropped.
         for _ in memory.watch(all=True):
             break
         until(lambda: watches_open(memory) == 0)
@@ -377,7 +377,7 @@ async def test_an_async_watch_ends_from_another_task(tmp_path: Path) -> None:
             await tasks[1]
         while await open_watches() != 1:
             await asyncio.sleep(0.02)
-        # Also of one that is let go.
+        # Also for a watch that is dropped.
         async for _ in client.watch(all=True):
             break
         while await open_watches() != 1:

@@ -12,7 +12,7 @@ import pytest
 from test_documentation import EXAMPLES
 
 WHEEL = Path(os.environ["AGENT_MEMORY_WHEEL"])
-# Neither the sources nor the program of the other tests may stand in for what the wheel brings.
+# Neither the sources nor the program of the other tests may replace those of the wheel.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("AGENT_MEMORY_BIN", "PYTHONPATH", "PATH")}
 
 

@@ -17,7 +17,7 @@ test("a bundle for browsers has no part of Node.js, and talks to a server", asyn
   });
   const [bundle] = outputFiles;
   assert.ok(bundle !== undefined && !/node:|require\(/.test(bundle.text));
-  // What a page has; the globals of Node.js are missing.
+  // The globals of a page; those of Node.js are missing.
   const page = createContext({
     fetch,
     URL,

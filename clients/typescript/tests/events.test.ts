@@ -37,7 +37,7 @@ test("each line may end in its own way", () => {
 
 test("what the format leaves out is left out", () => {
   assert.deepEqual(eventsOf("\ufeffdata: a\n\n"), [message("a")]);
-  // A field without a colon, one that nobody knows, an id with NUL, and an event that has no end.
+  // A field without a colon, an unknown one, an id with NUL, and an event without an end.
   assert.deepEqual(eventsOf("data\nretry: 1\nid: a\0b\nother: x\ndata\n\ndata: b\n"), [message("\n")]);
   assert.deepEqual(eventsOf("id: t\n\n\n\ndata: a\n\n"), [message("a", "t")]);
   assert.deepEqual(eventsOf(new Uint8Array([...new TextEncoder().encode("data: "), 0xff, 10, 10])), [message("\ufffd")]);
@@ -46,7 +46,7 @@ test("what the format leaves out is left out", () => {
 test("an event has a largest size", () => {
   const parser = new EventParser(100);
   const push = (text: string) => [...parser.push(new TextEncoder().encode(text))];
-  // What came before, and comments, do not count.
+  // Earlier fields and comments do not count.
   for (let count = 0; count < 10; count += 1) assert.equal(push(`:${"c".repeat(80)}\ndata: ${"x".repeat(80)}\n\n`).length, 1);
   for (const text of [`data: ${"x".repeat(101)}`, "data: xxxxx\n".repeat(20), "x".repeat(101)]) {
     const parser = new EventParser(100);

@@ -22,7 +22,7 @@ test("records are found by vectors of the caller's own", async (t) => {
   };
   assert.deepEqual(await ids([0.9, 0.1, 0]), [[kitten, rain], 1]);
   assert.deepEqual(await ids([0.1, 0.9, 0]), [[rain, kitten], 1]);
-  // Words count, too, where there are some.
+  // Words count, too, if there are any.
   const lunch = await memory.recall("lunch", { under: ["ana"], vector: [1, 0, 0], after: new Date(0), limit: 3, explain: true });
   assert.deepEqual(new Set(lunch.hits.map((hit) => hit.memory?.id)), new Set([kitten, rain, plain]));
   assert.ok((lunch.hits.find((hit) => hit.memory?.id === kitten)?.parts.meaning ?? 0) > 0);
@@ -42,7 +42,7 @@ test("records are found by vectors of the caller's own", async (t) => {
 test("documents are found by vectors of the caller's own", async (t) => {
   const memory = await openMemory(t);
   const notes = memory.documents("notes");
-  // Each in a container of its own: what lies beside a document counts, too.
+  // Each in a container of its own, since neighbours of a document count, too.
   const content = (room: string) => ({ spaceId: `ana-${room}-m1`, content: "The kitten sleeps" });
   await assert.rejects(notes.put("a", { ...content("a"), vector: [1, 0, 0] }), ConflictError);
   await memory.setVectorModel(MODEL);

@@ -41,7 +41,7 @@ test("the packages install into an empty folder, and bring the binary", { skip: 
     (await readdir(join(app, "node_modules"))).filter((name) => !name.startsWith(".")),
     ["@agent-memory", "agent-memory"],
   );
-  // Nothing else on the path can be what is started, but for the shell.
+  // Nothing else on the path can be started, except the shell.
   const { stdout } = await execute(process.execPath, ["first.js"], { ...options, env: { ...env, PATH: "/bin" } });
   assert.equal(stdout, "I adopted a cat\n");
 });

@@ -102,7 +102,7 @@ test("what can't be opened is told by the server's own words", async (t) => {
 
 test("the server gets a token in its environment, and the client sends it", { skip: process.platform === "win32" }, async (t) => {
   const binary = join(await temporaryFolder(t), "binary");
-  // Lets nobody in who does not send the token, and names no engine but the one of its URL.
+  // Refuses requests without the token, and reveals no engine but the one of its URL.
   const server = `#!${process.execPath}
     const { AGENT_MEMORY_TOKEN, AGENT_MEMORY_URL } = process.env;
     const server = require("node:http").createServer((request, response) => {

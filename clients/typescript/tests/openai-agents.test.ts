@@ -127,7 +127,7 @@ test("a batch of any size is put in one request, and once where its answer is lo
   for (const text of texts) {
     losesAnswer = true;
     await session.addItems([said(text)]);
-    // A second put finds the conflict, and a look what has caused it.
+    // A second put finds the conflict, and a lookup finds its cause.
     const [, , , settled, ...more] = asked;
     assert.deepEqual(asked.splice(0), [look, put, put, settled]);
     assert.ok(settled?.startsWith(`${look}/`) && more.length === 0);

@@ -44,7 +44,7 @@ test("no name is encoded as the hash of another", async () => {
     const long = `${"x".repeat(201)}${number}`;
     const [, hash = ""] = (await idIn("a", long)).split("/");
     assert.match(hash, /^\+[0-9a-f]{64}$/);
-    // What the hash of some long name would be read as, were it written as encoded characters are.
+    // The name that would be encoded as the hash of some long name, if hashes were written like encoded characters.
     const encoded = hash.replace("+", "%");
     const [short = ""] = /^%[0-7][0-9]/.test(encoded) ? namesOf(encoded) : [];
     if (spaceOf(short) !== encoded) continue;

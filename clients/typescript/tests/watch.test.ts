@@ -213,7 +213,7 @@ test("a server that stays away is told in time", async (t) => {
   const server = await serve(t);
   const relay = await Relay.to(t, server.url);
   const memory = Memory.connect(relay.url, { ...server, timeout: 2_000 });
-  // Which of them depends on when the time is over.
+  // Which of them comes depends on when the time is over.
   const isAway = (error: unknown) => error instanceof UnavailableError || error instanceof TimeoutError;
   const watch = memory.watch({ all: true });
   await next(watch);

@@ -43,7 +43,7 @@ chapter!("lifecycle":
     calls_get_by_beside_many_heavy_ones ["L8"],
 );
 
-/// Setting up what is set up already changes nothing (langgraph#7630 and #2887: the second `setup` failed).
+/// A second `init` changes nothing (langgraph#7630 and #2887: the second `setup` failed).
 async fn init_twice_keeps_what_is_stored(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a-1", 1)).await?;
@@ -111,7 +111,7 @@ async fn every_call_before_init_is_closed(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Nothing is answered by a provider that was shut down, and nothing panics (maiar-ai: the pool ended under its users).
+/// A provider that was shut down answers no call, and does not panic (maiar-ai: the pool ended under its users).
 async fn every_call_after_shutdown_is_closed(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -136,7 +136,7 @@ async fn init_after_shutdown_is_closed(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Closing what is closed, or was never open, is no error (maiar-ai: a second shutdown failed).
+/// Closing a closed provider, or one that was never open, is no error (maiar-ai: a second shutdown failed).
 async fn shutdown_twice_and_before_init_is_harmless(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.shutdown().await?;
@@ -146,12 +146,12 @@ async fn shutdown_twice_and_before_init_is_harmless(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// A call that has started when the shutdown comes is carried out, and its memory is there afterwards.
+/// A call that has started before the shutdown is completed, and its memory exists afterwards.
 async fn shutdown_lets_calls_in_flight_finish(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut stores: Vec<_> = (0..16).map(|number| provider.store(new_memory("a", number))).collect();
     let mut stored = Vec::new();
-    // Each is polled once, so it has started; some may be done by that already.
+    // Each is polled once, so it has started; some may be done by then.
     let mut waiting = Vec::new();
     for mut store in stores.drain(..) {
         match futures::poll!(&mut store) {
@@ -169,7 +169,7 @@ async fn shutdown_lets_calls_in_flight_finish(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A handle that closes takes no other with it, neither on the same data nor elsewhere.
+/// A handle that closes closes no other, neither on the same data nor elsewhere.
 async fn shutdown_closes_its_own_handle_only(stage: Stage) -> CaseResult {
     let (first, second, elsewhere) = (stage.open().await?, stage.open().await?, stage.elsewhere().open().await?);
     first.shutdown().await?;
@@ -179,7 +179,7 @@ async fn shutdown_closes_its_own_handle_only(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An operator learns what runs there and what an acknowledged write survives.
+/// An operator learns which engine runs there and what an acknowledged write survives.
 async fn health_tells_what_the_engine_is(stage: Stage) -> CaseResult {
     let health = stage.open().await?.check_health().await?;
     assert!(!health.engine.is_empty(), "the engine has no name");
@@ -218,7 +218,7 @@ async fn health_answers_beside_writers(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What this program set up, it opens again, and finds the version that it left.
+/// A program opens the schema that it has made, and finds its version.
 async fn a_schema_of_this_program_is_taken_as_it_is(stage: Stage) -> CaseResult {
     let first = stage.open().await?;
     let version = first.check_health().await?.schema_version;
@@ -231,7 +231,7 @@ async fn a_schema_of_this_program_is_taken_as_it_is(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// What a later program has left is refused by its name and version, at each start, and no call gets past that.
+/// The schema of a later program is refused by its name and version, at each start, and no call gets past that.
 async fn a_newer_schema_is_refused_and_left_alone(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -300,7 +300,7 @@ async fn six_namespaces_live_in_one_process(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// However short the time, a call gives the right answer or `Timeout`, and what it acknowledged is there.
+/// However short the time, a call gives the right answer or `Timeout`, and every acknowledged record exists.
 async fn a_call_with_a_tight_deadline_answers_or_times_out(stage: Stage) -> CaseResult {
     let patient = stage.open().await?;
     for deadline in [Duration::from_nanos(1), Duration::from_millis(1), Duration::from_millis(20)] {
@@ -320,11 +320,11 @@ async fn a_call_with_a_tight_deadline_answers_or_times_out(stage: Stage) -> Case
     Ok(())
 }
 
-/// A call that ran out of time takes nothing with it: the same provider goes on answering.
+/// A call that ran out of time breaks nothing else: the same provider continues to answer.
 async fn a_provider_works_after_a_timeout(stage: Stage) -> CaseResult {
     stage.open().await?;
     let Some(hasty) = open_in_time(&stage, Duration::from_millis(100)).await? else {
-        // Even init takes longer on this engine, so there is no such provider.
+        // Even `init` takes longer on this engine, so there is no such provider.
         return Ok(());
     };
     let text = trigger(&format!("\"{}\"", "x".repeat(4_000)));
@@ -348,7 +348,7 @@ async fn a_provider_works_after_a_timeout(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Who was too late with a write can't know whether it was done; with a read nothing can have been.
+/// After a late write the outcome is unknown; after a late read nothing was written.
 async fn a_late_write_is_unknown_and_a_late_read_is_not_done(stage: Stage) -> CaseResult {
     let id = stage.open().await?.store(new_memory("a", 1)).await?;
     let Some(hasty) = open_in_time(&stage, Duration::from_millis(1)).await? else { return Ok(()) };
@@ -364,7 +364,7 @@ async fn a_late_write_is_unknown_and_a_late_read_is_not_done(stage: Stage) -> Ca
     Ok(())
 }
 
-/// A batch that ran out of time is not there by half.
+/// No half of a batch that ran out of time exists.
 async fn a_late_batch_is_there_as_a_whole_or_not_at_all(stage: Stage) -> CaseResult {
     let patient = stage.open().await?;
     let Some(hasty) = open_in_time(&stage, Duration::from_millis(10)).await? else { return Ok(()) };
@@ -383,7 +383,7 @@ async fn a_late_batch_is_there_as_a_whole_or_not_at_all(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A provider with a tight deadline, or `None` when not even its init comes through in that time.
+/// A provider with a tight deadline, or `None` if not even its `init` completes in that time.
 async fn open_in_time(stage: &Stage, deadline: Duration) -> memory_core::Result<Option<Arc<dyn MemoryProvider>>> {
     let hasty = stage.clone().with_deadline(deadline).open_uninitialised().await?;
     for _ in 0..10 {
@@ -395,7 +395,7 @@ async fn open_in_time(stage: &Stage, deadline: Duration) -> memory_core::Result<
     Ok(None)
 }
 
-/// Calls everything that a provider has. What goes in is valid, so that only the life cycle can refuse it.
+/// Makes every call of a provider. The input is valid, so only the life cycle can refuse it.
 async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
     let memory = new_memory("a", 1);
     let documents = provider.documents();
@@ -435,8 +435,8 @@ async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
     }
 }
 
-/// A ledger that this program has made has no backfill to complete: neither when it is new nor when it holds something, through whichever
-/// handle; and whoever asks all the same does no harm to those that write.
+/// A ledger that this program has made has no backfill to complete, neither when it is new nor when it has records,
+/// through any handle. Calling `backfill` all the same does not disturb writers.
 async fn a_new_ledger_lacks_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(provider.backfill().await?, None, "a new ledger");
@@ -458,8 +458,8 @@ async fn a_new_ledger_lacks_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Many callers look for what is not there, and for what they may not remove, again and again. Everybody else goes past them, and each of
-/// them gets an answer or is asked to come again.
+/// Many callers search for what does not exist, and for what they may not remove, again and again. All other calls pass
+/// them, and each of them gets an answer or a refusal that can be retried.
 async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
     const CALLERS: usize = 64;
     let provider = stage.open().await?;
@@ -505,7 +505,8 @@ async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // What waits for its turn is overtaken by all who wait already, each time. A slow machine lets some of them go first, now and then.
+    // A call that waits for its turn is passed by all that wait already, each time. On a slow machine some of them run
+    // first, now and then.
     let mut overtaken = [usize::MAX; 4];
     for time in 0..5 {
         let mut before = ended.load(Ordering::Relaxed);
@@ -524,7 +525,7 @@ async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
         documents.put(new_document("others", "d", "c", "text")).await?;
         passed(3);
     }
-    // It has two seconds, which may not be enough on a machine that is as busy.
+    // It has two seconds, which may not be enough on a busy machine.
     let mut health = provider.check_health().await;
     for _ in 0..10 {
         if health.is_err() {

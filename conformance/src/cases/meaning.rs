@@ -67,7 +67,7 @@ async fn revision_of(provider: &dyn MemoryProvider, record: &RecordId) -> Result
     }
 }
 
-/// Keeps a vector beside the present revision of a record.
+/// Stores a vector beside the present revision of a record.
 async fn embed(provider: &dyn MemoryProvider, model: &VectorModel, record: &RecordId, vector: &Vector) -> Result<()> {
     let revision = revision_of(provider, record).await?;
     let embedding = Embedding { record: record.clone(), revision, vector: vector.clone(), texts: None };

@@ -37,7 +37,7 @@ fn check_refused<T>(what: &str, result: Result<T>) {
     assert_eq!(told, (ErrorKind::Unavailable, Outcome::NotDone, true), "{what}: {error}");
 }
 
-/// Makes a write of each kind. Returns what each is, and its error if it failed.
+/// Makes a write of each kind. Returns the kinds, each with its error if it failed.
 async fn write_each(
     provider: &dyn MemoryProvider,
     id: MemoryId,
@@ -225,7 +225,7 @@ async fn other_namespaces_are_written(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A watch still tells what was written before, so that a copy can catch up to the end.
+/// A watch still delivers earlier writes, so that a copy can catch up to the end.
 async fn changes_from_before_are_told(stage: Stage) -> CaseResult {
     if !stage.harness().can_be_read_only() {
         return Ok(());

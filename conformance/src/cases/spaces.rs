@@ -75,7 +75,7 @@ async fn under_knows_three_boundaries(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S2: what is special in LIKE, GLOB, regular expressions and Redis patterns means itself in a prefix.
+/// S2: the special characters of LIKE, GLOB, regular expressions and Redis patterns mean themselves in a prefix.
 async fn a_prefix_finds_bytes_and_no_wildcards(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let special =
@@ -95,7 +95,7 @@ async fn a_prefix_finds_bytes_and_no_wildcards(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S2: a prefix that equals an id finds it, what is below it, and siblings that go on.
+/// S2: a prefix that equals an id finds it, everything below it, and siblings whose ids continue.
 async fn a_prefix_may_be_a_whole_id(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, ["a-b", "a-b-c", "a-bc", "a-b-c-d", "a", "a-", "a-a", "a-c"]).await?;
@@ -289,7 +289,7 @@ async fn different_ids_never_share_a_key(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S6: what is written to one of these ids stays away from the others.
+/// S6: rows of one of these ids are kept apart from those of the others.
 async fn an_update_hits_the_id_and_not_its_double(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = store_each(&*provider, DOUBLES).await?;

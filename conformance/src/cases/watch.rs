@@ -73,7 +73,7 @@ async fn until_reached(changes: &mut Changes) -> Result<Vec<Change>> {
     }
 }
 
-/// A consumer that asks from time to time, with its last token, for what has come since.
+/// A consumer that asks from time to time, with its last token, for the changes since then.
 struct Reader {
     watch: Watch,
 }
@@ -112,7 +112,7 @@ fn apply(replica: &mut Replica, change: &Change) {
     replica.apply(&change.kind).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-/// The record that a change tells of.
+/// The record of a change.
 fn named(kind: &ChangeKind) -> Option<RecordId> {
     match kind {
         ChangeKind::Stored(record) | ChangeKind::Updated(record) => Some(record.id()),

@@ -98,7 +98,7 @@ pub(crate) struct Sides {
     since: i64,
 }
 
-/// A watch that is continued from its token, and what it has told so far.
+/// A watch that is continued from its token, and its deliveries so far.
 #[derive(Debug, Clone)]
 struct Begun {
     watching: Watching,
@@ -491,7 +491,7 @@ impl Sides {
         }
     }
 
-    /// Begins a watch. Existing records come with the snapshot, or count as told if the watch begins now.
+    /// Begins a watch. Existing records come with the snapshot, or count as delivered if the watch begins now.
     async fn watch(&mut self, handle: usize, watching: &Watching) -> Step {
         let excluded = self.excluded(&watching.question);
         let expected = self.model.watched(watching, &excluded);
@@ -516,7 +516,7 @@ impl Sides {
         self.watch_on(handle, self.watches.len() - 1).await
     }
 
-    /// Continues a watch until it has told everything, and compares the result with the model.
+    /// Continues a watch until it has delivered everything, and compares the result with the model.
     async fn watch_on(&mut self, handle: usize, place: usize) -> Step {
         let begun = &mut self.watches[place];
         let failed = |error: Error| format!("watch: it does not go on: {error:?}");
@@ -696,7 +696,7 @@ fn check(ask: &Ask, page: &Page) -> Step {
     Ok(())
 }
 
-/// Compares two answers. Of an error, its kind must agree, and its outcome must be `NotDone`.
+/// Compares two answers. For an error, its kind must agree, and its outcome must be `NotDone`.
 fn same<T: PartialEq + Debug>(call: &str, engine: Result<T>, model: Answer<T>) -> Step {
     let engine = engine.map_err(|error| (error.kind(), error.outcome()));
     let model = model.map_err(|kind| (kind, Outcome::NotDone));

@@ -6,13 +6,13 @@ use memory_core::{ChangeKind, Record, RecordId};
 
 use super::naive::json;
 
-/// The records that a watch has told of and that still exist.
+/// The records that a watch has delivered and that still exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replica {
     records: BTreeMap<RecordId, Held>,
-    /// Every record that the watch has told of.
+    /// Every record that the watch has delivered.
     told: BTreeSet<RecordId>,
-    /// The records that the watch has told of as erased.
+    /// The records that the watch has delivered as erased.
     erased: BTreeSet<RecordId>,
 }
 
@@ -62,7 +62,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Removes a record whose erasure the watch is not told of.
+    /// Removes a record whose erasure the watch does not deliver.
     pub(crate) fn forget(&mut self, record: &RecordId) {
         self.records.remove(record);
     }
@@ -74,12 +74,12 @@ impl Replica {
         records
     }
 
-    /// Every record that the watch has told of since it began.
+    /// Every record that the watch has delivered since it began.
     pub(crate) fn told(&self) -> impl Iterator<Item = &RecordId> {
         self.told.iter()
     }
 
-    /// Every record that the watch has told of as erased.
+    /// Every record that the watch has delivered as erased.
     pub(crate) fn erased(&self) -> impl Iterator<Item = &RecordId> {
         self.erased.iter()
     }

@@ -1,4 +1,4 @@
-//! A recorded workload, and the check of what a loss of power leaves of it.
+//! A recorded workload, and the check of the data after a loss of power.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

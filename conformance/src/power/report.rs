@@ -38,11 +38,11 @@ pub struct Failure {
     pub loss: Loss,
     /// How many steps of the workload had been acknowledged.
     pub acknowledged: usize,
-    /// What is wrong with the image.
+    /// The failure of the image.
     pub wrong: Wrong,
 }
 
-/// What is wrong with an image.
+/// A failure of an image.
 #[derive(Debug)]
 pub enum Wrong {
     /// The engine does not start on it. Holds the error.

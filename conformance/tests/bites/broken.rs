@@ -50,7 +50,7 @@ pub(crate) struct Broken {
     erased: Erased,
     /// The records that it has stored with an expiry.
     expiring: Arc<Expiring>,
-    /// What it knows of vectors.
+    /// The state of its flaws that concern vectors.
     meaning: Meaning,
 }
 
@@ -83,7 +83,7 @@ impl Broken {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a call, after those that came before it.
+    /// Waits until earlier calls had their turn.
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         match self.flaw {
             Flaw::LightCallsWaitForHeavyOnes => self.turns.acquire().await.ok(),
@@ -91,7 +91,7 @@ impl Broken {
         }
     }
 
-    /// Writes in two steps what must be one step.
+    /// Writes in two steps where one atomic step is required.
     async fn update_in_two_steps(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
         let memory = self.inner().get(id).await?.ok_or_else(Error::not_found)?;
         let Some(patched) = patch.apply(&memory, SystemClock.now())? else { return Ok(Updated::from(&memory)) };

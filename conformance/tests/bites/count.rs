@@ -30,7 +30,7 @@ const CHAPTERS: &[(&str, usize)] = &[
     ("values", 9),
     ("watch", 15),
 ];
-/// The least number of bugs, over all chapters, that says something about the suite.
+/// The minimum number of bugs, over all chapters.
 const FEWEST: usize = 150;
 
 /// Each rule of the contract is broken by some provider, and a case of that rule finds it.

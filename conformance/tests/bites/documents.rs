@@ -25,7 +25,7 @@ pub(crate) struct BrokenDocuments {
     removed: Mutex<Vec<Document>>,
     /// The collections of puts, for [`Flaw::EmptyCollectionsAreListed`].
     collections: Mutex<BTreeSet<Collection>>,
-    /// The barrier where two removals meet, for [`Flaw::RemovalsBothReport`].
+    /// The barrier at which two removals meet, for [`Flaw::RemovalsBothReport`].
     looked: Barrier,
     /// Documents that were put with an expiry, for [`Flaw::ExpiredIdBlocksAPut`].
     expiring: Arc<Expiring>,

@@ -11,7 +11,7 @@ use memory_core::{
 use crate::flaw::Flaw;
 use crate::naive::Naive;
 
-/// What a broken handle has kept of memories that it has erased.
+/// The memories that a broken handle has kept although it has erased them.
 #[derive(Debug, Default)]
 pub(crate) struct Erased {
     memories: Mutex<Vec<Memory>>,
@@ -38,7 +38,7 @@ impl Erased {
         Ok(slice)
     }
 
-    /// What a query finds all the same.
+    /// The erased memories that a query finds all the same.
     pub(crate) fn found(&self, flaw: Flaw, query: &MemoryQuery) -> Vec<Memory> {
         let is_found = |memory: &&Memory| match (flaw, query.text(), query.spaces()) {
             (Flaw::ErasedTextIsFound, Some(text), _) => {

@@ -10,7 +10,7 @@ use memory_core::{
 
 use crate::flaw::Flaw;
 
-/// What a broken handle knows of records that expire.
+/// The records with an expiry that a broken handle remembers.
 #[derive(Debug)]
 pub(crate) struct Expiring {
     clock: Arc<dyn Clock>,
@@ -47,7 +47,7 @@ impl Expiring {
         Ok(())
     }
 
-    /// Those that are over and were not swept, which a query finds all the same.
+    /// The expired memories that were not swept, which a query finds all the same.
     pub(crate) fn found(&self, flaw: Flaw, query: &MemoryQuery) -> Vec<Memory> {
         if flaw != Flaw::ExpiredIsShownUntilSwept || query.cursor().is_some() || query.filter().is_some() {
             return Vec::new();
@@ -56,7 +56,7 @@ impl Expiring {
         self.over().into_iter().filter(is_found).collect()
     }
 
-    /// Counts those that are over and were not swept.
+    /// Counts the expired memories that were not swept.
     pub(crate) fn count(&self, levels: &mut [SpaceLevel]) -> Result<()> {
         let over = self.over();
         for space in levels.iter_mut().flat_map(|level| &mut level.spaces) {
@@ -94,7 +94,7 @@ impl Expiring {
         documents.extend(document.expires_at.map(|_| document.clone()));
     }
 
-    /// Whether what was put last under the id of a write is over.
+    /// Whether the document that was last put under the id of a write has expired.
     pub(crate) fn blocks(&self, write: &DocumentWrite) -> bool {
         let (collection, id): (&Collection, Option<&DocumentId>) = (&write.collection, write.id.as_ref());
         let now = self.clock.now();
@@ -103,7 +103,7 @@ impl Expiring {
         in_place.is_some_and(|end| end <= now)
     }
 
-    /// The memories that were to be over by now when they were stored.
+    /// The memories that, by their expiry at the store, have expired by now.
     fn over(&self) -> Vec<Memory> {
         let now = self.clock.now();
         let is_over = |memory: &&Memory| memory.expires_at.is_some_and(|end| end <= now);

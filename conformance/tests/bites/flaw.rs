@@ -3,11 +3,11 @@
 /// One bug of a [`Broken`](crate::broken::Broken) provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// There is none: what shows that a case fails for the bug and not for the wrapper.
+    /// No bug. It shows that a case fails because of the bug and not of the wrapper.
     None,
 
     // The life cycle.
-    /// Calls are answered behind a `shutdown`, as if it had closed nothing.
+    /// Calls are answered after a `shutdown`, as if it had closed nothing.
     ClosedStillAnswers,
     /// What is stored lives as long as the handle that stored it.
     LostOnReopen,
@@ -15,11 +15,11 @@ pub(crate) enum Flaw {
     SecondShutdownFails,
     /// The check stores a probe.
     HealthWrites,
-    /// A fixed number of connections serves all calls in the order in which they came.
+    /// A fixed number of connections serves all calls in the order of their arrival.
     LightCallsWaitForHeavyOnes,
-    /// The handle that is told remembers it, and the storage does not.
+    /// Only the handle that is made read-only remembers it, and the storage does not.
     ReadOnlyForItsHandleAlone,
-    /// The answer comes before the storage knows.
+    /// The answer comes before the storage has it.
     ReadOnlyComesLate,
     /// A second `init` fails, as CREATE TABLE without IF NOT EXISTS does.
     InitExpectsNothing,
@@ -37,7 +37,7 @@ pub(crate) enum Flaw {
     TriggersAreWrittenAnew,
     /// The status that was added last is not known to the engine.
     ObservedIsCompleted,
-    /// An update at the highest revision changes nothing and says that it did.
+    /// An update at the highest revision changes nothing and reports success.
     LastRevisionStays,
     /// Keys are compared by a collation without case.
     KeysAreFolded,
@@ -62,27 +62,27 @@ pub(crate) enum Flaw {
     IfRevisionIgnored,
     RestoreMakesNewIds,
     RestoreForgetsKeys,
-    /// As INSERT ... ON CONFLICT DO NOTHING, whatever is there.
+    /// Like INSERT ... ON CONFLICT DO NOTHING, whatever exists.
     RestoreCountsConflictsAsEqual,
-    /// What comes behind the first conflict is neither restored nor told of.
+    /// Memories after the first conflict are neither restored nor reported.
     RestoreEndsAtAConflict,
     /// A later version is refused as a different one.
     NewerIsAConflict,
-    /// A later version gets the next revision of what is there, as an update does.
+    /// A later version gets the revision after the existing one, as an update does.
     NewerCountsByItself,
     DroppedBatchIsHalf,
     /// An update writes the context in a second step.
     DroppedUpdateIsHalf,
     /// A restore writes the contexts in a second step.
     DroppedRestoreIsHalf,
-    /// A call that is dropped never gives back what it had taken.
+    /// A dropped call never releases what it had acquired.
     DroppedReadKeepsItsConnection,
     DroppedInitKeepsItsLock,
     BatchHasACap,
-    /// An update reads, changes and writes back, without a look at the revision.
+    /// An update reads, changes and writes back, without comparing the revision.
     UpdateLosesRaces,
     UpdateOfMetadataAloneIsDropped,
-    /// Whole numbers in the metadata lose what is beyond 2^53.
+    /// Whole numbers in the metadata lose precision beyond 2^53.
     NumbersAreFloats,
     TimesAreSeconds,
     /// A full-width percent sign is stored as an ordinary one.
@@ -100,7 +100,7 @@ pub(crate) enum Flaw {
     RegexIsAnchored,
     /// Patterns over 255 bytes don't fit into the engine's column or statement.
     LongPatternsAreRefused,
-    /// Open work is looked for among all that is done.
+    /// Open work is searched among all completed work.
     OpenWorkIsSearched,
     /// A row that can't be read takes the place of one that can.
     DamageSpendsTheLimit,
@@ -115,12 +115,12 @@ pub(crate) enum Flaw {
     GlobIsRegex,
     WithinIgnored,
     BeforeIsInclusive,
-    /// The limit counts what is found before the filter.
+    /// The limit counts rows before the filter.
     LimitBeforeFilter,
     NumbersCompareAsText,
     /// A limit of 0 is the default.
     LimitZeroIsNotSet,
-    /// The engine gives ten rows, whatever is asked.
+    /// The engine returns ten rows, whatever the limit.
     PagesEndAtTen,
     /// Rows of one millisecond come in the opposite order.
     TiesInReverse,
@@ -132,22 +132,22 @@ pub(crate) enum Flaw {
     StatusIgnoredInUnion,
     LimitTakesTheOldest,
     TimesForgottenUnderAPath,
-    /// `<>` is false where the field is missing, as in SQL.
+    /// `<>` is false if the field is missing, as in SQL.
     NotEqualNeedsTheField,
     UnderTakesDots,
     /// A missing field equals any value.
     MissingFieldsAreEqual,
     FilterWithoutHitsFindsEverything,
     CursorEndsWithItsHandle,
-    /// A page goes on until it has a row, however many are examined.
+    /// A page continues until it has a row, however many are examined.
     ExaminesWithoutEnd,
-    /// A listing counts what lies outside of `within`.
+    /// A listing counts records outside of `within`.
     SpacesCountOthers,
     SpacesEndAtTheirFirstBoundary,
     ListingEndsAtItsFirstPage,
 
     // Filters.
-    /// LIKE passes over the case of ASCII letters, as that of SQLite does.
+    /// LIKE ignores the case of ASCII letters, as SQLite's does.
     LikeFoldsCase,
     /// As a collation without case.
     EqualityFoldsCase,
@@ -157,13 +157,13 @@ pub(crate) enum Flaw {
     QuotesInKeysAreSyntax,
     /// A missing field is not `IS NULL`.
     NullNeedsTheField,
-    /// The field `text` has none of the context.
+    /// The field `text` lacks the context.
     TextIsTheTriggerAlone,
     /// Whole numbers over 2^53 are rounded before they are compared.
     LargeNumbersAreFloats,
 
     // Documents and text.
-    /// Whatever comes last is the later version.
+    /// The document that comes last counts as the later version.
     NewerDocumentIsTheLast,
     PutIgnoresAbsent,
     PutMovesCreatedAt,
@@ -177,7 +177,7 @@ pub(crate) enum Flaw {
     RemoveTakesTen,
     /// An id stands for all that start with it.
     RemoveTakesIdsByPrefix,
-    /// The index of words keeps what was removed.
+    /// The index of words keeps removed documents.
     RemoveLeavesText,
     EmptyCollectionsAreListed,
     PutIgnoresTheRevision,
@@ -185,10 +185,10 @@ pub(crate) enum Flaw {
     /// Of two documents with one id the last one is put.
     PutsTakeTheLastOfAnId,
     PutsHaveACap,
-    /// Two removals at once both tell of what one of them removed.
+    /// Two concurrent removals both report what one of them removed.
     RemovalsBothReport,
     RemovalIgnoresTheFilter,
-    /// A put removes what is there first.
+    /// A put first removes the existing document.
     DroppedPutLosesTheOld,
     DroppedPutsAreHalf,
     DroppedRemovalIsHalf,
@@ -196,12 +196,12 @@ pub(crate) enum Flaw {
     TextNeedsEveryWord,
     TextHitsEndAtTen,
     BackslashesHideWords,
-    /// What has more of the words comes first.
+    /// Documents with more of the words come first.
     TextIsRanked,
-    /// Only the first page looks for the words.
+    /// Only the first page searches for the words.
     TextForgottenBehindACursor,
     TextMatchesWithinWords,
-    /// The words of JSON are those of its text, keys and numbers among them.
+    /// The words of JSON are those of its text, including keys and numbers.
     KeysAreWords,
     CursorForgetsItsText,
 
@@ -212,7 +212,7 @@ pub(crate) enum Flaw {
     RecallDropsTheWindow,
     /// Three candidates are ranked.
     RecallCutsCandidates,
-    /// What was updated is in no index any more.
+    /// An updated record is in no index any more.
     RecallForgetsUpdates,
     RecallKnowsNoLanguage,
     /// What holds records together is always the space above theirs.
@@ -225,20 +225,20 @@ pub(crate) enum Flaw {
 
     // Changes.
     WatchIgnoresWithin,
-    /// A token goes on with what comes next.
+    /// A watch from a token continues with the changes from now on.
     WatchTokenMeansNow,
     WatchTokensEndWithTheirHandle,
     WatchGoesOnAfterALoss,
     WatchHasAGapBehindItsSnapshot,
     WatchOmitsLeft,
     WatchOmitsRemovals,
-    /// A feed asks for what was created behind the last that it gave, so that late rows are lost.
+    /// A feed looks for records created after the last that it delivered, so it misses late rows.
     WatchLooksForWhatIsNew,
-    /// An earlier version comes again behind the later one.
+    /// An earlier version is delivered again after the later one.
     WatchTellsTwiceInDisorder,
     WatchEndsWithoutAWord,
     WatchIsReachedTooSoon,
-    /// An update is told as a store.
+    /// An update is delivered as a store.
     WatchTellsOfStoresAlone,
 
     // Histories.
@@ -255,7 +255,7 @@ pub(crate) enum Flaw {
     HistoryEndsAtItsFirstPage,
     /// A namespace that was opened without a history has one.
     HistoryIsKeptUnasked,
-    /// Who made a change stands in the metadata of the record.
+    /// The actor of a change is in the metadata of the record.
     ActorsAreInTheRecord,
     /// Each renewal of a lease is a version.
     TransientMembersMakeVersions,
@@ -265,25 +265,25 @@ pub(crate) enum Flaw {
     /// A row of an index by place outlives its record.
     ErasedPlaceIsFound,
     ErasedHistoryStays,
-    /// What was erased is as if it had never been, and nobody is told that it was.
+    /// An erased record is treated as if it had never existed, and no call says that it was erased.
     ErasedIsForgotten,
     ErasedKeyIsStored,
     ErasedComesBackUnderAnotherId,
     ErasedDocumentsComeBack,
-    /// Each slice says that it was the last.
+    /// Each slice reports that it was the last.
     ErasureEndsTooSoon,
     TombstoneQuotesItsRecord,
     /// The hash of an idempotency key is its first bytes.
     TombstoneShowsItsKey,
     WatchOmitsErasures,
-    /// Tombstones of another ledger keep out what comes, and leave what is there.
+    /// Tombstones of another ledger keep out new records, and leave existing ones.
     TombstonesEraseNothing,
 
     // Expiry.
     ExpiredIsShownUntilSwept,
     ExpiredIsCounted,
     ExpiryIsForgottenByAPut,
-    /// A sweep goes by the time with which a record was stored.
+    /// A sweep uses the expiry time with which a record was stored.
     SweepTakesWhatWasExtended,
     ExpiredIdBlocksAPut,
     /// A sweep takes no tombstones away.
@@ -297,34 +297,34 @@ pub(crate) enum Flaw {
     VectorOutlivesItsText,
     VectorOutlivesItsRecord,
     VectorsOfAnotherModelCount,
-    /// Who embeds goes on where the other model was.
+    /// The embedding program continues at its position for the other model.
     PlacesOutliveTheModel,
     VectorsAreRounded,
     StaleVectorsAreKept,
     /// To keep a vector is a revision of its record.
     AVectorIsAnUpdate,
     UnembeddedAreNotCounted,
-    /// The nearest are looked for in all spaces.
+    /// The nearest records are searched in all spaces.
     MeaningLooksOutside,
-    /// Where the model fails nothing is found, and nobody is told.
+    /// If the model fails, nothing is found, and the caller is not told.
     ModelFailuresFindNothing,
 
     // Between a provider and its server.
     /// The provider connects to another address than the one that it is given.
     GoesAroundTheProxy,
-    /// A write without an answer is said not to be done.
+    /// A write without an answer is reported as not done.
     LostAnswersAreNotDone,
     StoresAreRepeated,
     UpdatesAreRepeated,
     RemovalsAreRepeated,
-    /// A removal names what it has found by ids, and not by versions.
+    /// A removal names the documents that it has found by ids, and not by versions.
     RemovalTakesWhatComesBetween,
     BatchGoesOneByOne,
     PutsGoOneByOne,
     RestoreForgetsItsStart,
-    /// A write whose answer was lost is said not to be done, where the next connection is refused.
+    /// A write whose answer was lost is reported as not done if the next connection is refused.
     RefusalHidesTheLoss,
-    /// The check asks nobody.
+    /// The check does not ask the server.
     HealthForgetsTheServer,
     /// A call gives up long before its deadline.
     SlowIsBroken,
@@ -338,11 +338,11 @@ pub(crate) enum Flaw {
     PluginTakesUnknownArguments,
     /// Each call leaves a memory, as a log would.
     PluginWritesTheLedger,
-    /// Stored JSON has other escapes in an answer, as most writers of JSON would give it.
+    /// Stored JSON has other escapes in an answer, as most JSON writers would produce.
     PluginWritesEscapesAnew,
-    /// What was left out of an answer is not told.
+    /// Omissions from an answer are not reported.
     PluginCutsWithoutAWord,
-    /// A document that is added takes the place of one that is there.
+    /// An added document replaces an existing one.
     PluginAddsOver,
     PluginEndsItsProvider,
 }

@@ -29,7 +29,7 @@ pub(crate) async fn history(inner: &InMemory, flaw: Flaw, history: &History) -> 
     Ok(page)
 }
 
-/// A record as it was, apart from the flaw.
+/// The record as of a time, apart from the flaw.
 pub(crate) async fn get_as_of(inner: &InMemory, flaw: Flaw, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
     let found = inner.get_as_of(id, time).await;
     match (flaw, found) {

@@ -38,7 +38,7 @@ const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400, calls: N
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // Cases fail by panics, which is what most of them do here; the message of one that must not comes with its result.
+    // Cases fail by panics, and most of them do here; the message of a case that must pass comes with its result.
     std::panic::set_hook(Box::new(|_| {}));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => Arc::new(runtime),
@@ -113,7 +113,7 @@ fn random_sequences_bite(runtime: &Runtime, flaw: Flaw) -> Result<(), Failed> {
     let Err(report) = play_random_sequences(runtime.handle(), &broken, SETTINGS) else {
         return Err(format!("the random sequences do not find {flaw:?}").into());
     };
-    // What is told is small enough to read, and can be played again.
+    // The reported sequence is small enough to read, and can be played again.
     let calls = report.lines().filter(|line| line.contains(": on handle ")).count();
     if calls > 5 {
         return Err(format!("{calls} calls are too many to show {flaw:?}: {report}").into());

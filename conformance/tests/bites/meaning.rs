@@ -10,7 +10,7 @@ use memory_core::{
 use crate::flaw::Flaw;
 use crate::naive::Naive;
 
-/// What a broken handle knows of vectors.
+/// The vectors that a broken handle remembers.
 #[derive(Debug, Default)]
 pub(crate) struct Meaning {
     /// Those of records that it has erased.
@@ -74,7 +74,7 @@ impl Meaning {
         Ok(kept)
     }
 
-    /// The vectors of records, and those that it should have let go.
+    /// The vectors of records, and those that it should have deleted.
     pub(crate) async fn vectors(&self, naive: &Naive, of: &[RecordId]) -> Result<Vec<Option<Embedding>>> {
         let mut found = naive.inner().vectors(of).await?;
         let erased = locked(&self.erased);
@@ -84,7 +84,7 @@ impl Meaning {
         Ok(found)
     }
 
-    /// What has a vector before something is done that takes some.
+    /// The vectors before a call that deletes some.
     pub(crate) async fn before(naive: &Naive, flaw: Flaw) -> Result<Vec<Embedding>> {
         match flaw {
             Flaw::VectorOutlivesItsText | Flaw::VectorOutlivesItsRecord => vectors(naive).await,
@@ -109,14 +109,14 @@ impl Meaning {
         Ok(())
     }
 
-    /// Remembers the vectors of what was erased.
+    /// Remembers the vectors of erased records.
     pub(crate) fn erased(&self, flaw: Flaw, before: Vec<Embedding>, records: &[RecordId]) {
         if flaw == Flaw::VectorOutlivesItsRecord {
             locked(&self.erased).extend(before.into_iter().filter(|embedding| records.contains(&embedding.record)));
         }
     }
 
-    /// What a recall answers, apart from the flaw.
+    /// The answer of a recall, apart from the flaw.
     pub(crate) async fn answered(
         naive: &Naive,
         flaw: Flaw,
@@ -170,7 +170,7 @@ async fn vectors(naive: &Naive) -> Result<Vec<Embedding>> {
     Ok(found)
 }
 
-/// Writes a memory as it is.
+/// Rewrites a memory unchanged.
 async fn touch(naive: &Naive, record: &RecordId) -> Result<()> {
     let RecordId::Memory(id) = record else { return Ok(()) };
     if let Some(memory) = naive.inner().get(*id).await? {

@@ -115,7 +115,7 @@ impl Naive {
                 }
                 Ok(page)
             }
-            // Neither what is excluded nor an offset is carried over.
+            // Neither the excluded ids nor an offset are passed on.
             Flaw::ExcludeIgnored if is_first => self.inner.query(&again(query, |builder| builder).build()?).await,
             Flaw::CursorIsAnOffset => self.page_by_offset(query).await,
             Flaw::PagesEndAtTen => {
@@ -150,7 +150,7 @@ impl Naive {
         }
     }
 
-    /// The page, by core's own rules from what this engine wrongly believes of the candidates.
+    /// The page, by the core's own rules, from this engine's wrong idea of the candidates.
     async fn page(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let mut memories = self.everything().await?;
         if query.order() == Order::NewestFirst {
@@ -179,7 +179,7 @@ impl Naive {
         }
         let mut page = page.finish()?;
         for memory in &mut page.memories {
-            // As it is, and not as it was believed to be.
+            // The memory itself, instead of the wrong idea of it.
             *memory = self.inner.get(memory.id).await?.ok_or_else(Error::not_found)?;
         }
         Ok(page)
@@ -208,7 +208,7 @@ impl Naive {
         }
     }
 
-    /// A space that core's matcher takes, where this engine believes that the selector finds the memory.
+    /// A space that the core's matcher accepts, if this engine believes that the selector finds the memory.
     fn believed_space(&self, query: &MemoryQuery, memory: &Memory) -> Option<String> {
         let Spaces::Any(selectors) = query.spaces() else { return None };
         selectors.iter().find_map(|selector| {
@@ -229,7 +229,7 @@ impl Naive {
         })
     }
 
-    /// A memory that core's matchers take or leave, where this engine believes that it matches or that it does not.
+    /// A memory that the core's matchers accept or refuse as this engine believes.
     fn believed_memory(&self, query: &MemoryQuery, memory: Memory) -> Result<Memory> {
         if self.shared.is_damaged(memory.id) {
             return Err(Error::corrupt("it was damaged"));
@@ -262,14 +262,14 @@ impl Naive {
             _ => None,
         };
         Ok(match believes {
-            // The text itself, which holds each of its words, or a trigger that holds none.
+            // The text itself, which has each of its words, or a trigger without any.
             Some(true) => Memory { trigger: Trigger::parse(&serde_json::to_string(text).expect("a text"))?, ..memory },
             Some(false) => Memory { trigger: Trigger::parse("0")?, context: None, ..memory },
             None => memory,
         })
     }
 
-    /// The page at a number of rows instead of behind a row.
+    /// The page at a number of rows instead of after a row.
     async fn page_by_offset(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let mut given = 0;
         let page = match query.cursor() {
@@ -283,7 +283,7 @@ impl Naive {
         Ok(page)
     }
 
-    /// The page behind a row that this very handle gave.
+    /// The page after a row that this very handle returned.
     async fn page_behind_own(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         if query.cursor().is_some_and(|cursor| !self.given().contains_key(cursor)) {
             return Err(Error::invalid("no cursor of this handle"));
@@ -304,7 +304,7 @@ impl Naive {
     }
 }
 
-/// The first page of the same query, with a change; without offset and what is excluded.
+/// The first page of the same query, with a change, and without the offset and the excluded ids.
 pub(crate) fn again(
     query: &MemoryQuery,
     change: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
@@ -345,7 +345,7 @@ fn is_union(spaces: &Spaces) -> bool {
     matches!(spaces, Spaces::Any(selectors) if selectors.len() > 1)
 }
 
-/// The kind of a selector, and its pattern where that is plain text.
+/// The kind of a selector, and its pattern if that is plain text.
 fn written(selector: &SpaceSelector) -> Option<(&'static str, String)> {
     let shown = selector.to_string();
     let (kind, rest) = shown.split_once('(')?;

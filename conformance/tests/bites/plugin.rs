@@ -138,7 +138,7 @@ impl BrokenExecutor {
     }
 }
 
-/// The members of JSON that is an object; none of any other.
+/// The members of JSON that is an object; none for any other JSON.
 fn object(json: &str) -> Map<String, Value> {
     match serde_json::from_str(json) {
         Ok(Value::Object(members)) => members,

@@ -7,7 +7,7 @@ use memory_core::{
 
 use crate::flaw::Flaw;
 
-/// What a recall of the ledger answers, apart from the flaw.
+/// The answer of a recall of the ledger, apart from the flaw.
 pub(crate) async fn recall(inner: &InMemory, flaw: Flaw, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
     let query = recall.query();
     let mut recalled = match inner.recall(&asked(flaw, recall)?).await {
@@ -24,7 +24,7 @@ pub(crate) async fn recall(inner: &InMemory, flaw: Flaw, recall: &MemoryRecall) 
     Ok(recalled)
 }
 
-/// What it asks instead.
+/// The recall that is made instead.
 fn asked(flaw: Flaw, recall: &MemoryRecall) -> Result<MemoryRecall> {
     let (mut query, mut options) = (recall.query().clone(), recall.options().clone());
     match flaw {

@@ -1,4 +1,4 @@
-//! The report of a sound engine beside a broken one.
+//! The report on a correct engine beside a broken one.
 
 use std::future::pending;
 use std::sync::Arc;

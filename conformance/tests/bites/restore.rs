@@ -36,7 +36,7 @@ pub(crate) async fn restore_newer(inner: &InMemory, flaw: Flaw, mut memories: Ve
     inner.restore_newer(memories).await
 }
 
-/// Leaves out what comes behind the first conflict.
+/// Leaves out everything after the first conflict.
 async fn until_a_conflict(inner: &InMemory, memories: Vec<Memory>) -> Result<RestoreReport> {
     let mut whole = RestoreReport::default();
     for (place, memory) in memories.into_iter().enumerate() {
@@ -51,7 +51,7 @@ async fn until_a_conflict(inner: &InMemory, memories: Vec<Memory>) -> Result<Res
     Ok(whole)
 }
 
-/// Restores what an erased key keeps out without that key.
+/// Restores memories that an erased key keeps out, without that key.
 async fn without_erased_keys(inner: &InMemory, memories: Vec<Memory>) -> Result<RestoreReport> {
     let mut report = inner.restore(memories.clone()).await?;
     for place in std::mem::take(&mut report.erased) {

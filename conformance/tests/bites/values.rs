@@ -45,7 +45,7 @@ pub(crate) fn shown(flaw: Flaw, mut memory: Memory) -> Memory {
     memory
 }
 
-/// An id of another version than 7, less than those that were made before.
+/// An id of another version than 7, less than all earlier ones.
 pub(crate) fn descending_id() -> MemoryId {
     MemoryId::from_bytes(MemoryId::generate().as_bytes().map(|byte| !byte))
 }

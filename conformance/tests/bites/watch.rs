@@ -71,7 +71,7 @@ pub(crate) async fn watch(inner: &InMemory, flaw: Flaw, given: &Given, watch: &W
     }
 }
 
-/// What a broken watch remembers of what it has told.
+/// What a broken watch remembers of its deliveries.
 #[derive(Default)]
 struct Seen {
     newest: Option<Timestamp>,
@@ -80,7 +80,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What it tells of a change.
+    /// The changes that it delivers for a change.
     fn told(&mut self, flaw: Flaw, change: Change) -> Vec<Change> {
         self.told += 1;
         match (flaw, &change.kind) {

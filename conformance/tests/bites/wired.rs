@@ -1,4 +1,4 @@
-//! The reference behind a line that can break, for the cases on servers in trouble.
+//! The reference engine behind a connection that can break, for the cases on servers in trouble.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +26,7 @@ use tokio::task::AbortHandle;
 
 use crate::flaw::Flaw;
 
-/// How many memories a restore with [`Flaw::RestoreForgetsItsStart`] sends at once.
+/// The number of memories that a restore with [`Flaw::RestoreForgetsItsStart`] sends at once.
 const SLICE: usize = 100;
 
 /// A server, and a harness whose providers have one flaw.
@@ -39,8 +39,8 @@ pub(crate) struct WiredHarness {
     server: AbortHandle,
 }
 
-/// What the server is asked for. Only the number of a call goes over the line, and comes back when it was made: the rest stays in this
-/// process.
+/// The calls to the server. Only the number of a call goes over the connection, and comes back when the call was made;
+/// everything else stays in this process.
 #[derive(Default)]
 struct Calls {
     count: AtomicU64,
@@ -142,7 +142,7 @@ struct Line {
 }
 
 impl Line {
-    /// Has the server make a call. An error says whether it may have done so.
+    /// Lets the server make a call. An error says whether it may have been made.
     async fn ask<T, F>(&self, call: impl FnOnce(InMemory) -> F) -> Result<T, Outcome>
     where
         T: Send + 'static,
@@ -150,7 +150,7 @@ impl Line {
     {
         let ((reply, answer), call) = (oneshot::channel(), call(self.inner.clone()));
         let number = self.calls.count.fetch_add(1, Ordering::Relaxed);
-        // Who asked may be gone.
+        // The caller may be gone.
         let call = Box::pin(async move { drop(reply.send(call.await)) });
         locked(&self.calls.waiting).insert(number, call);
         let mut connection = self.connection.lock().await;

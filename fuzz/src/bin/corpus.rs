@@ -1,4 +1,4 @@
-//! Unpacks the kept inputs of a target into a folder, where libFuzzer reads and adds to them, and packs them again.
+//! Unpacks the kept inputs of a target into a folder, where libFuzzer reads and extends them, and packs them again.
 
 use std::path::Path;
 

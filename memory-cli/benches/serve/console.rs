@@ -1,4 +1,4 @@
-//! The pages of the console beside the calls of REST that ask the same, on SQLite and on PostgreSQL.
+//! The pages of the console, compared with the REST calls for the same data, on SQLite and on PostgreSQL.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,9 +15,9 @@ use crate::{millis, quantile, rows};
 
 /// How often each page, and each call, is asked for.
 const ROUNDS: usize = 21;
-/// How many documents there are beside the ledger.
+/// The number of documents beside the ledger.
 const DOCUMENTS: usize = 1_000;
-/// How many times as long as its calls a page may take.
+/// Limit of a page's time, as a multiple of the time of its calls.
 const MOST: f64 = 3.0;
 
 pub(crate) fn run() {
@@ -63,7 +63,7 @@ async fn fill(url: &str, ledger: Ledger) -> String {
     last.expect("a ledger has memories").to_string()
 }
 
-/// A page, and the calls that have what it shows.
+/// A page, and the calls that return its data.
 struct View {
     page: String,
     calls: Vec<String>,

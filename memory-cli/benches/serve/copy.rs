@@ -36,7 +36,7 @@ pub(crate) fn run() {
 fn watch(child: &mut Child) -> u64 {
     let mut most = 0;
     while child.try_wait().expect("a child").is_none() {
-        // Its own high-water mark, so that nothing is missed between two looks.
+        // The kernel's high-water mark, so that no peak between two samples is missed.
         most = most.max(most_resident(child));
         std::thread::sleep(Duration::from_millis(20));
     }

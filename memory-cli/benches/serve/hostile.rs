@@ -1,4 +1,4 @@
-//! Stores over REST alone, and beside many callers who ask for much and find nothing, with the memory that the server takes.
+//! Stores over REST, alone and beside many callers whose expensive queries find nothing, and the memory of the server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ use crate::{millis, quantile, rows};
 const HOSTILE: usize = 200;
 /// How many connections store.
 const STORING: usize = 8;
-/// How long they store alone, and then beside the others.
+/// How long clients store alone, and then beside the others.
 const TIME: Duration = Duration::from_secs(20);
 /// How often the server is asked how it is.
 const HEALTH: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ pub(crate) fn run() {
     let ledger = Ledger { payload: 200, ..Ledger::new(rows) };
     runtime.block_on(fill(&url, ledger));
     let server = Server::start(&url);
-    // Twice, so that what the server does first does not count.
+    // Twice, so that the server's warm-up does not count.
     let mut first = rows;
     let mut quiet = Vec::new();
     for _ in 0..2 {

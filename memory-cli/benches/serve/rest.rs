@@ -1,4 +1,5 @@
-//! A store over REST at many connections, beside the library in process with as many tasks, on the same PostgreSQL.
+//! A store over REST at many connections, compared with the library in process with as many tasks, on the same
+//! PostgreSQL.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -121,7 +122,7 @@ impl Server {
         let mut child =
             command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let mut line = String::new();
-        // It logs nothing more unless something goes wrong.
+        // It logs nothing more unless something fails.
         BufReader::new(child.stderr.take().expect("it is piped")).read_line(&mut line).expect("a line");
         let address = line.trim().strip_prefix("listening on http://").expect("an address").to_owned();
         Self { child, address }

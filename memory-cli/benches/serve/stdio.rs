@@ -1,4 +1,4 @@
-//! `memory_query` over the standard streams, beside the same verb in process on the same file.
+//! `memory_query` over the standard streams, compared with the same verb in process on the same file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -64,7 +64,7 @@ struct Library {
 }
 
 impl Library {
-    /// A database of documents, and the verb over it in the scope that `serve --stdio` has.
+    /// A database of documents, and the verb over it with the scope of `serve --stdio`.
     async fn fill(url: &str, rows: usize) -> Self {
         let provider = memory_runtime::open(url).expect("a URL");
         provider.init().await.expect("a new database");
@@ -86,7 +86,7 @@ impl Library {
     }
 }
 
-/// Text and metadata of which some are rare and some are not.
+/// Text and metadata, some rare and some frequent.
 fn document(place: usize) -> Document {
     const TOPICS: [&str; 8] = ["rust", "music", "travel", "cooking", "sport", "books", "weather", "work"];
     let (topic, user) = (TOPICS[place % TOPICS.len()], place / TOPICS.len() % 1_000);
@@ -104,7 +104,7 @@ fn document(place: usize) -> Document {
     }
 }
 
-/// A client of MCP that says no more than the protocol asks for.
+/// A client of MCP with only what the protocol requires.
 struct Client {
     child: Child,
     requests: ChildStdin,

@@ -1,4 +1,4 @@
-//! Many who watch over REST: the memory that the server takes, and how long a change is on its way to each of them.
+//! Many watches over REST: the memory of the server, and how long a change takes to reach each of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::{millis, quantile, rows};
 /// How many stores there are while they watch, and how long after one the next is begun.
 const STORES: usize = 100;
 const BETWEEN: Duration = Duration::from_millis(100);
-/// How many begin at once: a server that is asked for more than it does at once refuses some.
+/// The number of watches that start at once: a server refuses requests over its limit.
 const BEGINNING: usize = 16;
 /// The most that the server may take, in megabytes.
 const MOST: f64 = 150.0;
@@ -42,7 +42,7 @@ pub(crate) fn run() {
         let stored = stores(&server.address).await;
         let mut times = Vec::new();
         for told in watching.join_all().await {
-            // One connection stores one after the other, and they are told of in that order.
+            // One connection stores one after the other, and the changes come in that order.
             times.extend(told.iter().zip(&stored).map(|(told, stored)| told.saturating_duration_since(*stored)));
         }
         times.sort_unstable();
@@ -69,7 +69,7 @@ async fn stores(address: &str) -> Vec<Instant> {
     stored
 }
 
-/// Watches from now on; tells when each stored memory came.
+/// Watches from now on; reports when each stored memory came.
 async fn watch(address: String, turns: Arc<Semaphore>, begun: Arc<Barrier>) -> Vec<Instant> {
     let mut turn = Some(turns.acquire().await.expect("it is never closed"));
     let mut stream = BufReader::new(TcpStream::connect(&address).await.expect("the server listens"));
@@ -82,7 +82,7 @@ async fn watch(address: String, turns: Arc<Semaphore>, begun: Arc<Barrier>) -> V
         line.clear();
         assert_ne!(stream.read_line(&mut line).await.expect("the server tells"), 0, "the stream has ended");
         match line.strip_prefix("event:").map(str::trim) {
-            // It comes again when nothing else has come for a while.
+            // It comes again after a while without another event.
             Some("reached") if turn.is_some() => {
                 turn = None;
                 begun.wait().await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::server::{Response, Server};
 
-/// What must stay text wherever it is shown.
+/// A text that must stay text wherever it is shown.
 pub(crate) const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202E}<img src=x onerror=alert(1)>";
 /// Its beginning, as a page has it.
 pub(crate) const ESCAPED: &str = "&lt;script&gt;alert(1)";
@@ -19,7 +19,7 @@ pub(crate) fn page_of(server: &Server, cookie: &str, path: &str) -> Response {
     server.request("GET", path, &[("cookie", cookie)], "")
 }
 
-/// The body of a page with this status, which runs and loads nothing but our files.
+/// The body of a page with this status, which runs and loads only our files.
 pub(crate) fn checked(response: Response, status: u16) -> String {
     assert_eq!(response.status, status, "{response:?}");
     assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
@@ -48,7 +48,7 @@ pub(crate) fn protected(response: &Response) {
     assert_eq!(response.header("referrer-policy"), Some("same-origin"));
 }
 
-/// A text that changes its direction does so within an element of its own.
+/// Checks that a text that changes its direction is isolated in an element of its own.
 pub(crate) fn isolated(body: &str) {
     for (place, _) in body.match_indices('\u{202E}') {
         let tag = &body[..place];
@@ -75,7 +75,7 @@ pub(crate) fn links(body: &str, begin: &str) -> Vec<String> {
     hrefs.map(|href| href.replace("&amp;", "&")).filter(|href| href.starts_with(begin)).collect()
 }
 
-/// The address of the page behind this one.
+/// The address of the next page.
 pub(crate) fn next(body: &str) -> Option<String> {
     let (head, _) = body.split_once("\" rel=\"next\"")?;
     Some(head.rsplit_once("href=\"")?.1.replace("&amp;", "&"))
@@ -99,7 +99,7 @@ pub(crate) fn put(server: &Server, id: &str, body: &Value) {
     assert_eq!(stored.status, 200, "{stored:?}");
 }
 
-/// What the server sets for who signs in with a token.
+/// The cookie that the server sets after signing in with a token.
 pub(crate) fn cookie(server: &Server, token: &str) -> String {
     let entered = server.post("/console/login", &format!("token={token}"));
     assert_eq!((entered.status, entered.header("location")), (303, Some("/")), "{entered:?}");

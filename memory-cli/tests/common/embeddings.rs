@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// What words mean: those of one line mean alike.
+/// The words of each line have one meaning.
 const MEANINGS: [&[&str]; 3] =
     [&["animal", "kitten", "cat"], &["vessel", "boat", "canoe"], &["weather", "rain", "sunshine"]];
 
@@ -52,10 +52,10 @@ impl Embeddings {
         texts.iter().filter(|asked| asked.contains(text)).count()
     }
 
-    /// What a text means to it.
+    /// The vector of a text.
     pub(crate) fn vector(text: &str) -> [f32; Self::WIDTH] {
         let mut vector = [0.0; Self::WIDTH];
-        // Also a text that means nothing has a direction.
+        // A text without a meaning has a direction, too.
         vector[MEANINGS.len()] = 0.25;
         for (number, words) in vector.iter_mut().zip(MEANINGS) {
             *number = words.iter().filter(|word| text.contains(**word)).count() as f32;

@@ -40,14 +40,14 @@ impl Events {
         Self { stream, lines, head }
     }
 
-    /// The watch of a path that has told all that is there.
+    /// The watch of a path, after it has delivered all existing records.
     pub(crate) fn begun(server: &Server, path: &str, headers: &[(&str, &str)]) -> Self {
         let events = Self::open(server, path, headers);
         assert_eq!(events.next().expect("an event").kind, "reached");
         events
     }
 
-    /// The next event; `None` when the stream has ended. Comments and the sizes of chunks are passed over.
+    /// The next event; `None` when the stream has ended. Skips comments and the sizes of chunks.
     pub(crate) fn next(&self) -> Option<Event> {
         let (mut id, mut kind) = (None, None);
         loop {
@@ -64,7 +64,7 @@ impl Events {
         }
     }
 
-    /// The next event that is of this kind; what only tells how far the watch is may come at any time.
+    /// The next event, which must be of this kind; *progress* and *reached* may come at any time.
     pub(crate) fn expect(&self, kind: &str) -> Event {
         loop {
             let event = self.next().expect("the stream goes on");
@@ -75,7 +75,7 @@ impl Events {
         }
     }
 
-    /// Waits for a comment. Events before it are passed over.
+    /// Waits for a comment, and skips the events before it.
     pub(crate) fn comment(&self) {
         while !self.lines.next().expect("the stream goes on").starts_with(':') {}
     }
@@ -101,7 +101,7 @@ pub(crate) fn store(server: &Server, space: &str) -> String {
     store_as(server, &[], space)
 }
 
-/// Waits until so many watches are open.
+/// Waits until this many watches are open.
 pub(crate) fn open_watches(server: &Server, headers: &[(&str, &str)], count: usize) {
     let counted = format!("\nagent_memory_watches_open {count}\n");
     eventually(&counted, || server.request("GET", "/metrics", headers, "").body.contains(&counted));

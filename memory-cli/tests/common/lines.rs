@@ -1,4 +1,4 @@
-//! Lines that come one after the other, from a process or a connection that goes on.
+//! Lines that come one after the other, from a running process or connection.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::PATIENCE;
 
-/// Lines that a thread reads, so that a test that waits for one in vain comes to an end.
+/// Lines that a thread reads, so that a test that waits in vain ends.
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
@@ -20,7 +20,7 @@ impl Lines {
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(source).lines().map_while(Result::ok);
-            // Ends as well when nobody wants them any more.
+            // Also ends when nobody wants them any more.
             lines.all(|line| sender.send(line).is_ok())
         });
         Self(receiver)
@@ -36,7 +36,7 @@ impl Lines {
     }
 }
 
-/// A command that goes on until it is ended. Killed when it is dropped.
+/// A running command. Killed when it is dropped.
 pub(crate) struct Running {
     child: Child,
     pub(crate) lines: Lines,
@@ -68,7 +68,7 @@ impl Running {
         serde_json::from_str(&line).expect(&line)
     }
 
-    /// The next line of this kind; what only tells how far it is may come at any time.
+    /// The next line, which must be of this kind; reports of progress may come at any time.
     pub(crate) fn expect(&self, kind: &str) -> Value {
         let limit = Instant::now() + PATIENCE;
         loop {
@@ -86,7 +86,7 @@ impl Running {
         assert!(status.expect("kill runs").success());
     }
 
-    /// How it ends, and what it has said on standard error.
+    /// Its exit status, and its standard error.
     pub(crate) fn wait(mut self) -> (ExitStatus, Vec<String>) {
         let errors = std::iter::from_fn(|| self.errors.next()).collect();
         (self.child.wait().expect("it ends"), errors)

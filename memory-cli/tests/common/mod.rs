@@ -153,7 +153,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 /// Well above what anything takes; it ends a test that would never end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until a condition holds that nothing tells of by itself.
+/// Waits until a condition holds that no event reports.
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     let limit = Instant::now() + PATIENCE;
     while !condition() {

@@ -1,4 +1,4 @@
-//! A ledger that moves to another place while a program goes on to write to it.
+//! A move of a ledger to another place while a program writes to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
@@ -68,7 +68,7 @@ pub(crate) struct Writer {
     calls: Arc<AtomicUsize>,
 }
 
-/// What was acknowledged to a writer, and how it ended.
+/// The acknowledged writes of a writer, and how it ended.
 pub(crate) struct Written {
     pub(crate) memories: BTreeMap<MemoryId, Revision>,
     pub(crate) error: Error,
@@ -156,7 +156,7 @@ pub(crate) async fn fence(url: &str) {
     provider.shutdown().await.expect("closes");
 }
 
-/// Everything that a place holds. What it keeps as a target is not part of that.
+/// All records of a place, without the bookkeeping of a target.
 pub(crate) fn export(cli: &Cli, url: &str) -> Vec<String> {
     cli.ok(&["--url", url, "export"]).lines().map(str::to_owned).collect()
 }

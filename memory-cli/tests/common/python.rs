@@ -1,4 +1,5 @@
-//! The Python packages that the tests are clients with, in an environment that is made once and kept outside of the project.
+//! The Python packages with which tests act as clients, in an environment that is made once and kept outside of the
+//! project.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -36,7 +37,7 @@ pub(crate) fn interpreter() -> PathBuf {
     folder.join("venv/bin/python")
 }
 
-/// Runs a command that must succeed; what it printed is in the message when it does not.
+/// Runs a command that must succeed; if it does not, the message has its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

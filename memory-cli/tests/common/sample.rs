@@ -1,8 +1,8 @@
-//! A database to copy and to look at.
+//! A database to copy and to show.
 
 use super::{Cli, fixture};
 
-/// What a doctor looks at.
+/// The checks of a doctor.
 pub(crate) const CHECKS: [&str; 11] = [
     "connection",
     "schema",

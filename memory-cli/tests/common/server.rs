@@ -16,11 +16,11 @@ use super::{Cli, PATIENCE};
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
-    /// What it writes on standard error, as whoever reads no further would block it in the end.
+    /// Its standard error, read by a thread: an unread pipe would block it in the end.
     log: Option<JoinHandle<String>>,
 }
 
-/// What the server answered.
+/// An answer of the server.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -42,7 +42,7 @@ impl Server {
         let address = loop {
             let before = log.len();
             assert_ne!(errors.read_line(&mut log).expect("a line"), 0, "it ended early: {log}");
-            // Others may have said something before.
+            // Other threads may have logged something before.
             if let Some(address) = log[before..].trim().strip_prefix("listening on http://") {
                 break address.to_owned();
             }
@@ -100,7 +100,7 @@ impl Server {
         assert!(status.expect("kill runs").success());
     }
 
-    /// How it ended, and what it had logged.
+    /// Its exit status, and its log.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().expect("it ends");
         (status, self.log.take().expect("it is taken once").join().expect("the log is read"))
@@ -141,7 +141,7 @@ impl Response {
     }
 }
 
-/// A client of MCP over HTTP that only speaks what the tests need.
+/// A client of MCP over HTTP with only the calls that the tests need.
 pub(crate) struct Mcp<'a> {
     server: &'a Server,
     pub(crate) session: String,
@@ -156,19 +156,19 @@ impl<'a> Mcp<'a> {
         client
     }
 
-    /// What the server answers to one more client, which sends these headers.
+    /// The server's answer to one more client with these headers.
     pub(crate) fn introduce(server: &Server, headers: &[(&str, &str)]) -> Response {
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello});
         server.request("POST", "/mcp", &[headers, &[ACCEPT]].concat(), &hello.to_string())
     }
 
-    /// What the server sends for a call, as the events of a stream.
+    /// The server's answer to a call, as the events of a stream.
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
         self.send(&call(tool, arguments)).body
     }
 
-    /// What the server answers to another request.
+    /// The server's answer to another request.
     pub(crate) fn ask(&self, method: &str, params: &Value) -> String {
         self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).body
     }
@@ -179,7 +179,7 @@ impl<'a> Mcp<'a> {
         assert_eq!(answered.status, 202, "{answered:?}");
     }
 
-    /// A call whose answer has begun: the server answers its request no more, and runs the tool.
+    /// A call whose answer has begun: the server has sent the headers, and runs the tool.
     pub(crate) fn begin(&self, tool: &str, arguments: &Value) -> BufReader<TcpStream> {
         let mut stream = self.server.connect();
         let request = self.server.raw("POST", "/mcp", &self.headers(), &call(tool, arguments).to_string());
@@ -206,7 +206,7 @@ impl<'a> Mcp<'a> {
     }
 }
 
-/// What a client of MCP takes for an answer.
+/// The answers that a client of MCP accepts.
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 
 fn call(tool: &str, arguments: &Value) -> Value {
@@ -243,7 +243,7 @@ pub(crate) fn try_send(address: &str, method: &str, path: &str, body: &str) -> O
     Response::parse(bytes)
 }
 
-/// What is left of an answer.
+/// The rest of an answer.
 pub(crate) fn read_rest(stream: &mut impl Read) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("UTF-8");

@@ -1,4 +1,4 @@
-//! A program that watches everything and writes down each change with its token, from which it goes on when it was killed.
+//! A program that watches everything and records each change with its token, from which it continues after a kill.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::Journal;
 
-/// How long it waits before it asks a server again that is away.
+/// How long it waits before it calls a missing server again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A change.
@@ -26,17 +26,17 @@ pub(crate) struct Told {
 /// What a change tells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// A record is at this revision, and whether it was told as stored.
+    /// A record is at this revision, and whether it was delivered as stored.
     Is { name: String, revision: u64, is_stored: bool },
     /// A document is gone.
     Removed { name: String },
-    /// Everything up to here was told.
+    /// Everything up to here was delivered.
     Reached,
-    /// What no watch of everything has to tell.
+    /// A change that no watch of everything may deliver.
     Odd(String),
 }
 
-/// Watches from there on, or behind the last change in its journal.
+/// Watches from the beginning given, or after the last change in its journal.
 pub(crate) async fn consume(url: &str, journal: &Path, first: WatchFrom) -> CaseResult {
     let (mut journal, told) = Journal::<Told>::open(journal)?;
     let mut from = told.last().map_or(first, |told| WatchFrom::Token(told.token.clone()));
@@ -52,7 +52,7 @@ pub(crate) async fn consume(url: &str, journal: &Path, first: WatchFrom) -> Case
                     from = token.into();
                 }
                 Err(error) if error.is_retryable() => {}
-                // Nothing is lost by kills, so no feed begins anew.
+                // Kills lose nothing, so no feed is reset.
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,4 +1,4 @@
-//! What a program has done, written down before it goes on.
+//! What a program has done, written down before it continues.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Result, Seek as _, SeekFrom, Write as _};
@@ -8,14 +8,14 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Lines of JSON in a file. A line that a kill has cut is none.
+/// Lines of JSON in a file. A line that a kill has truncated does not count.
 pub(crate) struct Journal<T> {
     file: File,
     of: PhantomData<T>,
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Goes on behind the last whole line, and gives the lines.
+    /// Continues after the last whole line, and returns the lines.
     pub(crate) fn open(path: &Path) -> Result<(Self, Vec<T>)> {
         let mut file = OpenOptions::new().create(true).write(true).truncate(false).open(path)?;
         let text = fs::read(path)?;
@@ -32,7 +32,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     }
 }
 
-/// The lines that a journal has by now; none before it is there.
+/// The lines of a journal so far; none if the file does not exist.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Vec<T> {
     lines(&fs::read(path).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What the journals of those who watched say, beside those of who wrote and what there is.
+//! Compares the journals of watching programs with those of writing programs, and with the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::writer::{Called, End, notes};
 /// The revisions of records, by their names.
 pub(crate) type Records = BTreeMap<String, u64>;
 
-/// What a journal of changes comes to.
+/// The state that a journal of changes leads to.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The records that are not gone.
@@ -22,7 +22,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Goes through a journal. `Err` tells of the first change that is out of order.
+    /// Reads a journal. `Err` describes the first change that is out of order.
     pub(crate) fn of(journal: &[Told]) -> std::result::Result<Self, String> {
         let mut seen = Self::default();
         for (line, told) in journal.iter().enumerate() {
@@ -44,7 +44,7 @@ impl Seen {
         Ok(seen)
     }
 
-    /// The records that are not as they were told: those that there are, and those that there are not.
+    /// The records that differ from what was delivered, existing ones and missing ones.
     pub(crate) fn gaps(&self, there: &Records) -> Vec<String> {
         let names: BTreeSet<_> = self.records.keys().chain(there.keys()).collect();
         let differ = names.into_iter().filter(|name| self.records.get(*name) != there.get(*name));
@@ -53,7 +53,7 @@ impl Seen {
             .collect()
     }
 
-    /// The acknowledged changes of a writer that this does not tell of, in a watch that was begun before it wrote.
+    /// The acknowledged changes of a writer that were not delivered, for a watch that began before it wrote.
     pub(crate) fn untold(&self, calls: &[Called]) -> Vec<End> {
         let is_told = |end: &End| match end {
             End::Memory { id, revision } => self.records.get(id).is_some_and(|told| told >= revision),
@@ -66,7 +66,7 @@ impl Seen {
     }
 }
 
-/// What there is.
+/// The existing records.
 pub(crate) async fn there(provider: &dyn MemoryProvider) -> Result<Records> {
     let (mut records, mut cursor) = (Records::new(), None);
     loop {
@@ -97,7 +97,7 @@ pub(crate) fn finds_gaps_and_disorders() -> CaseResult {
     let there = Records::from([("a".to_owned(), 2), ("notes/b".to_owned(), 1)]);
     let whole = of(vec![is("a", 1), is("notes/b", 3), is("a", 2), removed("notes/b"), is("notes/b", 1)])?;
     assert!(whole.gaps(&there).is_empty());
-    // A change that was not told, also of a record that was told of before, or that is gone.
+    // A missing change is found, also if the record was delivered before, or is gone.
     for told in [vec![is("a", 2)], vec![is("a", 1), is("notes/b", 1)], vec![is("a", 2), is("notes/b", 1), is("c", 1)]] {
         assert_eq!(of(told)?.gaps(&there).len(), 1);
     }

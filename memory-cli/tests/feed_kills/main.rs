@@ -1,8 +1,8 @@
-//! The feed under kills. Programs write, one of them through `agent-memory serve`; others watch, and write down each change with its token.
-//! All of them, `serve` and the engine's own server are killed again and again, and go on where they were. In the end each watch has told of
-//! all that was acknowledged, and in order.
+//! The feed under kills. Programs write, one of them through `agent-memory serve`; others watch, and record each change
+//! with its token. All of them, `serve` and the engine's own server are killed again and again, and continue where they
+//! were. In the end each watch has delivered everything that was acknowledged, and in order.
 //!
-//! The programs are this test again, with a role. `MEMORY_TEST_KILLS` says how often something is killed on each engine; 20 times by
+//! The programs are this test again, with a role. `MEMORY_TEST_KILLS` sets the number of kills on each engine; 20 by
 //! default.
 
 #[path = "../common/mod.rs"]
@@ -34,7 +34,7 @@ use crate::common::{Cli, PATIENCE, Random};
 use crate::judge::Seen;
 use crate::writer::Door;
 
-/// What a program does, on what, and where its files are.
+/// The role of a program, its target, and the folder of its files.
 const ROLE: &str = "MEMORY_TEST_ROLE";
 const URL: &str = "MEMORY_TEST_URL";
 const FOLDER: &str = "MEMORY_TEST_FOLDER";
@@ -46,8 +46,8 @@ const PAUSE: usize = 150;
 const STOP: &str = "stop";
 const ADDRESS: &str = "address";
 
-/// The programs, by their roles, which are the names of their journals, too. The second of those who watch begins with a snapshot, when
-/// some is there.
+/// The programs, by their roles, which are also the names of their journals. The second watching program begins with a
+/// snapshot, when there are some records.
 const WRITERS: [&str; 2] = ["writes", "writes-served"];
 const CONSUMERS: [&str; 2] = ["watches", "watches-all"];
 
@@ -164,7 +164,7 @@ impl Drop for Program {
 }
 
 impl Stage<'_> {
-    /// Starts `serve`, and says where.
+    /// Starts `serve`, and writes its address to a file.
     fn serve(&mut self) -> CaseResult {
         let mut command = self.cli.command();
         command.env("AGENT_MEMORY_URL", self.url);
@@ -223,7 +223,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Waits until something is so. No program ends by itself meanwhile.
+    /// Waits until a condition holds. No program may end by itself meanwhile.
     fn wait(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let limit = Instant::now() + PATIENCE;
         while !is_so() {
@@ -236,7 +236,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Compares what was told with what there is, once those who write have ended and those who watch have told of the rest.
+    /// Compares the delivered changes with the records, once the writers have ended and the watches have delivered the
+    /// rest.
     fn judge(&mut self) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
         for program in &mut self.programs {
             if WRITERS.contains(&program.role) {

@@ -1,4 +1,4 @@
-//! A program that stores, updates, puts and removes, and writes down what was acknowledged.
+//! A program that stores, updates, puts and removes, and records what was acknowledged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::journal::Journal;
 pub(crate) const NOTES: &str = "notes";
 /// How many documents a writer has, which it puts and removes again and again.
 const DOCUMENTS: u64 = 3;
-/// How long it waits behind a call that has failed.
+/// How long it waits after a failed call.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The end of a call.
@@ -31,7 +31,7 @@ pub(crate) struct Called {
     pub(crate) end: End,
 }
 
-/// What was acknowledged.
+/// An acknowledged change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum End {
     /// The memory with this id is at this revision.
@@ -40,7 +40,7 @@ pub(crate) enum End {
     Put { name: String, revision: u64 },
     /// The document has been removed.
     Removed { name: String },
-    /// Nothing: there was nothing to remove, or nobody knows whether it was done.
+    /// Nothing: there was nothing to remove, or the outcome is unknown.
     Nothing,
 }
 
@@ -48,14 +48,14 @@ pub(crate) enum End {
 pub(crate) enum Door {
     /// By a provider of its own.
     Provider(Arc<dyn MemoryProvider>),
-    /// By the server whose address stands in this file.
+    /// By the server whose address is in this file.
     Served(PathBuf),
 }
 
-/// The call is to be made again, or given up.
+/// The call must be repeated, or given up.
 struct Failed;
 
-/// Goes on behind the last call in its journal until the file `stop` is there.
+/// Continues after the last call in its journal until the file `stop` exists.
 pub(crate) async fn write(me: &str, door: Door, journal: &Path, stop: &Path) -> CaseResult {
     let (mut journal, mut calls) = Journal::<Called>::open(journal)?;
     // The one that a kill has cut is made again.
@@ -69,7 +69,7 @@ pub(crate) async fn write(me: &str, door: Door, journal: &Path, stop: &Path) -> 
             _ => None,
         });
         let end = match (number % 5, newest) {
-            // With its key it is stored once, however often it is asked for.
+            // The key makes it stored once, however often it is repeated.
             (0 | 1, _) | (2, None) => loop {
                 if let Ok(id) = door.store(&format!("{me}-{number}")).await {
                     break Ok(End::Memory { id, revision: 1 });
@@ -165,7 +165,7 @@ impl Door {
         }
     }
 
-    /// Removes a document, and tells whether it was there.
+    /// Removes a document, and returns whether it existed.
     async fn remove(&self, id: &str) -> Result<bool, Failed> {
         match self {
             Self::Provider(provider) => {
@@ -194,7 +194,7 @@ fn revision(answer: &Value) -> u64 {
     answer["revision"].as_u64().expect("a revision")
 }
 
-/// What the server answers; `null` where what is asked for is not there.
+/// The server's answer; `null` if the record does not exist.
 fn ask(address: &Path, method: &str, path: &str, body: &Value) -> Result<Value, Failed> {
     let address = fs::read_to_string(address).expect("the address of a server");
     let body = if body.is_null() { String::new() } else { body.to_string() };

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 MODEL_TOOLS = ["memory_query", "memory_add_document", "memory_remove_document", "memory_recall"]
 RUNTIME_TOOLS = ["memory_store", "memory_update"]
 
-# Of each tool: read only, destructive.
+# For each tool: read only, destructive.
 HINTS = {
     "memory_query": (True, False),
     "memory_add_document": (False, False),

@@ -31,7 +31,7 @@ def main(url: str, token_of_page: str, token_of_ana: str) -> None:
     answer = ask("Who is here?", metadata={"room": "kitchen"})
     assert answer.choices[0].message.content == "I am here.", answer
 
-    # A failure behind the question is told once: the client does not ask again by itself.
+    # A failure after the question is accepted is reported once: the client does not retry by itself.
     fails(openai.InternalServerError, "Unexpected", lambda: ask("And now?"))
     fails(openai.PermissionDeniedError, "Unauthorized", lambda: ask("Hello", metadata={"room": "dm:bo"}))
     fails(openai.UnprocessableEntityError, "InvalidInput", lambda: ask(" "))

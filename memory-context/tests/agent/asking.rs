@@ -161,7 +161,7 @@ async fn what_fails_is_an_error() {
     stage.ends().await;
 }
 
-/// Hears what is said in the kitchen.
+/// Records what is said in the kitchen.
 #[derive(Debug, Clone, Default)]
 struct Kitchen(Arc<Mutex<Vec<String>>>);
 
@@ -193,7 +193,7 @@ async fn in_a_group_it_answers_who_asks_and_thinks_about_the_rest() {
     question.says("Yes");
     assert_eq!(said(&answer(asked).await), ["Yes"]);
     assert_eq!(*kitchen.0.lock().expect("no panic"), ["Yes"]);
-    // In private nothing is said on the platform.
+    // In a private conversation nothing is said on the platform.
     let direct = stage.asks("ana", "Hello");
     stage.model.asked().await.says("Hi");
     assert_eq!(answer(direct).await.text, "Hi");

@@ -1,4 +1,4 @@
-//! What the builder of an agent sets.
+//! The settings of an agent's builder.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -96,7 +96,7 @@ async fn instance(memory: Arc<InMemory>, url: String) -> Agent {
 #[tokio::test]
 async fn an_agent_goes_on_with_what_its_instance_left_open() {
     let (memory, mut model) = (Arc::new(InMemory::new()), model::Model::start().await);
-    // With this runtime the first process ends, in the midst of its work.
+    // The first process ends with this runtime, in the middle of its work.
     let process = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let killed = process.spawn({
         let (memory, url) = (Arc::clone(&memory), model.url.clone());
@@ -137,7 +137,7 @@ impl Embedder for Vectors {
     }
 }
 
-/// Waits until the vector of a fact is asked for, which upkeep does behind an answer.
+/// Waits until the vector of a fact is requested; upkeep requests it after an answer.
 async fn upkeep(embedded: &Mutex<Vec<String>>, fact: &str) {
     let is_asked = || embedded.lock().expect("no panic holds it").iter().any(|text| text.contains(fact));
     within(async {
@@ -177,7 +177,7 @@ async fn a_model_finds_facts_by_their_meaning() {
     let said = stage.asks("ana", "Hello");
     stage.model.asked().await.says("Hi");
     answer(said).await;
-    // Upkeep makes the vectors behind the answer.
+    // Upkeep makes the vectors after the answer.
     let (facts, of_ana) = (records.facts(), audience("dm:ana"));
     let recalled = || async { facts.recall(&of_ana, &FactQuery::new("Lima")).await.expect("a recall") };
     within(async { while recalled().await.unembedded > 0 {} }).await;
@@ -195,7 +195,7 @@ async fn a_model_finds_facts_by_their_meaning() {
     stage.ends().await;
 }
 
-/// Has so many lines below its name.
+/// A provider with this many lines below its name.
 struct Note(ProviderInfo, usize);
 
 #[async_trait]
@@ -227,7 +227,7 @@ async fn a_budget_and_an_order_of_the_host_make_the_prompts_of_runs() {
         let question = stage.asks("ana", "Hello");
         let asked = stage.model.asked().await;
         let prompt = &asked.prompt;
-        // The text of the template comes on top.
+        // The text of the template is added to this.
         assert!((8_000..30_000).contains(&prompt.len()), "{} bytes", prompt.len());
         let place = |text: &str| prompt.find(text).unwrap_or_else(|| panic!("{text} in {prompt}"));
         assert!(place("LAST-begins") < place("LONG-begins"), "what stays the same is at the beginning");
@@ -237,7 +237,7 @@ async fn a_budget_and_an_order_of_the_host_make_the_prompts_of_runs() {
     }
 }
 
-/// Ignores everything, and thinks nothing of it.
+/// Ignores every message.
 #[derive(Debug)]
 struct Deaf;
 
@@ -306,7 +306,7 @@ async fn rooms_are_there_from_the_beginning() {
     stage.model.asked_to(Question::Answer).await.says("Bo");
     assert_eq!(answer(told).await.text, "Bo");
 
-    // Built again with others, what is known stays, and who has left does not come back.
+    // After a build with other members, the records stay, and a member that has left does not come back.
     records.participants().leave(&audience("kitchen").room, &bo).await.expect("left");
     let second = Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small");
     let second = second.room(room("kitchen", ChannelType::Dm), [person("cy", "Cy")]).build().await.expect("an agent");

@@ -1,4 +1,4 @@
-//! The endpoints of an agent, and what each is sent.
+//! The endpoints of an agent, and the requests to each.
 
 use axum::Json;
 use axum::Router;
@@ -45,7 +45,7 @@ async fn embed(
     Json(body): Json<Value>,
 ) -> Json<Value> {
     let key = headers.get("authorization").map(|value| value.to_str().expect("text").to_owned());
-    // A test that is over listens no more.
+    // The test may have ended.
     let _ = keys.send(key);
     let count = body["input"].as_array().expect("texts").len();
     let data: Vec<_> = (0..count).map(|index| json!({ "index": index, "embedding": [1.0, 0.0] })).collect();
@@ -105,7 +105,7 @@ fn shows(agent: &Agent) -> JoinHandle<Result<Answer>> {
     tokio::spawn(async move { agent.receive(origin, Incoming { message, is_addressed: false }).await })
 }
 
-/// What the last message of a request has behind its text; nothing where it is a text alone.
+/// The parts of a request's last message after its text; empty if it is only text.
 fn parts(body: &Value) -> Vec<Value> {
     let message = body["messages"].as_array().and_then(|messages| messages.last()).expect("a message");
     message["content"].as_array().into_iter().flatten().skip(1).cloned().collect()
@@ -115,7 +115,7 @@ fn image(url: &str) -> Value {
     json!({ "type": "image_url", "image_url": { "url": url } })
 }
 
-/// Describes the images that are to be described next.
+/// Describes the images of the next requests.
 async fn describes(model: &mut Model, descriptions: usize) {
     for _ in 0..descriptions {
         let asked = model.asked().await;
@@ -146,7 +146,7 @@ async fn a_model_that_takes_them_is_shown_what_came_with_a_message() {
     assert_eq!(answer(question).await.text, "Nice");
     assert_eq!(descriptions(&stage.agent).await, ["A cat", "buy milk", "A roof", ""]);
 
-    // From then on words are what is left of them.
+    // From then on only words are left of them.
     let question = stage.asks("ana", "What did I show you?");
     let asked = stage.model.asked().await;
     assert!(parts(&asked.body).is_empty() && asked.prompt.contains("A cat"), "{}", asked.prompt);
@@ -168,7 +168,7 @@ async fn a_model_that_takes_none_is_told_in_words() {
     assert_eq!(answer(question).await.text, "Nice");
     stage.ends().await;
 
-    // Where nobody sees images, the conversation tells that they came.
+    // If no model sees images, the conversation says that they came.
     let mut stage = Stage::with(|builder| builder).await;
     let question = shows(&stage.agent);
     let asked = stage.model.asked().await;

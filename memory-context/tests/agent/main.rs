@@ -1,4 +1,4 @@
-//! The agent in one piece, over SQLite, with a model behind HTTP that the test plays.
+//! The whole agent, over SQLite, with a model over HTTP whose answers the test gives.
 
 mod asking;
 mod built;

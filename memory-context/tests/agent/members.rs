@@ -1,4 +1,4 @@
-//! Who is in a room.
+//! The members of a room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::engine::{Around, Call, Wrapped};
 use crate::model::{Model, within};
 use crate::stage::Stage;
 
-/// Refuses puts of documents, but for so many at first.
+/// Refuses puts of documents after the first ones.
 #[derive(Debug, Clone)]
 struct Refusing(Arc<AtomicUsize>);
 

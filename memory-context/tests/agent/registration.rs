@@ -1,4 +1,4 @@
-//! What an agent can do by itself, and what comes and goes while it runs.
+//! The agent's own abilities, and parts that are added and removed while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -219,7 +219,7 @@ async fn what_is_cached_is_read_and_cleared() {
     let [message] = cache.messages()[..] else { panic!("one message") };
     let count = || Some(cache.get(message)?.providers.get("COUNTER")?.values.get("count")?.clone());
     assert_eq!(count(), Some(json!(1)));
-    // An answer in a form has its results in a state of its own, over what is cached.
+    // An answer in a form has its results in a state of its own, over the cached one.
     let looks = "<response><thought>I look</thought><actions>weather</actions>\
         <parameters>{\"weather\": {\"place\": \"Lima\"}}</parameters></response>";
     asked.writes(looks);
@@ -235,7 +235,7 @@ async fn what_is_cached_is_read_and_cleared() {
     stage.ends().await;
 }
 
-/// Has the small model say what an answer was about, and hears that it was said.
+/// Asks the small model for the topic of an answer, and records that the answer was said.
 struct Topic(EvaluatorInfo);
 
 #[async_trait]

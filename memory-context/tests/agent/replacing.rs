@@ -1,4 +1,4 @@
-//! What is replaced and taken away while the agent runs.
+//! Parts that are replaced and removed while the agent runs.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ async fn what_was_asked_before_a_shutdown_is_answered() {
     asked.says("Hi");
     assert_eq!(answer(question).await.text, "Hi");
     within(closing).await.expect("closes");
-    // The file is free again, and has what was said.
+    // The file is free again, and has the conversation.
     let again =
         Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small").build().await.expect("opens");
     let question = tokio::spawn({
@@ -76,7 +76,8 @@ async fn a_run_that_takes_too_long_is_stopped() {
     within(again.shutdown()).await.expect("closes");
 }
 
-/// Another model goes on, which calls no tools: what the first one has quoted does nothing now either, and what it has looked up is there.
+/// Another model, which calls no tools, continues: a form that the first one quoted still does nothing, and the result
+/// of its call is available.
 #[tokio::test]
 async fn a_run_goes_on_with_a_model_that_is_asked_for_a_form() {
     let parts = |builder: AgentBuilder| builder.tool(Tool::new("weather", weather)).provider(Tides);

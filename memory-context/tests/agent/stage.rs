@@ -38,7 +38,7 @@ impl Stage {
         Self::whole(|builder| build(builder.without_built_in_tools())).await
     }
 
-    /// With all that an agent has by default.
+    /// With all defaults of an agent.
     pub(crate) async fn whole(build: impl FnOnce(AgentBuilder) -> AgentBuilder) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model = Model::start().await;
@@ -47,12 +47,12 @@ impl Stage {
         Self { model, agent, folder }
     }
 
-    /// Where the memory is.
+    /// The URL of the memory.
     pub(crate) fn url(&self) -> String {
         url(&self.folder)
     }
 
-    /// Erases from the memory, as an operator does beside the agent; tells how many records went.
+    /// Erases from the memory, as an operator beside the agent, and returns the number of records.
     pub(crate) async fn erases(&self, erasure: &Erasure) -> usize {
         let provider = memory_runtime::open(&self.url()).expect("a memory");
         provider.init().await.expect("opens");
@@ -66,7 +66,7 @@ impl Stage {
         tokio::spawn(async move { agent.ask(user, text).await })
     }
 
-    /// Ends it: nothing is asked that the test has not seen.
+    /// Ends it, and checks that the model got no request that the test has not seen.
     pub(crate) async fn ends(mut self) {
         assert!(self.model.is_idle(), "nothing more is asked");
         within(self.agent.shutdown()).await.expect("closes");
@@ -82,7 +82,7 @@ pub(crate) async fn answer(asked: JoinHandle<Result<Answer>>) -> Answer {
     within(asked).await.expect("no panic").expect("an answer")
 }
 
-/// Why there is none.
+/// The error of a request without an answer.
 pub(crate) async fn failure(asked: JoinHandle<Result<Answer>>) -> Error {
     within(asked).await.expect("no panic").expect_err("no answer")
 }
@@ -92,7 +92,7 @@ pub(crate) fn said(answer: &Answer) -> Vec<&str> {
     answer.said.iter().map(|message| message.content.text.as_str()).collect()
 }
 
-/// The name and the success of each call, and what it gave back.
+/// The name, the success and the result of each call.
 pub(crate) fn results(answer: &Answer) -> Vec<(&str, bool, &str)> {
     fn told(result: &ToolResult) -> &str {
         result.error.as_deref().or(result.text.as_deref()).unwrap_or_default()

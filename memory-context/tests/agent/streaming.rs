@@ -19,7 +19,7 @@ async fn end(mut stream: AnswerStream) -> String {
     answer.text
 }
 
-/// Polls a stream in the background, so that it asks.
+/// Polls a stream in the background, so that its request is sent.
 async fn first(mut stream: AnswerStream) -> (String, AnswerStream) {
     let piece = text(&mut stream).await;
     (piece, stream)
@@ -30,7 +30,7 @@ async fn plain_text_is_heard_as_it_is_written() {
     let mut stage = Stage::new().await;
     let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
     let asked = stage.model.asked().await;
-    // So a model that does as it is told is heard while it writes.
+    // So the text of a model that follows this is heard while it is written.
     assert!(asked.prompt.contains("What you write is said as it is, so write nothing else."), "{}", asked.prompt);
     assert!(!asked.prompt.contains("Answer in this form"), "{}", asked.prompt);
     assert_eq!(asked.offered(), ["weather"]);
@@ -76,7 +76,7 @@ async fn an_answer_that_is_interrupted_ends_as_superseded() {
     conversation.interrupt();
     let Some(Ok(Piece::Answer(answer))) = within(stream.next()).await else { panic!("no answer") };
     assert_eq!((answer.end, answer.text.as_str()), (End::Superseded, ""));
-    // What is asked later is answered.
+    // A later question is answered.
     let asked = stage.asks("ana", "Hello");
     stage.model.asked().await.writes("Hi");
     assert_eq!(crate::stage::answer(asked).await.text, "Hi");
@@ -128,7 +128,7 @@ async fn a_model_that_calls_no_tools_is_asked_for_a_form_and_heard_when_it_is_wh
     stage.ends().await;
 }
 
-/// Else who is quoted would act in the name of who has asked for the quotation.
+/// Otherwise a quoted person would act in the name of the one who asked for the quotation.
 #[tokio::test]
 async fn a_form_that_plain_text_quotes_is_heard_and_does_nothing() {
     let mut stage = Stage::new().await;
@@ -163,7 +163,7 @@ async fn the_word_of_ignoring_is_not_heard() {
     stage.ends().await;
 }
 
-/// What was heard can't be taken back, so another answer behind it would be a second one.
+/// Text that was heard can't be taken back, so a retry would add a second answer.
 #[tokio::test]
 async fn a_stream_that_breaks_behind_its_first_text_is_not_asked_for_again() {
     let mut stage = Stage::new().await;

@@ -158,7 +158,7 @@ async fn the_calls_are_bounded() {
     asked.writes("Always");
     assert_eq!(answer(question).await.results.len(), MAX_CALLS);
     stage.ends().await;
-    // By the actions of an answer, of which sixteen go into one. What is said does not hide that the rest is left out.
+    // By the actions of an answer, which has at most sixteen. The text does not hide that the rest is left out.
     let quiet = Tool::new("quiet", |(), _| async { Ok(()) });
     let mut stage = Stage::with(|builder| builder.tool(quiet).without_tool_calls()).await;
     let question = stage.asks("ana", "Do it often");
@@ -184,7 +184,7 @@ async fn one_that_always_has_something_to_say_is_late_too() {
         Ok(String::new())
     });
     let limits = Limits { action: Duration::from_millis(50), ..Limits::default() };
-    // So much is said that a reflection would be due, which nobody here answers.
+    // Enough is said that a reflection would be due, which nobody here answers.
     let mut stage = Stage::with(|builder| builder.tool(chatter).limits(limits).without_reflection()).await;
     let question = stage.asks("ana", "Go on");
     stage.model.asked().await.calls(&[("chatter", json!({}))]);
@@ -256,7 +256,7 @@ async fn what_a_tool_says_is_heard_once_and_in_order() {
         Ok(ToolOutput::said("Third"))
     });
     let mut stage = Stage::with(|builder| builder.tool(tool)).await;
-    // All that there is to tell was heard, so the model is not asked again.
+    // Everything was heard, so the model is not asked again.
     let question = stage.asks("ana", "Tell me");
     stage.model.asked().await.calls(&[("tell", json!({}))]);
     let first = answer(question).await;
@@ -370,7 +370,7 @@ async fn a_value_of_a_result_reaches_the_next_prompt() {
     stage.ends().await;
 }
 
-/// Tells where it is, or of the place that another one tells.
+/// Contributes its own place, or the place that another provider contributes.
 struct Told(ProviderInfo);
 
 #[async_trait]
@@ -404,7 +404,7 @@ async fn a_model_that_calls_tools_looks_up_what_it_was_told_of_by_name() {
     let asked = stage.model.asked().await;
     assert!(asked.prompt.contains("no provider has such a name; there are "), "{}", asked.prompt);
     asked.calls(&[("LOOK_UP", json!({ "providers": ["tides", "NOTHING"] }))]);
-    // It sees what they know over the rest, and what came of its calls.
+    // It sees their results above the rest, and those of its calls.
     let asked = stage.model.asked().await;
     assert!(asked.prompt.contains("TIDES of Lima") && asked.prompt.contains("It rains in Lima."), "{}", asked.prompt);
     asked.calls(&[("weather", place("Cusco"))]);

@@ -67,7 +67,7 @@ impl MessageTrigger for Line {
                 () = context.stopped() => break,
                 Some(text) = calls.recv() => {
                     let answer = context.agent()?.room(room()).ask("bo", text).await?;
-                    // A test that is over listens no more.
+                    // The test may have ended.
                     let _ = self.heard.send(answer.text);
                 }
             }
@@ -156,7 +156,7 @@ struct Bell {
     heard: mpsc::UnboundedSender<Heard>,
 }
 
-/// What a test has a bell bring.
+/// What a test submits by a bell.
 enum Ring {
     /// Something whose end the bell waits for.
     Submit(&'static str),
@@ -165,7 +165,7 @@ enum Ring {
     Observe(&'static str),
 }
 
-/// What a bell is told of what it brought.
+/// What a bell learns of its submission.
 type Heard = Result<(MemoryId, Option<Finished>)>;
 
 #[async_trait]
@@ -187,7 +187,7 @@ impl TriggerSource for Bell {
                 Ring::Leave(text) => tasks.submit(task(text)?).await.map(|handle| (handle.id(), None)),
                 Ring::Observe(text) => tasks.observe(task(text)?).await.map(|id| (id, None)),
             };
-            // A test that is over listens no more.
+            // The test may have ended.
             let _ = self.heard.send(heard);
         }
     }
@@ -203,7 +203,7 @@ fn task(text: &str) -> Result<NewTask> {
     Ok(NewTask::new(Space::new("house-door".parse()?), ContextItem::trigger("bell", content, SystemClock.now())))
 }
 
-/// A message of whoever stands at the door.
+/// A message of somebody at the door.
 fn at_the_door(task: NewTask) -> Result<Arrival> {
     let content: Value = task.trigger.content.to_value()?;
     let text = content["text"].as_str().filter(|text| !text.is_empty()).ok_or_else(|| Error::invalid("no text"))?;
@@ -212,7 +212,7 @@ fn at_the_door(task: NewTask) -> Result<Arrival> {
     Ok(Arrival { origin, incoming: Incoming { message, is_addressed: false } })
 }
 
-/// A bell at the door of an agent that takes so many messages in at once.
+/// A bell at the door of an agent with this many concurrent arrivals.
 async fn with_a_bell(arrivals: u32) -> (mpsc::UnboundedSender<Ring>, mpsc::UnboundedReceiver<Heard>, Stage) {
     let ((rings, rung), (told, heard)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let trigger = SourceTrigger::new(Bell { rings: Mutex::new(Some(rung)), heard: told }, at_the_door);
@@ -267,7 +267,7 @@ async fn what_starts_tasks_of_a_runtime_brings_messages_to_an_agent() {
     let chain: Vec<_> = finished.chain.iter().map(|item| (item.kind, item.content.as_str())).collect();
     assert_eq!(chain, [(ContextKind::Result, r#"{"text":"Who is there?"}"#)]);
 
-    // One that fails is told as one, and ends nothing.
+    // A failed one is reported as failed, and ends nothing.
     rings.send(Ring::Submit("Hello?")).expect("it listens");
     stage.model.asked().await.fails(StatusCode::BAD_REQUEST);
     let (id, finished) = within(heard.recv()).await.expect("told").expect("received");
@@ -311,7 +311,7 @@ impl memory_context::model::Model for Silent {
     }
 }
 
-/// A trigger that does not do as it should.
+/// A trigger that misbehaves.
 #[derive(Debug)]
 struct Unruly(&'static str, Arc<Notify>);
 

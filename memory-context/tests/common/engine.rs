@@ -12,7 +12,7 @@ use memory_core::{
     Tombstone, TombstonePage, Updated, VectorModel, Version, Watch,
 };
 
-/// A call of an engine, as far as tests tell calls apart.
+/// A call of an engine, as far as tests distinguish calls.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Call {
     /// `init`, `check_health`, `backfill`, `set_read_only`, `is_read_only`, `set_retention` or `shutdown`.
@@ -46,7 +46,7 @@ pub(crate) trait Around: Debug + Clone + Send + Sync + 'static {
         work: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Whether a `get` of the ledger finds what is there.
+    /// Whether a `get` of the ledger finds existing memories.
     fn finds(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! How the text is cut, and what is told of it.
+//! How the text is cut, and how the cuts are reported.
 
 use std::sync::Arc;
 

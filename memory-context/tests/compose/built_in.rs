@@ -1,4 +1,4 @@
-//! What the built-in providers contribute, with real records behind each.
+//! The contributions of the built-in providers, from real records.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ async fn compose(composer: ComposerBuilder, turn: &Turn, options: ComposeOptions
     state
 }
 
-/// What one provider gives.
+/// The contribution of one provider.
 async fn only(name: &str, composer: ComposerBuilder, turn: &Turn) -> State {
     compose(composer, turn, ComposeOptions::only([name])).await
 }
@@ -305,7 +305,7 @@ async fn what_was_said_long_ago_is_shown_where_it_answers() {
         let state = only("RECENT_MESSAGES", builder, &turn).await;
         text_of(&state, "earlierMessages").to_owned()
     };
-    // What stands beside the answer is found with it.
+    // Messages beside the answer are found with it.
     let both = "# Earlier Messages\n[2023-11-14 22:13] Bo: My dog is called Rex\n[2023-11-14 22:14] Bo: It rains";
     assert!(shown(3).await.starts_with(both), "{}", shown(3).await);
     assert_eq!(shown(7).await, "", "the conversation has it");

@@ -1,4 +1,4 @@
-//! What a second composition of a message takes from the first.
+//! The results that a second composition of a message takes from the first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -183,7 +183,7 @@ async fn results_live_for_a_time() {
     let one = Scripted::giving(ProviderInfo::new("A", ""), ProviderResult::text("a"));
     let calls = one.calls();
     let (composer, turn) = stage(|builder| builder.provider(Arc::new(one)).cache_for(Duration::from_millis(20))).await;
-    // Ends when the cache has let go of it, however long that takes.
+    // Ends when the cache has dropped it, however long that takes.
     while calls.count() < 3 {
         composer.compose_state(&turn, &ComposeOptions::default()).await;
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What a composition does about providers that fail.
+//! How a composition handles failing providers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ fn failing(name: &'static str) -> Scripted {
     })
 }
 
-/// The example `EXTERNAL_API`, where the provider itself does not handle its error.
+/// The example `EXTERNAL_API`, in which the provider does not handle its error.
 #[tokio::test]
 async fn a_failure_is_visible_and_the_others_go_on() {
     let bad = failing("EXTERNAL_API");

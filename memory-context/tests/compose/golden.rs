@@ -1,7 +1,8 @@
-//! A recorded conversation, composed from SQLite: the files beside it have the texts. `MEMORY_WRITE_GOLDEN=1` writes them anew.
+//! A recorded conversation, composed from SQLite: the files beside it have the texts. `MEMORY_WRITE_GOLDEN=1` writes
+//! them again.
 //!
-//! SQLite weighs a word by how rare it is among all documents of the file. So facts that answer a question about equally well can
-//! change places when the records of a conversation come to be other documents.
+//! SQLite weighs a word by how rare it is among all documents of the file. So facts that answer a question about
+//! equally well can change places when the records of a conversation are stored as other documents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// The messages in one room, and everything that was said in the first session as a fact of who said it.
+    /// The messages in one room, and everything that was said in the first session as a fact of its author.
     async fn recorded() -> Self {
         let records = records_on(memory_runtime::open("sqlite::memory:").expect("opens"), "Melanie").await;
         let room = RoomId::parse("locomo-26").expect("valid");
@@ -85,7 +86,7 @@ impl Conversation {
         composer.compose_state(&Turn::new(message), &options).await
     }
 
-    /// A further message of Caroline's, which asks something.
+    /// A further message of Caroline's, with a question.
     async fn asks(&self, text: &str) -> Message {
         let last = self.messages.last().expect("messages");
         let caroline = EntityId::parse("Caroline").expect("valid");

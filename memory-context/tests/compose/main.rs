@@ -1,4 +1,4 @@
-//! State composition: every example call of the interface that it comes from, and what it promises beyond.
+//! State composition: every example call of the original interface, and further guarantees.
 
 mod budget;
 mod built_in;

@@ -1,4 +1,4 @@
-//! In which order providers run, and what they see of each other.
+//! The order in which providers run, and the results of others that each sees.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

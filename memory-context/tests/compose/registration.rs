@@ -1,4 +1,4 @@
-//! What a composer takes, and the wrapper that traces its providers.
+//! The parts that a composer accepts, and the wrapper that traces its providers.
 
 use std::sync::{Arc, Mutex};
 
@@ -101,7 +101,7 @@ async fn a_wrapper_traces_the_calls() {
     assert_eq!(log.lock().expect("no panic").len(), 4, "the composer itself is as it was");
 }
 
-/// What is registered while the agent runs, of each kind.
+/// Parts of each kind that are registered while the agent runs.
 mod changes {
     use std::future::pending;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,7 +126,7 @@ mod changes {
         assert_eq!(composer.add(taken).expect_err("taken").kind(), ErrorKind::InvalidInput);
         assert_eq!(compose(&["OTHER"]).await.unknown, ["OTHER"], "all or none");
 
-        // A built-in one is replaced, and what was cached of it does not count.
+        // A built-in one is replaced, and its cached result does not count.
         assert_eq!(compose(&["CHARACTER"]).await.text, "");
         composer.replace(ContextParts::default().with_provider(named("CHARACTER"))).expect("a name");
         assert_eq!(compose(&["CHARACTER"]).await.text, "CHARACTER");
@@ -247,7 +247,7 @@ mod changes {
         assert_eq!(compose().await, "A\n\nB");
     }
 
-    /// A plugin that begins and ends as it is told to.
+    /// A plugin whose start and end do as told.
     #[derive(Debug)]
     struct Unruly {
         name: &'static str,
@@ -298,7 +298,7 @@ mod changes {
         let install = async |name, init, shutdown| {
             composer.install(Arc::new(Unruly { name, init, shutdown }), &Values::new()).await
         };
-        // While one begins, others come and go, and its name is taken.
+        // While one starts, others are added and removed, and its name is taken.
         let mut hanging = Box::pin(install("a", Hang, Well));
         assert!(futures::poll!(hanging.as_mut()).is_pending());
         assert_eq!(install("a", Well, Well).await.expect_err("taken").kind(), InvalidInput);
@@ -309,7 +309,7 @@ mod changes {
         install("a", Well, Hang).await.expect("the name is free");
         assert_eq!(compose().await, "b\n\na");
 
-        // What can't be ended is taken away all the same.
+        // A plugin whose end fails is removed all the same.
         assert_eq!(composer.uninstall("b").await.expect_err("it panics").kind(), Unexpected);
         let mut ending = Box::pin(composer.uninstall("a"));
         assert!(futures::poll!(ending.as_mut()).is_pending());
@@ -347,7 +347,7 @@ mod changes {
         assert_eq!(composer.compose_state(&turn, &ComposeOptions::default()).await.text, "");
     }
 
-    /// A plugin that is ready when it is let go.
+    /// A plugin that becomes ready when the test allows it.
     #[derive(Debug)]
     struct Late {
         begin: Arc<Semaphore>,

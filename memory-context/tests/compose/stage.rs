@@ -1,4 +1,4 @@
-//! What the tests compose with.
+//! Helpers of the tests of composition.
 
 use std::fmt;
 use std::sync::Arc;

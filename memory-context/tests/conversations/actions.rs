@@ -1,4 +1,4 @@
-//! What an answer asks for: actions, and what they need to know.
+//! The requests in an answer: actions, and the providers that they need.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,7 +78,7 @@ async fn an_action_that_throws_does_not_lose_the_rest() {
         FlowStep::ActionEnded { action, success } => Some((action.as_str(), *success)),
         _ => None,
     });
-    // A name that no action has is what the model wrote, and no event shows it.
+    // A name without an action is text of the model, and no event shows it.
     let expected = [("FAIL", false), ("PANIC", false), ("", false), ("", false), ("TELL", true)];
     assert_eq!(ended.collect::<Vec<_>>(), expected);
 }
@@ -92,9 +92,9 @@ async fn the_model_names_the_providers_that_its_actions_need() {
     let asked = stage.model.asked_to(Question::Answer).await;
     assert!(asked.prompt.contains("**WEATHER**: The weather") && !asked.prompt.contains("It rains"), "it is offered");
     assert_eq!(weather.0.load(Ordering::Relaxed), 0);
-    // A list as models write it: with a name that nobody has, and one that is empty.
+    // A list as models write it: with an unknown name, and an empty one.
     asked.acts("REPLY, LOOK", "WEATHER, NOWHERE,,", "Let me see");
-    // It answers with what it asked for.
+    // It answers with the requested providers.
     let again = stage.model.asked_to(Question::Answer).await;
     assert!(again.prompt.contains("It rains"), "{}", again.prompt);
     again.says("Yes");

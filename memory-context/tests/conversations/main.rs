@@ -1,4 +1,5 @@
-//! Whole conversations over a real engine, with a model that the test plays: where messages, answers and time race.
+//! Whole conversations over a real engine, with a model whose answers the test gives: races between messages, answers
+//! and time.
 
 mod actions;
 mod model;

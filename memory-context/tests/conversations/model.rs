@@ -1,4 +1,4 @@
-//! A language model that a test plays: a server of OpenAI's chat completions whose requests wait for what the test answers.
+//! A language model whose answers a test gives: a server of OpenAI's chat completions whose requests wait for the test.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
@@ -26,7 +26,7 @@ pub(crate) struct Model {
 /// A request that waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// What the model was told, all of it.
+    /// The whole prompt.
     pub(crate) prompt: String,
     pub(crate) about: Question,
     /// The header that holds the key.
@@ -42,7 +42,7 @@ pub(crate) struct Writing {
     events: mpsc::UnboundedSender<String>,
 }
 
-/// What is asked, by the templates of the flow.
+/// The subject of a request, recognized by the templates of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     /// Whether to answer.
@@ -53,7 +53,7 @@ pub(crate) enum Question {
     Reflect,
 }
 
-/// How long a test waits for what has to come, before it fails instead of hanging.
+/// How long a test waits for something that must come, before it fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Model {
@@ -86,7 +86,7 @@ impl Model {
 }
 
 impl Asked {
-    /// Says something, and does nothing else: in the form where that is asked for, and else as plain text.
+    /// Answers with a text and nothing else: in the form if the request asks for one, and otherwise as plain text.
     pub(crate) fn says(self, text: &str) {
         if self.is_asked_for_form() { self.acts("REPLY", "", text) } else { self.writes(text) }
     }
@@ -140,7 +140,7 @@ impl Asked {
         self.says_and_calls(None, tools);
     }
 
-    /// The same behind a text.
+    /// The same after a text.
     pub(crate) fn says_and_calls(self, text: Option<&str>, tools: &[(&str, Value)]) {
         let call = |(at, (name, arguments)): (usize, &(&str, Value))| {
             let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
@@ -153,7 +153,7 @@ impl Asked {
         self.responds(StatusCode::OK, &json!({ "choices": [choice], "usage": usage }));
     }
 
-    /// What the model is told, message by message: the role and the text.
+    /// The prompt, message by message: the role and the text.
     pub(crate) fn messages(&self) -> Vec<(&str, &str)> {
         let messages = self.body["messages"].as_array().expect("messages").iter();
         let parts = |message| -> (&str, &str) {
@@ -197,7 +197,7 @@ impl Asked {
     }
 
     fn responds(self, status: StatusCode, body: &Value) {
-        // Who gave the request up hears nothing.
+        // An abandoned request gets no answer.
         let _ = self.answer.send((status, body.to_string().into()));
     }
 }
@@ -218,17 +218,17 @@ impl Writing {
     }
 
     fn event(&self, event: &Value) {
-        // Who gave the request up hears nothing.
+        // An abandoned request gets no answer.
         let _ = self.events.send(format!("data: {event}\n\n"));
     }
 }
 
-/// The text of a message, which has images and documents behind it or not.
+/// The text of a message, with or without images and documents after it.
 fn text_of(content: &Value) -> &str {
     content.as_str().or_else(|| content[0]["text"].as_str()).unwrap_or_default()
 }
 
-/// What comes in time.
+/// The result of a future, which must come in time.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it comes")
 }
@@ -251,7 +251,7 @@ async fn complete(
     let model = body["model"].as_str().expect("a name").to_owned();
     let (answer, answered) = oneshot::channel();
     let asked = Asked { prompt, about, authorization, model, body, answer };
-    // A test that is over has no answer.
+    // The test may have ended.
     let _ = requests.send(asked);
     answered.await.unwrap_or((StatusCode::SERVICE_UNAVAILABLE, Body::empty()))
 }

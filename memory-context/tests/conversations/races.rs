@@ -1,4 +1,4 @@
-//! What comes between a message and its answer.
+//! Events between a message and its answer.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::model::{Model, within};
 
-/// What the agent can be given beside the defaults.
+/// The parts of the agent beside the defaults.
 #[derive(Default)]
 pub(crate) struct Setting {
     pub(crate) tools: Vec<Tool>,
@@ -38,18 +38,18 @@ pub(crate) struct Stage {
     _folder: TempDir,
 }
 
-/// What the account of the agent is on the platform.
+/// The agent's account on the platform.
 const ACCOUNT: i64 = 1;
 const ANA: i64 = 2;
 
-/// Hears what the agent says.
+/// Records what the agent says.
 #[derive(Debug)]
 struct Ear(mpsc::UnboundedSender<Message>);
 
 #[async_trait]
 impl Platform for Ear {
     async fn say(&self, message: &Message) -> Result<()> {
-        // A test that is over listens no more.
+        // The test may have ended.
         let _ = self.0.send(message.clone());
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Stage {
         let model = Model::start().await;
         let mut config = OpenAiConfig::new(&model.url, "small");
         config.tool_calls = false;
-        // The limits of the flow are what is tested.
+        // The limits of the flow are under test.
         config.deadline_ms = 1 << 40;
         config.retries = Retries::NONE;
         let endpoint = OpenAiModel::new(config).expect("a model");
@@ -97,12 +97,12 @@ impl Stage {
         tokio::spawn(async move { service.receive(Incoming { message, is_addressed: false }).await })
     }
 
-    /// The platform tells the agent what it said itself.
+    /// The platform delivers to the agent what it said itself.
     pub(crate) async fn echoes(&self, text: &str) -> JoinHandle<End> {
         self.receives(ANA, ACCOUNT, text, None).await
     }
 
-    /// What the agent says next, and where.
+    /// The next text of the agent, and its room.
     pub(crate) async fn hears(&mut self) -> (RoomId, String) {
         let message = within(self.said.recv()).await.expect("the agent is there");
         (message.content.room, message.content.text)
@@ -121,13 +121,13 @@ impl Stage {
         messages
     }
 
-    /// What was stored in Ana's private chat, oldest first.
+    /// The texts in Ana's private chat, oldest first.
     pub(crate) async fn texts(&self) -> Vec<String> {
         self.stored().await.into_iter().map(|message| message.content.text).collect()
     }
 
-    /// Ends it when all is over: the agent said nothing that was not heard, asked nothing that was not answered, and each of its
-    /// runs ended once. Gives the runs, in the order in which they began.
+    /// Ends it: the agent said nothing that the test did not hear, asked nothing that was not answered, and each of its
+    /// runs ended once. Returns the runs, in the order in which they began.
     pub(crate) async fn ends(mut self) -> Vec<Course> {
         assert!(self.model.is_idle(), "nothing more is asked");
         drop(self.service);
@@ -161,7 +161,7 @@ pub(crate) struct Course {
     pub(crate) end: Option<End>,
 }
 
-/// Who writes where.
+/// The author and the chat of a message.
 fn origin(chat: i64, user: i64) -> Origin {
     let chat = telegram::Chat { id: chat, kind: telegram::ChatKind::Private, title: None };
     let author =
@@ -169,7 +169,7 @@ fn origin(chat: i64, user: i64) -> Origin {
     Origin::of_telegram(&chat, None, &author).expect("valid")
 }
 
-/// What a message ended with.
+/// The end of a message's run.
 pub(crate) async fn end(of: JoinHandle<End>) -> End {
     within(of).await.expect("no panic")
 }

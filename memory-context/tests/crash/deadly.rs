@@ -1,4 +1,4 @@
-//! The points at which a process may be killed: before and behind each write, and each effect that the world sees.
+//! The points at which a process may be killed: before and after each write, and each effect on the world.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(crate) fn effect(folder: &Path, line: &str) {
     point();
 }
 
-/// What the world has seen.
+/// The effects on the world so far.
 pub(crate) fn effects(folder: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join("effects")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -47,7 +47,7 @@ pub(crate) fn effects(folder: &Path) -> Vec<String> {
 pub(crate) struct Deadly;
 
 impl Deadly {
-    /// An engine of which each write lies between two points.
+    /// An engine with a point before and after each write.
     pub(crate) fn engine(engine: &Arc<dyn MemoryProvider>) -> Arc<dyn MemoryProvider> {
         Arc::new(Wrapped { engine: Arc::clone(engine), around: Self })
     }

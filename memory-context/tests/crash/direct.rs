@@ -28,7 +28,7 @@ use crate::story::{Story, Told, kill_everywhere};
 /// The messages of the test with two processes: more than one page of open messages has.
 const MANY: usize = 60;
 
-/// What the model says when it has the results.
+/// The model's text after it has the results.
 const ANSWER: &str = "Hi";
 
 fn service(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<MessageService> {
@@ -44,7 +44,7 @@ fn service(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<MessageS
     Ok(service.with_attachment_reader(Arc::new(Reading(place.folder.clone()))))
 }
 
-/// Puts what comes with a message into words.
+/// Describes the attachments of a message in words.
 #[derive(Debug)]
 struct Reading(PathBuf);
 
@@ -56,7 +56,7 @@ impl AttachmentReader for Reading {
     }
 }
 
-/// What somebody says in a room. It is the same whenever the platform delivers it.
+/// What somebody says in a room. Each delivery is the same.
 fn incoming(number: usize) -> Result<Incoming> {
     let mut content = MessageContent::new(RoomId::parse(format!("r{number}"))?, EntityId::parse("ana")?, "hello");
     content.attachments.push(Attachment { id: "1".to_owned(), url: "file:letter".to_owned(), ..Attachment::default() });
@@ -84,7 +84,8 @@ pub(crate) async fn live(part: &str, place: &Place, provider: &Arc<dyn MemoryPro
         }
         _ => {
             let service = Arc::new(service.with_limits(short()));
-            // What the process that was killed held is free then; what the other one holds is over by then, or renewed.
+            // What the killed process holds is free then, and what the other one holds has expired by then, or was
+            // renewed.
             while let Some(lease) = first_lease(provider.as_ref()).await? {
                 tokio::time::sleep(lease).await;
                 service.recover().await?;
@@ -96,12 +97,13 @@ pub(crate) async fn live(part: &str, place: &Place, provider: &Arc<dyn MemoryPro
     Ok(())
 }
 
-/// With leases that are long enough to be renewed while all messages begin at once, and short enough to be waited for.
+/// With leases that are long enough to be renewed while all messages start at once, and short enough for a test to wait
+/// for them.
 fn short() -> Limits {
     Limits { lease: Duration::from_secs(3), ..Limits::default() }
 }
 
-/// Has both tools called and something kept, and says something when the model is told what came of them.
+/// Calls both tools and keeps something, and answers once the model has the results.
 fn answer(asked: Asked) {
     let results = asked.messages().iter().filter(|(role, _)| *role == "tool").count();
     match results {
@@ -124,7 +126,8 @@ struct Direct {
 
 #[async_trait]
 impl Story for Direct {
-    // What was stored is answered by a process that only recovers, and what was not by one to which it is delivered again.
+    // A process that only recovers answers stored messages, and a process to which they are delivered again answers the
+    // others.
     const LIFE: &'static str = "direct receives";
     const THEN: &'static [&'static str] = &["direct recovers", "direct receives"];
 

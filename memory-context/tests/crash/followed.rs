@@ -1,4 +1,4 @@
-//! An agent that follows a group, does what it does by the actions of answers in XML, and has more to say behind them.
+//! An agent that follows a group, acts by the actions of answers in XML, and says more after them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,11 +25,11 @@ const ROOM: &str = "plaza";
 const SECRET: &str = "The treasure is in Lima";
 const FOOTNOTE: &str = "By the way";
 const QUESTION: &str = "Where is it?";
-/// What the model says and keeps when it has the results.
+/// The model's text and memory update after it has the results.
 const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><text>Hi</text>\
     <memory><update><store>user</store><text>Ana likes tea</text></update></memory></response>";
 
-/// A tool whose result is for one answer alone.
+/// A tool whose result is for a single answer.
 fn secret(folder: &Path) -> Tool {
     let folder = folder.to_owned();
     let tool = Tool::new("SECRET", move |(), _| {
@@ -39,7 +39,7 @@ fn secret(folder: &Path) -> Tool {
     tool.repeatable()
 }
 
-/// Says something behind each answer.
+/// Says something after each answer.
 struct Speaking {
     info: EvaluatorInfo,
     folder: PathBuf,
@@ -72,7 +72,7 @@ fn service(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<MessageS
     MessageService::new(composer, model, Arc::new(Loud(folder.clone())), events).with_instance(INSTANCE)
 }
 
-/// What somebody says in the group. It is the same whenever the platform delivers it.
+/// What somebody says in the group. Each delivery is the same.
 fn incoming() -> Result<Incoming> {
     let mut content = MessageContent::new(RoomId::parse(ROOM)?, EntityId::parse("ana")?, QUESTION);
     content.channel_type = ChannelType::Group;
@@ -91,10 +91,10 @@ pub(crate) async fn live(part: &str, place: &Place, provider: &Arc<dyn MemoryPro
     Ok(())
 }
 
-/// One message that is for nobody, and its answer.
+/// One message that is addressed to nobody, and its answer.
 #[derive(Default)]
 struct Followed {
-    /// How often a private result was looked up anew.
+    /// How often a private result was looked up again.
     looked_up_again: usize,
 }
 
@@ -130,7 +130,7 @@ impl Story for Followed {
         for name in ["AGAIN", "SECRET"] {
             assert!((1..=2).contains(&count(effects, name)), "{name}, {told:?}");
         }
-        // Nobody evaluates again behind a kill, and what was said and not heard stays in the room.
+        // Evaluators do not run again after a kill, and an unheard text stays in the room.
         let spoken = count(effects, "SPEAKING");
         assert!(if told.is_cut { spoken <= 1 } else { spoken == 1 }, "{told:?}");
         let is_heard = said.contains_key(FOOTNOTE);
@@ -150,7 +150,7 @@ impl Story for Followed {
         let of = MemoryLoadContext::of(&told.place.agent()?, question);
         let kept = memory.read(&of, MemoryStore::User).await?;
         assert_eq!(kept.as_deref(), Some("Ana likes tea"), "kept once, {told:?}");
-        // The room, the journal and the versions of the message tell nobody.
+        // The room, the journal and the versions of the message do not contain it.
         for message in &stored {
             let history = told.provider.history(&History::of(message.id).limit(MAX_LIMIT)?).await?;
             assert!(!history.versions.is_empty(), "{told:?}");

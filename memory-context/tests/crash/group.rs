@@ -32,16 +32,16 @@ use crate::place::{Place, open};
 use crate::play::{INSTANCE, Looking, Loud, again, assert_said_once, count, once, said};
 use crate::story::{Story, Told, kill_everywhere};
 
-/// Where messages come from, and go to.
+/// The source and target of messages.
 const SOURCE: &str = "loud";
-/// How many messages are in the room before: with those of the story, more than a reflection waits for.
+/// The number of earlier messages in the room: with those of the story, more than a reflection waits for.
 const BEFORE: usize = 5;
 const FIRST: &str = "Does anybody know Eliza?";
 const SECOND: &str = "Who sings?";
 const LATER: &str = "Eliza, are you there?";
 const DAY: i64 = 1_700_000_000_000;
 
-/// What the model calls for the second message, and how often.
+/// The number of the model's calls for the second message.
 const CALLS: usize = 6;
 const ANSWER: &str = "Hi";
 
@@ -63,7 +63,7 @@ pub(crate) async fn agent(place: &Place, provider: &Arc<dyn MemoryProvider>) -> 
         .await
 }
 
-/// Waits until the agent, which does so by itself, has gone on with all that was left open.
+/// Waits until the agent, by itself, has continued all open work.
 pub(crate) async fn goes_on(agent: &Agent, provider: &Arc<dyn MemoryProvider>) -> Result<()> {
     let mut events = pin!(agent.events().subscribe());
     while open(provider.as_ref()).await? > 0 {
@@ -72,7 +72,7 @@ pub(crate) async fn goes_on(agent: &Agent, provider: &Arc<dyn MemoryProvider>) -
     Ok(())
 }
 
-/// A tool that keeps several things at once, by the message that it is called for.
+/// A tool that keeps several things at once, under the message of its call.
 fn files(provider: &Arc<dyn MemoryProvider>, place: &Place) -> Result<Tool> {
     let (provider, space) = (Arc::clone(provider), file_space(place)?);
     let tool = Tool::new("FILE", move |(), context: ToolContext| {
@@ -127,7 +127,7 @@ fn origin(author: &str) -> Result<Origin> {
     Ok(Origin { world: Some(world), room, author: Entity::new(EntityId::parse(author)?, author) })
 }
 
-/// Somebody says something; it is the same whenever the platform delivers it.
+/// Somebody says something; each delivery is the same.
 async fn says(agent: &Agent, author: &str, text: &str) -> Result<()> {
     let origin = origin(author)?;
     let seconds = (0..).zip([FIRST, SECOND, LATER]).find(|(_, one)| *one == text).map_or(0, |(seconds, _)| seconds);
@@ -136,7 +136,7 @@ async fn says(agent: &Agent, author: &str, text: &str) -> Result<()> {
     agent.receive(origin, Incoming { message, is_addressed: text == LATER }).await.map(drop)
 }
 
-/// Ends when whoever started the process tells it something.
+/// Completes when the program that started this process tells it something.
 fn told_something() -> oneshot::Receiver<()> {
     let (tell, told) = oneshot::channel();
     thread::spawn(move || {
@@ -152,7 +152,7 @@ pub(crate) async fn live(part: &str, place: &Place, provider: &Arc<dyn MemoryPro
     if part == "talks" {
         let ana = agent.clone();
         let mut first = tokio::spawn(async move { says(&ana, "ana", FIRST).await });
-        // The second message comes while the model thinks about the first.
+        // The second message comes while the model works on the first.
         select(&mut first, told_something()).await;
         says(&agent, "bo", SECOND).await?;
         first.await??;
@@ -165,7 +165,7 @@ pub(crate) async fn live(part: &str, place: &Place, provider: &Arc<dyn MemoryPro
     Ok(agent.shutdown().await?)
 }
 
-/// Two messages, of which the second supersedes the first, and a later one that comes when all is over.
+/// Two messages, of which the second supersedes the first, and a later one after both are done.
 struct Group;
 
 #[async_trait]

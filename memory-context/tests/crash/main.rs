@@ -1,8 +1,8 @@
-//! An agent whose process is killed, on SQLite and PostgreSQL, with a model behind an endpoint. The process is this test again, with a
-//! place.
+//! An agent whose process is killed, on SQLite and PostgreSQL, with a model over HTTP. The process is this test again,
+//! with a place.
 //!
-//! Each story is killed at 20 of its points, others on each engine, and in each of its requests; `MEMORY_TEST_KILLS` says at how many
-//! points instead.
+//! Each story is killed at 20 of its points, which differ between the engines, and in each of its requests;
+//! `MEMORY_TEST_KILLS` sets another number of points.
 
 mod deadly;
 mod direct;

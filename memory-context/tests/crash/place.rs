@@ -1,4 +1,4 @@
-//! Where a life takes place.
+//! The place of a life.
 
 use std::env;
 use std::io::Result as IoResult;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::deadly::KILL;
 
-/// What the other process does, and with what.
+/// The role and the parameters of the other process.
 pub(crate) const ROLE: &str = "MEMORY_TEST_ROLE";
 const LEDGER: &str = "MEMORY_TEST_LEDGER";
 const NAME: &str = "MEMORY_TEST_NAME";
@@ -25,14 +25,14 @@ const FOLDER: &str = "MEMORY_TEST_FOLDER";
 const ENDPOINT: &str = "MEMORY_TEST_ENDPOINT";
 const MODEL: &str = "MEMORY_TEST_MODEL";
 
-/// Where a life takes place.
+/// The place of a life.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// The engine, and the name of the place on it.
     pub(crate) url: String,
     pub(crate) name: String,
     pub(crate) agent: String,
-    /// Where the world is.
+    /// The folder of the world.
     pub(crate) folder: PathBuf,
     /// The URL of the endpoint, and the name of its model.
     pub(crate) endpoint: String,
@@ -66,7 +66,7 @@ impl Place {
         Ok(Records::new(Arc::clone(provider), self.agent()?))
     }
 
-    /// Starts another process here, which can be told something and whose end can be heard.
+    /// Starts another process here, which reads from this one, and whose end this one notices.
     pub(crate) fn start(&self, role: &str, kill: Option<usize>) -> IoResult<Child> {
         let mut command = Command::new(env::current_exe()?);
         command.env(ROLE, role).env(LEDGER, &self.url).env(NAME, &self.name).env(AGENT, &self.agent);

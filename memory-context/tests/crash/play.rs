@@ -1,4 +1,4 @@
-//! What the agents have to do with: a platform, tools and an evaluator, whose effects the world sees.
+//! The surroundings of the agents: a platform, tools and an evaluator, with effects on the world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use memory_core::Result;
 
 use crate::deadly::effect;
 
-/// The name that each process takes, so that none waits for the lease of the one before.
+/// The instance name of each process, so that none waits for the lease of the one before.
 pub(crate) const INSTANCE: &str = "crash-test";
 
-/// A platform on which all that is said is seen.
+/// A platform that records everything that is said.
 #[derive(Debug)]
 pub(crate) struct Loud(pub(crate) PathBuf);
 
@@ -27,7 +27,7 @@ impl Platform for Loud {
     }
 }
 
-/// A tool whose effect may not be repeated.
+/// A tool whose effect must not be repeated.
 pub(crate) fn once(folder: &Path) -> Tool {
     let folder = folder.to_owned();
     Tool::new("ONCE", move |(), _| {
@@ -50,7 +50,7 @@ pub(crate) fn again(folder: &Path) -> Tool {
     tool.repeatable()
 }
 
-/// Looks at what was answered.
+/// Examines each answer.
 #[derive(Debug)]
 pub(crate) struct Looking {
     info: EvaluatorInfo,
@@ -79,7 +79,7 @@ impl Evaluator for Looking {
     }
 }
 
-/// What was said, by the text: the ids under which it was.
+/// The ids of each text that was said.
 pub(crate) fn said(effects: &[String]) -> BTreeMap<&str, Vec<&str>> {
     let mut said = BTreeMap::<_, Vec<_>>::new();
     for line in effects.iter().filter_map(|line| line.strip_prefix("say ")) {

@@ -1,4 +1,4 @@
-//! A story that is told again and again, with a process that is killed elsewhere each time.
+//! A story that is run again and again, with a kill at another point each time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,30 +17,31 @@ use crate::deadly::effects;
 use crate::model::{Asked, Model};
 use crate::place::{Place, open};
 
-/// The life of a process, and what has to be true when others have gone on behind it.
+/// The life of a process, and what must hold after others have continued its work.
 #[async_trait]
 pub(crate) trait Story {
     /// The life that is killed.
     const LIFE: &'static str;
-    /// The lives behind it, which come to their ends.
+    /// The later lives, which are not killed.
     const THEN: &'static [&'static str];
 
-    /// Keeps what was there before.
+    /// Stores the records that exist before.
     async fn begin(&self, records: &Records) -> Result<()>;
 
-    /// Answers for the model. A request that it gives back waits for its answer until the life is over, and the process is told so.
+    /// Answers for the model. A returned request waits for its answer until the life is over, and the process is told
+    /// so.
     fn answer(&self, asked: Asked, life: &str) -> Option<Asked>;
 
-    /// Checks what is true in the end.
+    /// Checks what must hold in the end.
     async fn check(&mut self, told: &Told<'_>) -> CaseResult;
 }
 
-/// How a story went.
+/// The result of a story.
 pub(crate) struct Told<'a> {
     pub(crate) place: &'a Place,
     pub(crate) provider: &'a Arc<dyn MemoryProvider>,
     pub(crate) records: Records,
-    /// What the world has seen.
+    /// The effects on the world.
     pub(crate) effects: Vec<String>,
     pub(crate) kill: Kill,
     /// Whether the life was killed before its end.
@@ -57,22 +58,22 @@ pub(crate) enum Kill {
     WhileAsked(usize),
 }
 
-/// What a life came past.
+/// The points that a life passed.
 #[derive(Debug, Clone, Copy)]
 struct Lived {
     points: usize,
     requests: usize,
 }
 
-/// At how many of its points a life is killed, unless the environment says something else.
+/// The number of points at which a life is killed, unless the environment sets it.
 const KILLS: usize = 20;
 /// How much of a streamed answer is written when a life is killed in it.
 pub(crate) const BEGUN: &str = "Hi";
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Tells a story whole, with kills at points that are spread over its life, and with a kill in each of its requests; gives how many lives
-/// were cut.
+/// Runs a story to its end, with kills at points that are spread over its life, and with a kill in each of its
+/// requests. Returns how many lives were cut off.
 pub(crate) async fn kill_everywhere(url: &str, story: &mut impl Story) -> std::result::Result<usize, Failed> {
     let kills = std::env::var("MEMORY_TEST_KILLS").ok().map_or(Ok(KILLS), |kills| kills.parse())?;
     let mut teller = Teller::start(url).await?;
@@ -91,7 +92,7 @@ fn spread(end: usize, count: usize, is_other: bool) -> BTreeSet<usize> {
     (0..count.min(end)).map(|number| (2 * number + usize::from(is_other)) * end / (2 * count.min(end))).collect()
 }
 
-/// Who tells a story.
+/// Runs a story.
 struct Teller {
     place: Place,
     provider: Arc<dyn MemoryProvider>,
@@ -110,7 +111,8 @@ impl Teller {
         Ok(Self { place, provider, model, folder, told: 0, lives: 0 })
     }
 
-    /// Tells it once, of another agent in another world; gives what its life came past, unless that was cut.
+    /// Runs it once, with another agent in another world. Returns the points that its life passed, unless it was cut
+    /// off.
     async fn tell<S: Story>(&mut self, story: &mut S, kill: Kill) -> std::result::Result<Option<Lived>, Failed> {
         self.told += 1;
         self.place.agent = format!("eliza{}", self.told);
@@ -129,11 +131,11 @@ impl Teller {
         Ok(lived)
     }
 
-    /// Lets another process live, and answers for its model until it is over; gives what it came past, unless it was killed
-    /// before its end.
+    /// Runs another process, and answers for its model until it ends. Returns the points that it passed, unless it was
+    /// killed before its end.
     async fn live(&mut self, story: &impl Story, life: &str, kill: Kill) -> std::result::Result<Option<Lived>, Failed> {
         self.lives += 1;
-        // The requests of a life that is over are not those of the next.
+        // Requests of an earlier life must not be taken for those of the next.
         self.place.model = format!("life {}", self.lives);
         let point = if let Kill::AtPoint(point) = kill { Some(point) } else { None };
         let mut child = self.place.start(life, point)?;

@@ -1,4 +1,4 @@
-//! An agent that is asked, and whose answer is heard as it is written.
+//! An agent whose answer is heard as it is written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What goes into the prompt.
+//! The content of the prompt.
 
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{Flags, MemoryUpdate, PromptConfig, PromptMemory};

@@ -1,4 +1,4 @@
-//! What an agent learns in one turn, it knows in the next; and what becomes of a run whose message goes.
+//! An agent knows in the next turn what it learned in one; and runs whose message is erased.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ cases! {
     the_run_of_a_message_that_is_erased_ends_and_says_nothing,
 }
 
-/// Learns one fact, and asks for `FACTS` where it is asked about tea.
+/// Learns one fact, and asks for `FACTS` if it is asked about tea.
 #[derive(Debug, Default)]
 struct Scripted {
     prompts: Mutex<Vec<String>>,

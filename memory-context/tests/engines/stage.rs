@@ -1,4 +1,4 @@
-//! Where a case plays, and how it is run.
+//! The place of a case, and how it runs.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use memory_core::{
 };
 use memory_runtime::Sandbox;
 
-/// What a case returns. It may also panic, by an assertion.
+/// The result of a case. It may also panic, by an assertion.
 pub(crate) type CaseResult = std::result::Result<(), Box<dyn Error + Send + Sync>>;
 
 /// One thing that is promised.
@@ -38,7 +38,7 @@ pub(crate) use cases;
 pub(crate) struct Engine {
     one: Arc<dyn MemoryProvider>,
     other: Arc<dyn MemoryProvider>,
-    /// What to remove in the end, and where.
+    /// What to remove in the end, and its URL.
     place: Option<(Sandbox, String)>,
 }
 
@@ -52,7 +52,7 @@ impl Engine {
         Self::initialised(Arc::new(one), Arc::new(other), None).await
     }
 
-    /// A place on a server that nobody else uses.
+    /// A unique place on a server.
     pub(crate) async fn open(url: &str) -> Result<Self> {
         let sandbox = Sandbox {
             name: conformance::Namespace::unique().name,
@@ -133,7 +133,7 @@ impl Stage {
         &self.engine.one
     }
 
-    /// Keeps vectors of the facts in a space as older programs did: documents beside them.
+    /// Stores vectors of the facts in a space as older programs did: as documents beside them.
     pub(crate) async fn keep_old_vectors(&self, space: &SpaceId) -> Result<Vec<RecordId>> {
         let documents = self.provider().documents();
         let mut kept = Vec::new();
@@ -178,7 +178,7 @@ pub(crate) async fn add(
     memory.sync(context, &[MemoryUpdate::add(store, text)]).await.expect("an add")
 }
 
-/// What goes into the prompt.
+/// The content of the prompt.
 pub(crate) async fn content(memory: &PromptMemory, context: &MemoryLoadContext) -> Option<String> {
     memory.prefetch(context).await.expect("a prefetch").map(|context| context.content)
 }

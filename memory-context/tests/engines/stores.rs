@@ -135,7 +135,7 @@ async fn an_agent_begins_with_the_profile_of_all_agents(stage: Stage) -> CaseRes
         add(&memory, &of_all, User, "dances").await;
         assert_eq!(memory.read(&of("ada"), User).await?.as_deref(), Some("likes tea\n\nsings"), "it has its own");
         assert_eq!(memory.read(&of("bob"), User).await?.as_deref(), Some("likes tea\n\ndances"));
-        // What it emptied is its own as well, and its first change can be taken back.
+        // A text that it emptied is its own as well, and its first change can be undone.
         memory.sync(&of("bob"), &[MemoryUpdate::replace(User, "")]).await?;
         assert_eq!(memory.read(&of("bob"), User).await?, None);
         memory.undo(&of("bob"), User).await?.expect("something to undo");
@@ -168,7 +168,7 @@ async fn a_profile_that_was_erased_begins_anew(stage: Stage) -> CaseResult {
     let own = Erasure::documents(own.filter(Field::metadata(["agent"]).eq(ada.as_str())), "a test")?;
     assert_eq!(stage.provider().erase(&own).await?.records.len(), 1);
     assert_eq!(memory.read(&of_ada, User).await?.as_deref(), Some("likes tea"));
-    // No copy of what all agents know comes in the place of what was erased.
+    // An erased text is not replaced by a copy of the one that all agents share.
     let report = add(&memory, &of_ada, User, "dances").await;
     assert_eq!(report.updates[0].revision.map(|revision| revision.get()), Some(1));
     assert_eq!(memory.read(&of_ada, User).await?.as_deref(), Some("likes tea\n\ndances"));
@@ -177,7 +177,7 @@ async fn a_profile_that_was_erased_begins_anew(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Where ids become paths, these escape from a folder or fall back to the shared memory.
+/// If ids became paths, these would escape from a folder or fall back to the shared memory.
 async fn an_id_that_looks_like_a_path_is_an_id(stage: Stage) -> CaseResult {
     let memory = stage.memory();
     let ids = [

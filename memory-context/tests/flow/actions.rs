@@ -1,4 +1,4 @@
-//! What an answer has done.
+//! The results of an answer's actions.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -105,13 +105,13 @@ async fn one_action_is_no_plan_and_hears_its_parameters() {
 #[tokio::test]
 async fn a_reply_is_said_at_its_place_with_what_came_up_before_it() {
     for (chosen, asked, says) in [
-        // The result is news, so there is something to say about it.
+        // The result is new, so there is something to say about it.
         ("REPLY,SEE", 2, &["old", "new"][..]),
         ("SEE,REPLY", 2, &["new"]),
         ("REPLY,SEE,REPLY", 2, &["old", "new"]),
         ("REPLY,REPLY,SEE", 2, &["old", "new"]),
         ("SEE", 2, &["old", "new"]),
-        // Nothing came of it that is to be told.
+        // It has no result to report.
         ("REPLY,QUIET", 1, &["old"]),
         ("QUIET,REPLY", 2, &["new"]),
     ] {
@@ -185,7 +185,7 @@ async fn a_result_that_the_journal_can_not_hold_keeps_its_success() {
     assert_eq!(statuses, [ActionStatus::Completed]);
 }
 
-/// A provider that says its name.
+/// A provider that contributes its name.
 #[derive(Debug)]
 struct Named(ProviderInfo);
 

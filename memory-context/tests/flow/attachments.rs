@@ -1,4 +1,4 @@
-//! What comes with a message.
+//! Attachments of messages.
 
 use std::sync::Arc;
 

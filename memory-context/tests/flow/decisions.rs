@@ -24,7 +24,7 @@ async fn whether_to_answer() {
         ("ana", Own, "", false, "hello", false, "", answered()),
         ("ana", Group, "client_chat", false, "hello", false, "", answered()),
         ("ana", Group, "discord", false, "hello", true, "", answered()),
-        // Is it muted, and was the name said?
+        // Is the room muted, and was the agent named?
         ("ana", Group, "", true, "hello Eliza", false, "", answered()),
         ("ana", Dm, "", true, "eliza?", false, "", answered()),
         ("ana", Group, "", true, "hello", true, "", answered()),
@@ -63,7 +63,7 @@ async fn whether_to_answer() {
 #[tokio::test]
 async fn what_kind_of_answer_it_is() {
     for (chosen, providers, words, end, results, says) in [
-        // Simple: the text alone.
+        // Simple: only the text.
         ("REPLY", "", "Hi", End::Completed, 0, 1),
         ("reply", "", "Hi", End::Completed, 0, 1),
         ("REPLY", "NO_SUCH_PROVIDER", "Hi", End::Completed, 0, 1),
@@ -96,8 +96,8 @@ async fn what_is_learned_and_when() {
     let fact = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#;
     let both = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}],
         "relationships":[{"sourceEntityId":"ana","targetEntityId":"eliza","tags":"friends"}]}"#;
-    // A conversation of 16 messages: a reflection after more than four, of which each answered turn has two. Each
-    // answer is an interaction, too.
+    // A conversation of 16 messages: a reflection after more than four; each answered turn has two. Each answer is an
+    // interaction, too.
     for (turns, reflection, asked, facts, relationships) in
         [(2, both, 0, 0, 2), (3, nothing, 1, 0, 3), (3, fact, 1, 1, 3), (3, both, 1, 1, 4), (6, both, 2, 1, 8)]
     {

@@ -1,4 +1,4 @@
-//! The vector of what was said.
+//! The vectors of messages.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::stage::{NOW, Stage, asking_for_facts, at, audience, entity, room, sai
 
 type Asked = (Vec<String>, oneshot::Sender<()>);
 
-/// An embedder that asks the test whether it may answer.
+/// An embedder that asks the test before it answers.
 #[derive(Debug)]
 struct Asking(mpsc::UnboundedSender<Asked>);
 
@@ -75,7 +75,7 @@ async fn no_run_waits_for_a_vector_and_its_end_ends_the_call() {
     assert_eq!(texts, ["hello"]);
     stage.asked().await.answer(text("Hi"));
     answer.closed().await;
-    // Behind the answer the agent makes the vectors of what was said.
+    // After the answer the agent makes the vectors of the messages.
     let (texts, answer) = asked.recv().await.expect("asked");
     assert_eq!(texts.len(), 2);
     answer.send(()).expect("it waits");
@@ -108,7 +108,7 @@ async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
     let call = stage.asked().await;
     assert!(call.prompt.contains("Ana likes tea"), "{}", call.prompt);
     call.answer(text("Tea"));
-    // Behind the answer the agent makes the vectors of all that is stored; the question was asked about once.
+    // After the answer the agent makes the vectors of everything stored; it has embedded the question once.
     let (texts, answer) = asked.recv().await.expect("asked");
     assert!(texts.contains(&"Ana likes tea".to_owned()), "{texts:?}");
     answer.send(()).expect("the run waits");

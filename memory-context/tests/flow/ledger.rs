@@ -14,15 +14,15 @@ use memory_core::{Error, ErrorKind, InMemory, MemoryProvider, Result, Status};
 use crate::engine::{Around, Call, Wrapped};
 use crate::stage::{Stage, asking_for_facts, audience, said, text};
 
-/// What the engine in memory does not do. The clones are one.
+/// The faults of the engine in memory. All clones share them.
 #[derive(Debug, Clone, Default)]
 struct Broken(Arc<Faults>);
 
 #[derive(Debug, Default)]
 struct Faults {
-    /// No store comes to its end.
+    /// No store ends.
     stores_hang: AtomicBool,
-    /// No update that ends a run comes to its end.
+    /// No update that ends a run ends.
     ends_hang: AtomicBool,
     /// Updates that end a run are refused.
     ends_fail: AtomicBool,
@@ -30,7 +30,7 @@ struct Faults {
     gets_lag: AtomicUsize,
     /// So many stores under a key fail.
     keyed_stores_fail: AtomicUsize,
-    /// No read of documents comes to its end.
+    /// No read of documents ends.
     documents_hang: AtomicBool,
 }
 
@@ -100,7 +100,7 @@ async fn nothing_is_asked_before_the_message_is_stored() {
     assert!(stage.asked_already().is_none());
     broken.stores_hang.store(false, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "two", 1), |_| text("Hi")).await;
-    // About the message at its receipt, and about what is stored behind the answer.
+    // At the receipt of the message, and for the records after the answer.
     assert_eq!((end, counting.0.load(Ordering::SeqCst)), (End::Completed, 2));
 }
 

@@ -1,4 +1,4 @@
-//! What a conversation leaves behind, and how it comes back: prompt memory, facts, relationships, reflections.
+//! What a conversation stores, and how it comes back: prompt memory, facts, relationships, reflections.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -22,7 +22,7 @@ fn prompt_memory(stage: &Stage) -> PromptMemory {
     PromptMemory::new(stage.provider.documents())
 }
 
-/// The context of what Ana says to the agent alone.
+/// The context of a private message from Ana.
 async fn context(stage: &Stage) -> MemoryLoadContext {
     let message = stage.records.messages().add(said("ana", "hello", 99).message).await.expect("stored");
     MemoryLoadContext::of(stage.records.agent(), &message)
@@ -37,7 +37,7 @@ fn keeping(updates: &str) -> String {
     text("Noted").replace("</response>", &format!("<memory>{updates}</memory></response>"))
 }
 
-/// An answer with one action and what it is told.
+/// An answer with one action and its parameters.
 fn doing(action: &str, parameters: &serde_json::Value) -> String {
     let parameters = serde_json::json!({ action: parameters });
     format!("<response><thought>t</thought><actions>{action}</actions><parameters>{parameters}</parameters></response>")
@@ -57,7 +57,7 @@ async fn prompt_memory_goes_into_every_prompt() {
     assert!(call.prompt.starts_with("## About You\n\nAna likes tea\n\n## Memory\n\nThe deadline is Friday"));
     call.answer(text("Hi"));
     assert_eq!(run.await.expect("no panic"), End::Completed);
-    // What she told it in private is not shown where others listen; what belongs to the room is.
+    // What she said in private is not shown where others listen; the room's own memory is.
     let run = stage.receive(said_in_group("ana", "Eliza?", 1));
     let call = stage.asked().await;
     assert_eq!(call.task, Task::Decide);
@@ -66,13 +66,13 @@ async fn prompt_memory_goes_into_every_prompt() {
     run.await.expect("no panic");
 }
 
-/// The prompt memory of a stage, which is there before it.
+/// The prompt memory of a stage, which is made before the stage.
 type Later = Arc<OnceLock<PromptMemory>>;
 
-/// What was kept in one call, and its key.
+/// The updates of one call, and their key.
 type Batch = (IdempotencyKey, Vec<MemoryUpdate>);
 
-/// A prompt memory that tells what it was told.
+/// A prompt memory that records its calls.
 #[derive(Debug)]
 struct Listening {
     kept: Later,
@@ -114,7 +114,7 @@ async fn what_an_answer_keeps_is_kept_once_and_shown_from_then_on() {
         (kept(&stage, User).await, kept(&stage, Memory).await),
         ("Ana likes tea".into(), "Ana moves to Lima".into())
     );
-    // The work on the message is repeated, as after a crash: nothing doubles.
+    // The work on the message is repeated, as after a crash: nothing is stored twice.
     let message =
         stage.stored().await.into_iter().find(|message| message.content.text == "I like tea").expect("stored");
     let mut calls = calls.lock().expect("no panic holds it").clone();
@@ -196,7 +196,7 @@ async fn a_prompt_memory_that_is_down_contributes_nothing_and_is_told() {
     assert!(state.provider("PROMPT_MEMORY").is_none() && !state.text.is_empty());
 }
 
-/// A prompt memory that fails once in its own way, and keeps what it is told then.
+/// A prompt memory that fails once in its own way, and then stores its updates.
 #[derive(Debug)]
 struct Failing {
     kept: Later,
@@ -250,7 +250,7 @@ async fn a_prompt_memory_that_hangs_or_panics_loses_no_answer_and_is_told_again(
         let mut stage = Stage::with(source, |service| service).await;
         kept_by.set(prompt_memory(&stage)).expect("once");
         stage.composer.add(tool::built_in_tools()).expect("new names");
-        // The answer behind the action says the same, so what failed is tried again.
+        // The answer after the action has the same update, so the failed update is tried again.
         let update = "<update><text>Ana likes tea</text></update>";
         let first =
             format!("<response><thought>t</thought><actions>FOLLOW_ROOM</actions><memory>{update}</memory></response>");

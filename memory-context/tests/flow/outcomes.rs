@@ -51,7 +51,7 @@ impl Evaluator for Scripted {
     }
 }
 
-/// Counts how many of its calls are at work at once.
+/// Counts how many of its calls run at once.
 #[derive(Debug)]
 struct Crowd {
     info: EvaluatorInfo,
@@ -98,7 +98,7 @@ async fn few_runs_learn_at_once_and_the_others_wait() {
     assert!((1..=2).contains(&most.load(Ordering::SeqCst)), "{most:?}");
 }
 
-/// The ends among the events of one run, of which the first is its beginning.
+/// The ends among the events of one run; its first event is its beginning.
 fn ends(events: &[EventKind]) -> Vec<&End> {
     assert_eq!(events.first(), Some(&EventKind::Started));
     assert!(matches!(events.last(), Some(EventKind::Ended(_))), "{events:?}");
@@ -212,7 +212,7 @@ async fn what_the_limit_of_tokens_cut_is_not_said_as_if_it_were_whole() {
     let run = stage.receive(said("ana", "hello", 2));
     stage.asked().await.answer(cut("Once upon a"));
     assert_eq!(run.await.expect("no panic"), End::Completed);
-    // An answer in a form tells by itself whether it is whole.
+    // An answer in a form shows by itself whether it is whole.
     let run = stage.receive(said("ana", "and?", 1));
     stage.asked().await.answer(cut("<response><thought>t</thought><actions>REPLY</actions><text>Once up"));
     stage.asked().await.answer(cut(&text("The end")));

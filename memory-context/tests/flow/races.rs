@@ -122,7 +122,7 @@ async fn a_message_that_waits_is_stored_and_does_not_time_out_for_the_slowness_o
     stage.platform.gate.forget_permits(1_000);
     let older = stage.receive(said("ana", "one", 2));
     stage.asked().await.answer(text("Hi"));
-    // The answer to the first is claimed and being said when the second comes.
+    // The answer to the first message is claimed and being said when the second comes.
     while stage.stored().await.len() < 2 {
         tokio::task::yield_now().await;
     }
@@ -169,7 +169,7 @@ async fn a_message_that_was_decided_on_early_is_answered_with_what_was_said_sinc
     assert_eq!(stage.platform.texts(), ["Hi", "Hi, Bo"]);
 }
 
-/// Of two messages in a row, the first is not answered with the second in view as if that had been said before it.
+/// Of two messages in a row, the first is not answered as if the second had come before it.
 #[tokio::test]
 async fn a_message_is_decided_on_without_those_after_it() {
     let mut stage = Stage::new().await;
@@ -260,7 +260,7 @@ async fn a_muted_room_hears_an_answer_to_the_name_alone() {
     }
 }
 
-/// In a followed room nobody speaks to the agent, so chatter takes no answer from whoever does.
+/// In a followed room chatter is addressed to nobody, so it does not supersede the answer to somebody who asked.
 #[tokio::test]
 async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked() {
     let mut stage = Stage::new().await;
@@ -281,7 +281,7 @@ async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked() {
     assert_eq!(stage.platform.texts(), ["A cat"]);
 }
 
-/// Otherwise two agents that follow one room would answer each other for as long as they run.
+/// Otherwise two agents that follow one room would answer each other for ever.
 #[tokio::test]
 async fn where_the_agent_says_much_in_a_followed_room_a_model_is_asked() {
     let mut stage = Stage::new().await;
@@ -297,7 +297,7 @@ async fn where_the_agent_says_much_in_a_followed_room_a_model_is_asked() {
     assert!((3..6).contains(&answers), "it answers again when others have said more: {answers}");
 }
 
-/// What its tools give was not said.
+/// The results of its tools were not said.
 #[tokio::test]
 async fn results_of_tools_are_not_what_the_agent_says() {
     let names = ["ONE", "TWO", "THREE"];

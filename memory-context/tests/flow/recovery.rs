@@ -1,4 +1,4 @@
-//! What becomes of a message when the process that worked on it does not go on.
+//! Messages whose process stops working on them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn label(memory: &Memory, name: &str) -> Option<String> {
     }
 }
 
-/// A tool that counts how often it is called, and is over when the test says so.
+/// A tool that counts its calls, and returns when the test allows it.
 #[derive(Debug)]
 struct Counted {
     count: AtomicUsize,
@@ -148,7 +148,7 @@ async fn a_tool_is_called_again_only_where_it_is_repeatable() {
         cut.gate.add_permits(9);
         let mut other = stage.elsewhere(parts(), same);
         let recovered = other.recover();
-        // What was decided is kept: the model is asked with the results alone.
+        // The decision is kept: the model is asked with the results only.
         let next = other.asked().await;
         assert!(next.prompt.contains("counted"), "{}", next.prompt);
         assert_eq!(next.prompt.contains("may have happened"), !is_repeatable, "{}", next.prompt);
@@ -165,7 +165,7 @@ async fn a_tool_is_called_again_only_where_it_is_repeatable() {
     }
 }
 
-/// Others may be in the room when the run goes on.
+/// Others may be in the room when the run continues.
 #[tokio::test]
 async fn what_is_for_one_answer_alone_is_found_anew_after_a_cut() {
     for fails in [false, true] {
@@ -303,7 +303,7 @@ async fn a_shutdown_gives_back_what_is_not_decided_and_finishes_what_is() {
     assert!(!shutdown.is_finished(), "an answer is being said");
     let late = stage.service.receive(said("ana", "too late", 0)).await;
     assert!(matches!(&late, End::Failed { reason } if reason.contains("shut down")), "{late:?}");
-    // At once: no lease runs out.
+    // At once: no lease has to expire.
     let mut other = stage.elsewhere(ContextParts::default(), same);
     let recovered = other.recover();
     let call = other.asked().await;
@@ -438,7 +438,7 @@ async fn one_that_never_comes_to_its_end_has_failed() {
     assert_eq!(third.memory("hello").await.status, Status::Failed);
 }
 
-/// What supersedes what depends on why it was to be answered.
+/// Whether a message supersedes another depends on why that was to be answered.
 #[tokio::test]
 async fn one_that_never_comes_to_its_end_keeps_why_it_was_to_be_answered() {
     let with = |service: MessageService| service.with_limits(Limits { runs: 1, ..Limits::default() });

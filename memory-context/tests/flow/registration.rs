@@ -1,4 +1,4 @@
-//! What a host registers, before the agent runs and while it does.
+//! The parts that a host registers, before the agent runs and while it does.
 
 use std::sync::{Arc, Mutex};
 
@@ -40,7 +40,7 @@ async fn state_of(stage: &Stage) -> Option<RoomState> {
     agent.and_then(|agent| agent.state)
 }
 
-/// Each action is offered where it can be done, and what it does holds, for another process too.
+/// Each action is offered where it is possible, and its effect also holds for another process.
 #[tokio::test]
 async fn rooms_are_followed_and_muted_until_that_is_changed() {
     use RoomState::{Followed, Muted};
@@ -69,7 +69,7 @@ async fn rooms_are_followed_and_muted_until_that_is_changed() {
         assert_eq!(run.await.expect("no panic"), End::Completed);
         assert_eq!(state_of(&stage).await, state, "{action}");
     }
-    // Who does not call it is stored and not answered, after a restart as before it.
+    // A message that does not address the agent is stored and not answered, before and after a restart.
     let mut stage = stage.restarted();
     for (words, is_addressed, end) in [
         ("hello", false, End::Ignored(Why::Muted)),
@@ -87,7 +87,7 @@ async fn rooms_are_followed_and_muted_until_that_is_changed() {
         let (ended, _) = stage.play(said_in_group("ana", "hello", 0), |_| text("Hi")).await;
         assert_eq!(ended, End::Ignored(Why::Muted));
     }
-    // Where it follows a room, a model answers without being asked first whether to.
+    // If the agent follows a room, the model answers without being asked first whether to.
     for (state, end, asked_first) in
         [(Some(Followed), End::Completed, Task::Answer), (None, End::Ignored(Why::Model), Task::Decide)]
     {
@@ -117,7 +117,7 @@ async fn whether_to_answer_is_asked_over_the_hosts_providers_and_a_list() {
     assert_eq!(run.await.expect("no panic"), End::Ignored(Why::Model));
 }
 
-/// What an evaluator was given.
+/// What an evaluator has received.
 #[derive(Debug, Default)]
 struct Seen {
     answered: Vec<bool>,
@@ -125,7 +125,7 @@ struct Seen {
     texts: Vec<String>,
 }
 
-/// Looks at everything, and says so.
+/// Examines everything, and records it.
 #[derive(Debug)]
 struct Critic(EvaluatorInfo, Arc<Mutex<Seen>>);
 
@@ -173,7 +173,7 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
         assert_eq!(seen.responses, [vec!["Hi".to_owned(), "there are no tools".to_owned()], vec![]]);
         assert!(seen.texts.iter().all(|text| text.contains("host-note")));
     }
-    // Taken away, it looks at nothing any more.
+    // After its removal it examines nothing.
     assert!(stage.composer.remove(&ContextPart::Evaluator("CRITIC".into())));
     stage.play(said("ana", "again", 1), |_| text("Yes")).await;
     assert_eq!(stage.platform.texts(), ["Hi", "One more thing.", "Yes"]);
@@ -253,7 +253,7 @@ async fn what_a_tool_found_reaches_the_templates() {
     call.answer(text("It rains"));
     assert_eq!(run.await.expect("no panic"), End::Completed);
     assert_eq!(stage.platform.texts(), ["It rains"]);
-    // Taken away while the agent runs, it is offered no more.
+    // After its removal, while the agent runs, it is not offered any more.
     assert!(stage.composer.remove(&ContextPart::Tool("LOOK".into())));
     stage.play(said("ana", "And now?", 1), |call| once(call, &answer("LOOK", ""))).await;
     let elsewhere = Audience::new(audience().room, entity("ana"));

@@ -15,7 +15,8 @@ fn in_room(number: usize, words: &str, ago: i64) -> Incoming {
     incoming
 }
 
-/// No model answers before all rooms have asked: whoever held something while it waits would keep another from asking.
+/// No model answers before all rooms have asked: a room that held something while it waits would keep another from
+/// asking.
 #[tokio::test]
 async fn a_hundred_rooms_go_on_at_once_and_each_in_order() {
     let mut stage = Stage::new().await;

@@ -1,4 +1,4 @@
-//! What the tests play on.
+//! Helpers of the tests of the flow.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use memory_model::{Completion, Model, Prompt, ToolCall};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// What a model is asked for.
+/// The purpose of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Decide,
@@ -37,14 +37,14 @@ pub(crate) enum Task {
 pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) prompt: String,
-    /// What it is told last: the prompt, or what came of its last call.
+    /// The last message to the model: the prompt, or the result of its last call.
     pub(crate) told: String,
     answer: oneshot::Sender<Result<Completion>>,
 }
 
 impl Call {
     pub(crate) fn answer(self, answer: impl Into<Completion>) {
-        // An error says that nobody waits any more, which is for the test to see in what follows.
+        // An error means that nobody waits any more, which the test sees afterwards.
         let _ = self.answer.send(Ok(answer.into()));
     }
 
@@ -61,7 +61,7 @@ impl Call {
         self.answer.closed().await;
     }
 
-    /// The line of the message that is to be answered.
+    /// The line of the message to answer.
     pub(crate) fn received(&self) -> &str {
         let (_, received) = self.prompt.split_once("# Received Message\n").expect("a message");
         received.lines().next().expect("a line")
@@ -91,14 +91,14 @@ impl Model for Asking {
     }
 }
 
-/// Remembers what is said.
+/// Records what is said.
 #[derive(Debug)]
 pub(crate) struct Said {
     messages: Mutex<Vec<Message>>,
     fails: AtomicBool,
-    /// Of so many messages that it says nobody hears that it did.
+    /// The number of messages that it says without reporting success.
     pub(crate) loses: AtomicUsize,
-    /// Nothing is said without a permit.
+    /// Each message needs a permit.
     pub(crate) gate: Semaphore,
 }
 
@@ -107,7 +107,7 @@ impl Said {
         self.messages.lock().expect("no panic").iter().map(|message| message.content.text.clone()).collect()
     }
 
-    /// What was said, with the ids.
+    /// The messages, with their ids.
     pub(crate) fn messages(&self) -> Vec<Message> {
         self.messages.lock().expect("no panic").clone()
     }
@@ -136,9 +136,9 @@ impl Platform for Said {
 /// A service, and everything that it talks to.
 pub(crate) struct Stage {
     pub(crate) service: Arc<MessageService>,
-    /// What it composes with; the registration is that of the service.
+    /// Its composer; the service has the same registration.
     pub(crate) composer: Composer,
-    /// What the records lie in.
+    /// The provider of the records.
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) records: Records,
     pub(crate) platform: Arc<Said>,
@@ -180,7 +180,7 @@ impl Stage {
         Self::build(|services| services, parts, None, service).await
     }
 
-    /// The same with a reflection, where a conversation shows so many messages.
+    /// The same with a reflection, which a conversation of this many messages triggers.
     pub(crate) async fn reflecting(messages: usize) -> Self {
         let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
         let parts = ContextParts::default().with_evaluator(Arc::new(reflection));
@@ -270,7 +270,7 @@ impl Stage {
         tokio::spawn(self.service.receive(incoming))
     }
 
-    /// Takes up what was left open.
+    /// Resumes open work.
     pub(crate) fn recover(&self) -> JoinHandle<Vec<End>> {
         let service = Arc::clone(&self.service);
         tokio::spawn(async move {
@@ -291,17 +291,17 @@ impl Stage {
         self.provider.get(message.id).await.expect("answers").expect("stored")
     }
 
-    /// What a model is asked next.
+    /// The next call of a model.
     pub(crate) async fn asked(&mut self) -> Call {
         self.calls.recv().await.expect("the service has the model")
     }
 
-    /// What a model is asked next, if it was asked by now.
+    /// The next call of a model, if there is one already.
     pub(crate) fn asked_already(&mut self) -> Option<Call> {
         self.calls.try_recv().ok()
     }
 
-    /// Answers whatever is asked until a run is over, and says what was asked for.
+    /// Answers each call until a run is over, and returns the purposes of the calls.
     pub(crate) async fn play(&mut self, incoming: Incoming, answer: impl Fn(&Call) -> String) -> (End, Vec<Task>) {
         let mut run: BoxFuture<'_, End> = self.service.receive(incoming).boxed();
         let mut asked = Vec::new();
@@ -370,7 +370,7 @@ pub(crate) fn audience() -> Audience {
     Audience::new(room("r"), entity("ana"))
 }
 
-/// What somebody said so many milliseconds ago.
+/// What somebody said this many milliseconds ago.
 pub(crate) fn said(author: &str, text: &str, ago: i64) -> Incoming {
     let content = MessageContent::new(audience().room, entity(author), text);
     Incoming { message: NewMessage::new(content, at(NOW - ago)), is_addressed: false }
@@ -391,7 +391,7 @@ pub(crate) fn text(text: &str) -> String {
     format!("<response><thought>t</thought><actions>REPLY</actions><text>{text}</text></response>")
 }
 
-/// What a model answers at first, and nothing more once there are results of actions.
+/// The first answer of a model, and nothing more once there are results of actions.
 pub(crate) fn once(call: &Call, first: &str) -> String {
     if call.prompt.contains("# Results of Actions") { actions("IGNORE", "") } else { first.to_owned() }
 }
@@ -401,7 +401,7 @@ pub(crate) fn actions(actions: &str, text: &str) -> String {
     format!("<response><thought>why</thought><actions>{actions}</actions><text>{text}</text></response>")
 }
 
-/// An answer that looks for facts so many times, each time for something else.
+/// An answer that looks for facts this many times, each time for something else.
 pub(crate) fn asking_for_facts(times: usize) -> Completion {
     let calls = (0..times).map(|time| ToolCall {
         id: time.to_string(),

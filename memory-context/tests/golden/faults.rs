@@ -87,7 +87,7 @@ impl Embedder for NoVectors {
     }
 }
 
-/// An embedder to which all that tells of a home means the same.
+/// An embedder for which all texts about a home mean the same.
 #[derive(Debug)]
 pub(crate) struct Homes;
 
@@ -107,7 +107,7 @@ impl Embedder for Homes {
     }
 }
 
-/// A platform on which nobody hears whether something was said.
+/// A platform that never reports whether a message was said.
 #[derive(Debug)]
 pub(crate) struct Telegraph;
 

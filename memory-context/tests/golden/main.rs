@@ -1,6 +1,7 @@
-//! A conversation of 79 turns over SQLite with a model behind HTTP, in which each built-in tool and each provider has its turn, and most
-//! failures. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
-//! changes by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
+//! A conversation of 79 turns over SQLite with a model over HTTP, in which each built-in tool, each provider and most
+//! failures occur. The files beside it have the result of each turn with the export of the memory, and the last prompt
+//! of each room, without the parts that change by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test
+//! golden` writes them again.
 
 #[path = "../common/engine.rs"]
 mod engine;
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use crate::faults::{Homes, NoVectors};
 use crate::play::{Line, Play, Reply};
 
-/// Ana says something to the agent alone.
+/// Ana says something to the agent in private.
 fn ana(text: &'static str) -> Line {
     Line { room: "dm:ana", user: "ana", text, ..Line::default() }
 }
@@ -33,12 +34,12 @@ fn bo(text: &'static str) -> Line {
     Line { room: "plaza", user: "bo", text, ..Line::default() }
 }
 
-/// Bo says something to the agent before the group.
+/// Bo says something to the agent in the group.
 fn bo_to_ada(text: &'static str) -> Line {
     Line { is_addressed: true, ..bo(text) }
 }
 
-/// Dan says something to the agent alone.
+/// Dan says something to the agent in private.
 fn dan(text: &'static str) -> Line {
     Line { room: "dm:dan", user: "dan", text, ..Line::default() }
 }
@@ -47,7 +48,7 @@ fn writes(text: &str) -> Reply {
     Reply::Writes(text.to_owned())
 }
 
-/// An answer in XML, with more fields behind the actions.
+/// An answer in XML, with more fields after the actions.
 fn acts(actions: &str, more: &str, text: &str) -> Reply {
     writes(&format!(
         "<response><thought>because</thought><actions>{actions}</actions>{more}<text>{text}</text></response>"
@@ -111,7 +112,7 @@ async fn greets(play: &mut Play) {
     play.hears(ana("What did Eve write?"), vec![writes(quoted)]).await;
 }
 
-/// Of a model that calls no tools by itself.
+/// With a model that calls no tools by itself.
 async fn answers_in_a_form(play: &mut Play) {
     play.restarts(|builder| builder.without_tool_calls()).await;
     play.hears(ana("In your form, please"), vec![acts("REPLY", "", "As you like.")]).await;

@@ -1,4 +1,4 @@
-//! An agent in a file, a model that follows a script, and what came of each turn.
+//! An agent in a file, a model that follows a script, and the result of each turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -48,7 +48,7 @@ pub(crate) struct Line {
     pub(crate) attachments: Vec<Attachment>,
 }
 
-/// What the model answers to one request.
+/// The model's answer to one request.
 pub(crate) enum Reply {
     /// This text.
     Writes(String),
@@ -74,7 +74,7 @@ pub(crate) struct Play {
     minutes: i64,
     _folder: TempDir,
     turns: Vec<String>,
-    /// What the model makes of conversations, one after the other.
+    /// The model's reflections on conversations, one after the other.
     pub(crate) reflections: VecDeque<Value>,
     /// The last prompt of each room.
     prompts: BTreeMap<&'static str, String>,
@@ -92,7 +92,7 @@ impl Ada {
     }
 }
 
-/// What the agents are built of, one behind the other.
+/// The parts of the agents, one after the other.
 struct Parts {
     engine: Arc<dyn MemoryProvider>,
     ledger: Switch,
@@ -129,7 +129,7 @@ const NAMED: [&str; 6] = ["ATTACHMENTS", "ENTITIES", "FACTS", "REFLECTIONS", "RE
 /// A full minute, in milliseconds since 1970.
 const BEGIN: i64 = 1_700_000_040_000;
 const GROUP: &str = "plaza";
-/// Not renewed while the test goes on.
+/// It is not renewed during the test.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 impl Play {
@@ -164,7 +164,7 @@ impl Play {
         Ok(())
     }
 
-    /// Somebody says something; the model answers with these replies, all of them.
+    /// Somebody says something, and the model gives all of these replies.
     ///
     /// Boxed, so that the futures of many turns don't share one stack.
     pub(crate) fn hears(&mut self, line: Line, replies: Vec<Reply>) -> LocalBoxFuture<'_, ()> {
@@ -183,7 +183,7 @@ impl Play {
         assert_eq!(left, 0, "replies that the model was not asked for: {}", line.text);
     }
 
-    /// Somebody asks the agent alone, and hears the answer as it is written.
+    /// Somebody asks the agent in private, and hears the answer as it is written.
     pub(crate) async fn hears_as_it_is_written(&mut self, line: Line, reply: Reply) {
         self.time_passes();
         let (mut turn, mut pieces) = (Turn::of(&line), self.ada.agent.ask_stream(line.user, line.text));
@@ -203,7 +203,7 @@ impl Play {
         self.keeps_turn(&line, turn, &json!({ "heard": heard }));
     }
 
-    /// The second is said before the model has answered the first.
+    /// The second message comes before the model has answered the first.
     pub(crate) async fn hears_both(&mut self, first: Line, second: Line, reply: Reply) {
         self.time_passes();
         let superseded = self.receives(&first);
@@ -221,7 +221,7 @@ impl Play {
         self.ends_turn(&second, turn, Some(answer)).await;
     }
 
-    /// The process ends while the model is asked, and the next one goes on.
+    /// The process ends while the model is asked, and the next one continues.
     pub(crate) async fn hears_across_a_restart(&mut self, line: Line, reply: Reply) {
         self.time_passes();
         let left = self.receives(&line);
@@ -254,7 +254,8 @@ impl Play {
         self.parts.ledger.comes_back();
     }
 
-    /// The ledger goes down while the model is asked, and comes back. The agent goes on when the lease of the message has run out.
+    /// The ledger goes down while the model is asked, and comes back. The agent continues when the lease of the message
+    /// has expired.
     pub(crate) async fn hears_and_loses_the_ledger(&mut self, line: Line, reply: fn() -> Reply) {
         self.time_passes();
         let (answer, mut turn) = (self.receives(&line), Turn::of(&line));
@@ -302,7 +303,7 @@ impl Play {
         self.keeps_turn(&line, turn, &json!({ "end": "completed", "answer": posted.post.post }));
     }
 
-    /// Somebody says something by a route of the host's.
+    /// Somebody says something by a route of the host.
     pub(crate) async fn is_posted(&mut self, line: Line, reply: Reply) {
         self.time_passes();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -334,7 +335,7 @@ impl Play {
         self.parts.prompt_memory.comes_back();
     }
 
-    /// Ends the agent; gives the turns and what is in the file, and the last prompts.
+    /// Ends the agent. Returns the turns and the content of the file, and the last prompts.
     pub(crate) async fn ends(mut self) -> (usize, String, String) {
         assert!(self.model.is_idle() && self.reflections.is_empty(), "all is said");
         within(self.ada.agent.shutdown()).await.expect("closes");
@@ -426,7 +427,7 @@ impl Play {
 }
 
 impl Reply {
-    /// Gives it; a request that gets no answer comes back.
+    /// Sends the reply; returns a request that gets no answer.
     fn give(self, asked: Asked) -> Option<Asked> {
         match self {
             Self::Writes(text) => asked.writes(&text),
@@ -444,7 +445,7 @@ impl Reply {
     }
 }
 
-/// What the model was asked in a turn.
+/// The model's requests in a turn.
 struct Turn {
     room: &'static str,
     asked: Vec<Value>,
@@ -455,7 +456,7 @@ impl Turn {
         Self { room: line.room, asked: Vec::new() }
     }
 
-    /// What it was asked about, and the results of tools that it was shown.
+    /// Records the subject of a request, and the results of tools that it shows.
     fn sees(&mut self, asked: &Asked) {
         let results = asked.messages().into_iter().filter(|(role, _)| *role == "tool").map(|(_, text)| text);
         let results: Vec<_> = results.collect();
@@ -475,7 +476,7 @@ async fn ended(events: &mut Events) {
 }
 
 impl Parts {
-    /// An agent with what the host sets otherwise.
+    /// An agent with other settings of the host.
     async fn agent(&self, set: impl FnOnce(AgentBuilder) -> AgentBuilder) -> Agent {
         let Self { engine, ledger, prompt_memory, endpoint, clock } = self;
         let character = json!({
@@ -503,7 +504,7 @@ impl Parts {
             .instance("golden")
             .clock(Shared(Arc::clone(clock)));
         let agent = set(tools::of_the_host(builder)).build().await.expect("an agent");
-        // Of one piece of advice and one of each trait, no lot is drawn.
+        // With one piece of advice and one of each trait, nothing is chosen at random.
         let advice = serde_json::from_value(json!({ "direct": ["Sing."], "group": ["Be brief."] })).expect("advice");
         agent.replace(ContextParts::default().with_provider(Arc::new(Anxiety::with(advice)))).expect("a name");
         agent

@@ -1,4 +1,4 @@
-//! What a conversation leaves behind, without what changes by run.
+//! What a conversation stores, without the parts that change by run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use memory_context::core::{DocumentQuery, MemoryProvider, MemoryQuery, Order, Ve
 use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
-/// Ids that are made by lot, and hashes, which may be of such ids.
+/// Random ids, and hashes, which may be hashes of such ids.
 static IDS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32,64}").expect("valid"));
 /// Milliseconds since 1970, from 2017 on.
@@ -20,7 +20,7 @@ pub(crate) async fn export(provider: &dyn MemoryProvider) -> Vec<String> {
     let page = provider.query(&all).await.expect("read");
     assert!(page.next.is_none() && page.unreadable.is_empty(), "all at once");
     let mut lines: Vec<_> = page.memories.iter().map(|memory| serde_json::to_string(memory).expect("JSON")).collect();
-    // How far the keeper of vectors is, and how often it says so, depends on when it had time.
+    // The position of the keeper of vectors, and how often it saves it, depend on timing.
     let collections = provider.documents().collections().await.expect("read");
     for collection in collections.into_iter().filter(|one| one.as_str() != VectorKeeper::COLLECTION) {
         let all = DocumentQuery::builder(collection).all().limit(1_000).build().expect("a query");
@@ -34,7 +34,7 @@ pub(crate) async fn export(provider: &dyn MemoryProvider) -> Vec<String> {
     lines
 }
 
-/// The same lines with numbers in the place of ids, in the order in which they come, and without times.
+/// The same lines with numbers instead of ids, in the order in which they appear, and without times.
 pub(crate) fn stable(lines: &[String]) -> String {
     let mut known = BTreeMap::new();
     let mut text = String::new();

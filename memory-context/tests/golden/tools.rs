@@ -40,7 +40,7 @@ pub(crate) fn of_the_host(builder: AgentBuilder) -> AgentBuilder {
         .service(Phone)
 }
 
-/// What the model has to ask for by name.
+/// A provider that the model has to request by name.
 #[derive(Debug)]
 struct Tides;
 
@@ -96,7 +96,7 @@ impl Evaluator for Closing {
     }
 }
 
-/// One that does not come to its end.
+/// One that never ends.
 #[derive(Debug)]
 struct Stumbling {
     info: EvaluatorInfo,

@@ -10,7 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use memory_core::{DEFAULT_DEADLINE, HistorySettings, MemoryProvider, Result, SystemClock};
 use memory_runtime::Sandbox;
 
-/// A program as it stands, but for what `memory_runtime::open` opens.
+/// A program as it is in the guide, except for what `memory_runtime::open` opens.
 macro_rules! program {
     ($engine:ident) => {
         mod $engine {
@@ -35,7 +35,7 @@ program!(redis);
 program!(sqlite);
 
 thread_local! {
-    /// Where the program of this thread keeps its memory.
+    /// The database of this thread's program.
     static PLACE: RefCell<Option<(Sandbox, String)>> = const { RefCell::new(None) };
 }
 
@@ -78,7 +78,7 @@ fn on_server(engine: &str, start: fn() -> Result<TestServer, Missing>, program: 
     trial(format!("{engine}::the_program_finds_what_it_stores"), move || finds(start()?.url(), program))
 }
 
-/// The program itself panics where it finds nothing.
+/// The program itself panics if it finds nothing.
 fn finds(url: &str, program: fn() -> Result<()>) -> CaseResult {
     let sandbox = Sandbox {
         name: Namespace::unique().name,
@@ -92,7 +92,7 @@ fn finds(url: &str, program: fn() -> Result<()>) -> CaseResult {
     Ok(done?)
 }
 
-/// What the programs call in the place of `memory_runtime::open`.
+/// Replaces `memory_runtime::open` in the programs.
 fn open(_: &str) -> Result<Arc<dyn MemoryProvider>> {
     PLACE.with_borrow(|place| {
         let (sandbox, url) = place.as_ref().expect("a place");

@@ -177,7 +177,7 @@ impl Loaded {
 }
 
 impl Pooling {
-    /// The vector of a text from those of its tokens, brought to the length 1.
+    /// The vector of a text from those of its tokens, scaled to length 1.
     fn pool(self, tokens: ArrayView2<'_, f32>) -> Result<Vec<f32>> {
         let sum = match self {
             // Sum and mean have the same direction, and the length becomes 1.

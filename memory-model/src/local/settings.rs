@@ -281,7 +281,7 @@ mod tests {
         ]
     }
 
-    /// What is read where a file has another value, or is missing.
+    /// Reads the settings of a folder in which one file has another value, or is missing.
     fn with(changed: &str, value: Option<Value>) -> Result<Settings> {
         let folder = TempDir::new().expect("a folder");
         fs::create_dir(folder.path().join("1_Pooling")).expect("a folder");

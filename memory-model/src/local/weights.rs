@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read from a file with this header and these bytes behind it.
+    /// Reads a file with this header, followed by these bytes.
     fn read(header: &str, data: &[u8]) -> Result<Weights> {
         let folder = TempDir::new().expect("a folder");
         let file = folder.path().join("model.safetensors");

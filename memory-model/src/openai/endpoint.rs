@@ -83,7 +83,7 @@ impl Body {
         Ok(Some(chunk.into()))
     }
 
-    /// Reads the rest and returns it behind `read`; together at most 16 MiB.
+    /// Reads the rest and returns it appended to `read`; together at most 16 MiB.
     pub(super) async fn rest(mut self, mut read: Vec<u8>) -> Result<Vec<u8>> {
         while let Some(chunk) = self.chunk().await? {
             if read.len() + chunk.len() > MAX_ANSWER_BYTES {

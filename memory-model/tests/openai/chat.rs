@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::endpoint::Endpoint;
 
-/// The answer of an endpoint that says this.
+/// The answer of an endpoint with this content.
 fn says(content: impl ToString) -> (StatusCode, String) {
     let message = json!({ "role": "assistant", "content": content.to_string() });
     (StatusCode::OK, json!({ "id": "x", "choices": [{ "index": 0, "message": message }] }).to_string())

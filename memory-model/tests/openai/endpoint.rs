@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
 
-/// What was asked: the key, and the body.
+/// A request: its key, and its body.
 pub(crate) type Request = (Option<String>, Value);
 
 /// How the endpoint answers a request.
@@ -24,7 +24,7 @@ pub(crate) type Request = (Option<String>, Value);
 pub(crate) enum Reply {
     /// At once.
     Whole { status: StatusCode, retry_after: Option<String>, body: String },
-    /// With these bytes, each written by itself, and this end.
+    /// These bytes, each piece written by itself, and this end.
     Pieces(Vec<Vec<u8>>, End),
     /// Not at all.
     Never,
@@ -36,18 +36,18 @@ pub(crate) enum End {
     Whole,
     /// The connection breaks.
     Broken,
-    /// The connection stays, and nothing comes any more.
+    /// The connection stays open, and nothing more comes.
     Hanging,
 }
 
-/// An endpoint that answers from a list, and remembers what it was asked.
+/// An endpoint that gives the answers of a list, and records its requests.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     replies: Mutex<Vec<Reply>>,
     requests: Mutex<Vec<Request>>,
     /// A permit for each answer that hangs.
     hanging: Semaphore,
-    /// A permit for each of them that nobody waits for any more.
+    /// A permit for each request that its client has abandoned.
     given_up: Semaphore,
 }
 
@@ -124,7 +124,7 @@ async fn answer(State(endpoint): State<Arc<Endpoint>>, headers: HeaderMap, body:
                 End::Whole => Body::from_stream(pieces),
                 End::Broken => {
                     let broken = stream::once(async {
-                        // Lets the server send what it has.
+                        // Lets the server send its earlier pieces.
                         task::yield_now().await;
                         Err(io::Error::other("broken"))
                     });

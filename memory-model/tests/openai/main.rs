@@ -1,4 +1,4 @@
-//! The models behind an endpoint, against a local HTTP server.
+//! The models of an endpoint, against a local HTTP server.
 
 mod chat;
 mod embeddings;

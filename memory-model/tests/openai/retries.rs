@@ -18,7 +18,7 @@ fn says(text: &str) -> Reply {
     (StatusCode::OK, json!({ "choices": [{ "message": { "content": text } }] }).to_string()).into()
 }
 
-/// An endpoint that is asked again at once.
+/// An endpoint whose calls are retried at once.
 fn config(url: String) -> OpenAiConfig {
     let mut config = OpenAiConfig::new(url, "small");
     config.retries = Retries { pause_ms: 0, ..Retries::default() };
@@ -65,7 +65,7 @@ async fn an_endpoint_that_wants_a_long_pause_is_left_alone() {
         let pause = error.source_as::<RetryAfter>().expect("what the endpoint wants").pause;
         assert!(pause > Duration::from_secs(120), "{after}: {pause:?}");
     }
-    // What is no time is no wish.
+    // A header that is not a time is ignored.
     for after in ["-1", "soon", "1.5", ""] {
         let (answer, count) = asked([refused(StatusCode::TOO_MANY_REQUESTS, Some(after)), says("Hello")]).await;
         assert_eq!((answer.expect("the second").as_str(), count), ("Hello", 2), "{after}");

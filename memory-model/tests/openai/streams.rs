@@ -1,4 +1,4 @@
-//! Answers that come in pieces.
+//! Streamed answers.
 
 use axum::http::StatusCode;
 use futures::StreamExt;
@@ -77,16 +77,16 @@ async fn events_may_be_split_anywhere_and_written_in_any_way() {
         [": hello\n\n".to_owned(), text("Hé"), text("llo 🍵"), "event: x\nid: 7\n".to_owned(), finish("length")];
     let events = (events.concat() + USAGE).replace('\n', "\r\n");
     let pieces: Vec<_> = events.as_bytes().chunks(1).map(<[u8]>::to_vec).collect();
-    // No [DONE], and no line behind the usage.
+    // No [DONE], and no line after the usage.
     let (texts, end) = streamed([whole(pieces)]).await;
     assert_eq!(texts, ["Hé", "llo 🍵"]);
     let end = end.expect("an answer");
     assert_eq!((end.finish, end.usage.output_tokens), (Finish::Length, 3));
-    // Nor is anything missed where the connection breaks behind the end.
+    // Nothing is missed either if the connection breaks after the end.
     let pieces = [text("Hello"), finish("content_filter")].map(String::into_bytes).to_vec();
     let (_, end) = streamed([Reply::Pieces(pieces, End::Broken)]).await;
     assert_eq!(end.expect("an answer").finish, Finish::Filtered);
-    // Nor where the endpoint tells no reason.
+    // Nor if the endpoint gives no reason.
     let (_, end) = streamed([whole([text("Hello"), DONE.to_owned()])]).await;
     assert_eq!(end.expect("an answer"), "Hello".into());
 }
@@ -116,7 +116,7 @@ async fn tool_calls_are_put_together_by_their_indexes() {
 
 #[tokio::test]
 async fn tool_calls_are_told_apart_by_their_ids() {
-    // As endpoints do that know each call as a whole: one index for all or none, and ids that are missing or the same.
+    // Some endpoints send each call whole: one index for all calls or none, and ids that are missing or equal.
     let one = |name: &str| json!({ "name": name, "arguments": "{}" });
     let fragments = [
         call(json!({ "index": 0, "id": "a", "function": one("w") })),

@@ -1,4 +1,4 @@
-//! Tools, attachments, and what else an answer tells beside its text.
+//! Tools, attachments, and other parts of an answer beside its text.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 
-/// What a model makes of these answers, and what the endpoint was sent first.
+/// The completions that a model makes of these answers, and the first request to the endpoint.
 async fn completed(prompt: &Prompt, answers: &[Value]) -> (Vec<memory_core::Result<Completion>>, Value) {
     let replies: Vec<_> = answers.iter().map(|answer| (StatusCode::OK, answer.to_string())).collect();
     let (endpoint, url) = Endpoint::start(replies).await;

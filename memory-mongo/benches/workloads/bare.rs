@@ -1,5 +1,5 @@
-//! The driver alone, on the collections and indexes of the provider, with the same write concern: the best that the same work
-//! can cost.
+//! The driver alone, on the collections and indexes of the provider, with the same write concern: the lowest possible
+//! cost of the same work.
 
 use async_trait::async_trait;
 use conformance::bench::Bare;
@@ -84,7 +84,7 @@ impl Bare for BareMongo {
                 self.newest(doc! { "paths": path_hash("\0pending") }, 1_000, dense).await
             }
             "pending rows" => self.newest(doc! { "paths": path_hash("\0pending") }, 50, any).await,
-            // Without a path index there is nothing better.
+            // Without a path index there is no better query.
             "prefix, siblings" => {
                 self.newest(doc! { "spaceId": { "$gte": "plugin-discord-g1", "$lt": "plugin-discord-g2" } }, 50, any)
                     .await

@@ -1,4 +1,4 @@
-//! The shared workloads on MongoDB, beside the driver doing the same work on the same collections.
+//! The shared workloads on MongoDB, compared with the driver doing the same work on the same collections.
 //!
 //! `cargo bench -p agent-memory-mongo` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million.
 

@@ -1,8 +1,8 @@
-//! Calls that end at the server when nobody waits for them any more.
+//! Calls end at the server, too, when nobody waits for them any more.
 
 use super::*;
 
-/// What is behind its deadline does not go on at the server, whether it searches or waits.
+/// A call past its deadline ends at the server, whether it searches or waits.
 pub(crate) async fn a_call_ends_at_the_server_too() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let (provider, admin) = (open(config(&server.url())).await?, admin(&server.url()).await?);
@@ -43,7 +43,8 @@ pub(crate) async fn a_call_ends_at_the_server_too() -> CaseResult {
     Ok(())
 }
 
-/// A fence that waits for a transaction is given up at the server too, so that it does not come behind the call that takes it back.
+/// A fence that waits for a transaction also ends at the server, so that it does not take effect after the call that
+/// lifts it.
 pub(crate) async fn a_fence_that_is_given_up_comes_no_more() -> CaseResult {
     let server = LocalMongo::start()?;
     let (provider, admin) = (open(config(&server.url())).await?, admin(&server.url()).await?);
@@ -66,7 +67,8 @@ pub(crate) async fn a_fence_that_is_given_up_comes_no_more() -> CaseResult {
     Ok(())
 }
 
-/// While the only secondary is behind, nothing is confirmed: inserts end all the same, and with them what their calls hold.
+/// While the only secondary lags, nothing is confirmed: inserts end at their deadline all the same, and release what
+/// their calls hold.
 pub(crate) async fn an_insert_waits_for_one_deadline() -> CaseResult {
     let server = LocalMongo::start_with(2, &["--setParameter", "enableTestCommands=1"])?;
     memory_mongo::migrate(&config(&server.url())).await?;

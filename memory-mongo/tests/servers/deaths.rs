@@ -13,7 +13,8 @@ pub(crate) async fn what_a_dead_program_has_locked_is_free_again() -> CaseResult
     Ok(())
 }
 
-/// What a program was writing when it was killed is served at once: the server itself would keep its transactions for a minute.
+/// Records that a killed program was writing can be written at once: the server itself would keep its transactions for
+/// a minute.
 pub(crate) async fn a_dead_program_holds_nobody_up() -> CaseResult {
     let (open_to_all, guarded) = (LocalMongo::start()?, LocalMongo::start_with_user("admin", SECRET)?);
     let roles = [doc! { "role": "readWrite", "db": "agent_memory" }];
@@ -43,7 +44,7 @@ pub(crate) async fn a_dead_program_holds_nobody_up() -> CaseResult {
         assert_eq!(timeout(SOON, provider.store_many(vec![keyed("dead"), keyed("other")])).await??[0], id);
         assert_eq!(timeout(SOON, provider.documents().put(note("dead"))).await??.revision.get(), 2);
 
-        // Another one has begun with the document alone.
+        // Another transaction has begun, with the document only.
         let another = program(&url).await?;
         let mut session = another.start_session().await?;
         session.start_transaction().await?;
@@ -52,14 +53,14 @@ pub(crate) async fn a_dead_program_holds_nobody_up() -> CaseResult {
         another.shutdown().immediate(true).await;
         assert_eq!(timeout(SOON, provider.documents().put(note("dead"))).await??.revision.get(), 3);
 
-        // Whoever is alive goes on.
+        // A living program continues.
         sessions[1].commit_transaction().await?;
         assert_eq!(all(&provider).await?.len(), 2);
     }
     Ok(())
 }
 
-/// Writes that wait for a living program look for dead ones a few times only, and each look has an end.
+/// Writes that wait for a living program look for dead ones only a few times, and each search has a time limit.
 pub(crate) async fn slow_writes_ask_the_server_little() -> CaseResult {
     let server = LocalMongo::start()?;
     let (provider, admin) = (Arc::new(open(config(&server.url())).await?), admin(&server.url()).await?);
@@ -73,7 +74,7 @@ pub(crate) async fn slow_writes_ask_the_server_little() -> CaseResult {
     let write = |number| {
         let provider = Arc::clone(&provider);
         tokio::spawn(async move {
-            // Each looks at another moment than the others.
+            // Each searches at another time than the others.
             tokio::time::sleep(Duration::from_millis(100) * number).await;
             provider.documents().put(note("held")).await
         })

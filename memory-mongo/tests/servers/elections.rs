@@ -1,4 +1,4 @@
-//! Servers that go away, and primaries that others follow.
+//! Servers that disappear, and primaries that are replaced.
 
 use super::erasure::Held;
 use super::*;
@@ -26,7 +26,8 @@ pub(crate) async fn calls_work_again_after_a_restart() -> CaseResult {
     Ok(())
 }
 
-/// Until a majority has the first write of its term, a new primary does not know what a majority has acknowledged before: reads wait.
+/// Until a majority has the first write of its term, a new primary does not know which earlier writes a majority has
+/// acknowledged: reads wait.
 pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
     let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
     let provider = open(config(&format!("{}&deadline_ms=2000", server.url()))).await?;
@@ -42,7 +43,7 @@ pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
         hello.get_bool("isWritablePrimary").is_ok_and(|is_primary| is_primary)
     })
     .await?;
-    // While the driver looks for the primary it is the same to the caller.
+    // While the driver looks for the primary, the caller gets the same error.
     eventually(async || {
         let late = provider.get(id).await.expect_err("what a majority has is not known");
         late.kind() == ErrorKind::Timeout
@@ -52,7 +53,7 @@ pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
     eventually(async || provider.get(id).await.is_ok_and(|found| found.is_some())).await
 }
 
-/// The feed tells what a majority has. While that lags behind, an operator is told so.
+/// The feed delivers majority-committed changes. While the majority lags behind the primary, the operator is told so.
 pub(crate) async fn an_operator_is_told_of_a_majority_that_lags() -> CaseResult {
     let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
     let config = config(&server.url());
@@ -72,7 +73,8 @@ pub(crate) async fn an_operator_is_told_of_a_majority_that_lags() -> CaseResult 
     eventually(async || held_back().await.is_none()).await
 }
 
-/// An election may take an erasure back until a majority has it, and other reads still show the memory: nobody is told of it.
+/// Until a majority has an erasure, an election may undo it and other reads show the memory, so no call answers
+/// `Erased`.
 pub(crate) async fn a_refusal_waits_for_a_majority() -> CaseResult {
     let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
     let provider = Arc::new(open(config(&server.url())).await?);
@@ -82,7 +84,7 @@ pub(crate) async fn a_refusal_waits_for_a_majority() -> CaseResult {
     let id = provider.store(keyed()).await?;
     let erasure = Erasure::records([id.into()], "why")?;
 
-    // A store has found the memory that has its key, and reads it while another call erases it.
+    // A store has found the memory with its key, and reads the memory while another call erases it.
     let held = Held::at(&admin, "waitInFindBeforeMakingBatch", "agent_memory.idempotency_keys").await?;
     let (storing, memory) = (Arc::clone(&hasty), keyed());
     let stored = tokio::spawn(async move { storing.store(memory).await });
@@ -117,7 +119,7 @@ async fn nodes(server: &LocalMongo) -> mongodb::error::Result<Vec<Client>> {
     Ok(nodes)
 }
 
-/// Makes all nodes but one stop replicating, or go on. They vote all the same.
+/// Stops the replication of all nodes but one, or resumes it. They still vote.
 async fn others_replicate(nodes: &[Client], but: usize, do_they: bool) -> mongodb::error::Result<()> {
     let mode = if do_they { "off" } else { "alwaysOn" };
     for (_, node) in nodes.iter().enumerate().filter(|(node, _)| *node != but) {
@@ -126,7 +128,8 @@ async fn others_replicate(nodes: &[Client], but: usize, do_they: bool) -> mongod
     Ok(())
 }
 
-/// Three nodes, of which the primary is killed under load, again and again. A watch goes on from its last token, and misses nothing.
+/// The primary of three nodes is killed under load, again and again. A watch continues from its last token, and misses
+/// nothing.
 pub(crate) async fn acknowledged_stores_survive_elections() -> CaseResult {
     const TASKS: usize = 8;
     const BEFORE: usize = 100;
@@ -144,7 +147,7 @@ pub(crate) async fn acknowledged_stores_survive_elections() -> CaseResult {
         let primary = server.primary()?;
         eventually(async || progress.load(Ordering::Relaxed) >= BEFORE).await?;
         server.kill(primary)?;
-        // The others elect a new one, and the writers go on by themselves.
+        // The others elect a new one, and the writers continue by themselves.
         let after = provider.store(event("after", round as i64)).await?;
         acknowledged.insert(after);
         expected += 1;
@@ -174,7 +177,8 @@ fn memories() -> Watch {
     Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("a valid watch")
 }
 
-/// Watches until the memory in [`END`] comes; gives the ids of all that came. Goes on from the last token where the server is away.
+/// Watches until the memory in [`END`] comes, and returns the ids of all changes. Continues from the last token if the
+/// server is away.
 async fn follow(provider: Arc<MongoMemory>, mut from: WatchFrom) -> Result<HashSet<MemoryId>, Error> {
     let mut told = HashSet::new();
     loop {
@@ -200,7 +204,8 @@ async fn follow(provider: Arc<MongoMemory>, mut from: WatchFrom) -> Result<HashS
     }
 }
 
-/// Stores until it is told to stop; every second one has a key and is repeated. Gives the ids, and how many memories that are.
+/// Stores until it is told to stop; every second store has a key and is repeated. Returns the ids, and the number of
+/// memories.
 fn writer(
     provider: &Arc<MongoMemory>,
     number: usize,

@@ -1,4 +1,4 @@
-//! What is left of what was erased, also where others write at the same time.
+//! What an erasure leaves, also while other programs write.
 
 use std::time::Instant;
 
@@ -22,7 +22,8 @@ const UNCOMPRESSED: [&str; 6] = [
     "false",
 ];
 
-/// Neither a text, nor the name of a space, nor a key, in any row; and a watch that begins before all of it tells of the erasures alone.
+/// No row has a text, the name of a space, or a key of an erased record; and a watch that begins before everything
+/// delivers only the erasures.
 pub(crate) async fn nothing_is_left_of_what_is_erased() -> CaseResult {
     const SPACE: &str = "hidden-place";
     const KEY: &str = "a-key-of-somebody";
@@ -73,7 +74,7 @@ pub(crate) async fn nothing_is_left_of_what_is_erased() -> CaseResult {
     Ok(())
 }
 
-/// What the files and the log of a server still have does not come to a member that is synced behind the erasure.
+/// A member that is synced after the erasure gets nothing of what the server's files and log still have.
 pub(crate) async fn a_new_member_has_nothing_of_what_was_erased() -> CaseResult {
     let mut server = LocalMongo::start_with(1, &UNCOMPRESSED)?;
     let (provider, marks) = (open(config(&server.url())).await?, Marks::random());
@@ -93,7 +94,7 @@ pub(crate) async fn a_new_member_has_nothing_of_what_was_erased() -> CaseResult 
     Ok(())
 }
 
-/// Whatever comes first, nothing is there in the end.
+/// Whichever comes first, no record exists in the end.
 pub(crate) async fn erasures_and_restores_race() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = Arc::new(open(config(&server.url())).await?);
@@ -144,7 +145,8 @@ pub(crate) async fn erasures_and_restores_race() -> CaseResult {
     Ok(())
 }
 
-/// Its entries have other places than those before the erasure, and no history shows that there were such.
+/// The entries of the new document have later positions than those before the erasure, and no history shows the earlier
+/// ones.
 pub(crate) async fn a_document_goes_on_behind_its_erasure() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
@@ -176,7 +178,8 @@ pub(crate) async fn a_document_goes_on_behind_its_erasure() -> CaseResult {
     Ok(())
 }
 
-/// What a call has made of what it has read goes behind a tombstone that has come since, also while its transaction is under way (E2, X4).
+/// A tombstone that was written after a call has read its records is not replaced by an older decision, even if the
+/// call's transaction is in progress (E2, X4).
 pub(crate) async fn a_tombstone_that_came_meanwhile_stays() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let config = timeless(&server.url());
@@ -206,7 +209,7 @@ pub(crate) async fn a_tombstone_that_came_meanwhile_stays() -> CaseResult {
         assert_eq!(kept(id).await?, of(id, stays.0, stays.1));
     }
 
-    // Where there was none when the transaction looked for one.
+    // There was no tombstone when the transaction looked for one.
     let id = MemoryId::generate();
     let admin = admin(&server.url()).await?;
     let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: id.as_bytes().to_vec() };
@@ -221,7 +224,7 @@ pub(crate) async fn a_tombstone_that_came_meanwhile_stays() -> CaseResult {
     };
     let (buried, meanwhile) = futures::join!(bury(&engine, of(id, 9, None)), meanwhile);
     meanwhile?;
-    // It begins anew, whichever way the server says so.
+    // The transaction starts again, whichever error the server gives.
     match buried {
         Ok(is_buried) => assert!(!is_buried),
         Err(error) => assert_eq!((error.is_retryable(), error.outcome()), (true, Outcome::NotDone), "{error:?}"),
@@ -233,7 +236,7 @@ pub(crate) async fn a_tombstone_that_came_meanwhile_stays() -> CaseResult {
     Ok(())
 }
 
-/// Puts a tombstone where there is no record.
+/// Writes a tombstone under a name without a record.
 pub(crate) async fn bury(engine: &MongoEngine, tombstone: Tombstone) -> Result<bool, Error> {
     let until = Instant::now() + Duration::from_secs(60);
     let buried = engine.run(Access::Write, until, Arc::new(tombstone), |writer, tombstone: &Tombstone| {
@@ -246,7 +249,7 @@ async fn erase_absent<W: Writer>(writer: &mut W, tombstone: &Tombstone) -> Resul
     writer.erase(&[Erasing { found: ErasingRecord::Absent, tombstone: tombstone.clone() }]).await
 }
 
-/// A place of the server at which what comes there waits.
+/// A fail point of the server at which commands wait.
 pub(crate) struct Held {
     point: &'static str,
     came_before: i64,

@@ -1,4 +1,4 @@
-//! The list of what expires, what stays of it, and the rules of retention.
+//! The list of expiring records, their tombstones, and the retention rules.
 
 use std::time::Instant;
 
@@ -8,10 +8,10 @@ use memory_core::engine::{Access, Reader, Writer};
 use super::erasure::{Held, bury};
 use super::*;
 
-/// From when on it is asked for, behind what, and how much of it.
+/// The arguments of a call: until which time, after which entry, and how many.
 type Asked = (Timestamp, Option<(Timestamp, RecordId)>, usize);
 
-/// After each write it is what the records say, and a row without a time has no field for one.
+/// After each write the list agrees with the records, and a row without a time has no field for one.
 pub(crate) async fn what_expires_is_listed() -> CaseResult {
     let server = LocalMongo::start()?;
     let config = timeless(&server.url());
@@ -34,7 +34,7 @@ pub(crate) async fn what_expires_is_listed() -> CaseResult {
         documents.put(put(collection, id)).await?;
     }
 
-    // Of one time in the order of their keys, which is not that of the names of collections.
+    // Records of one time come in the order of their keys, which differs from the order of the collections' names.
     let notes = [("a-b", "x"), ("a", "w/x"), ("a", "x"), ("a_b", "x"), ("ab", "x")];
     let mut list: Vec<(Timestamp, RecordId)> = notes.map(|(collection, id)| (at(20), of(collection, id))).into();
     list.extend([(at(20), ids[1].into()), (at(25), keyed.into()), (at(30), ids[0].into())]);
@@ -112,7 +112,7 @@ pub(crate) async fn what_is_forgotten_keeps_nothing_out() -> CaseResult {
     let tombstones = provider.tombstones(None).await?.tombstones;
     assert_eq!(tombstones.len(), 4);
 
-    // One that is not as it was, and one that is not there.
+    // One that is not as it was read, and one that does not exist.
     let mut others = vec![tombstones[0].clone(), tombstones[1].clone()];
     others[0].at = at(7);
     others[1].record = MemoryId::generate().into();
@@ -123,7 +123,7 @@ pub(crate) async fn what_is_forgotten_keeps_nothing_out() -> CaseResult {
     provider.set_read_only(false).await?;
     assert_eq!(provider.tombstones(None).await?.tombstones, tombstones);
 
-    // Another one with the key of the second, as it may come from elsewhere.
+    // Another tombstone with the key of the second, as a restore may bring it.
     let database = admin(&server.url()).await?.client().database("agent_memory");
     let rows = database.collection::<Document>("tombstones");
     let two = tombstones.iter().find(|tombstone| tombstone.record == ids[1].into()).ok_or("no tombstone")?;
@@ -149,7 +149,7 @@ pub(crate) async fn what_is_forgotten_keeps_nothing_out() -> CaseResult {
     Ok(())
 }
 
-/// Whoever takes the mark of a key away meets each tombstone that comes with that key at the same time (X4).
+/// A removal of a key's mark conflicts with each tombstone of that key that is written at the same time (X4).
 pub(crate) async fn a_mark_stays_for_who_comes_meanwhile() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let config = timeless(&server.url());
@@ -196,7 +196,7 @@ pub(crate) async fn a_mark_stays_for_who_comes_meanwhile() -> CaseResult {
     Ok(())
 }
 
-/// The last ones hold, for each program, once that is acknowledged.
+/// The last rules apply in every program once they are acknowledged.
 pub(crate) async fn rules_of_retention_are_one_row() -> CaseResult {
     let server = LocalMongo::start()?;
     let config = timeless(&server.url());
@@ -224,7 +224,7 @@ pub(crate) async fn rules_of_retention_are_one_row() -> CaseResult {
     Ok(())
 }
 
-/// With a clock that stands still before all times.
+/// The clock stands still before all times.
 pub(crate) fn timeless(url: &str) -> MongoConfig {
     let mut config = config(url);
     config.clock = Arc::new(ManualClock::new(at(0)));

@@ -1,4 +1,4 @@
-//! The feed of changes behind large calls.
+//! The feed of changes after large calls.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use memory_core::engine::{Access, FeedPosition, FeedWrite, Reader};
 
 use super::*;
 
-/// A transaction is one time of the log, at which each page behind it begins again.
+/// A transaction has one time in the log, from which each page after it has to start again.
 pub(crate) async fn a_page_of_the_feed_has_many_removals() -> CaseResult {
     const COUNT: usize = 2_000;
     let server = LocalMongo::start()?;

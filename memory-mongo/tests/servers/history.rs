@@ -1,4 +1,4 @@
-//! Histories beside programs that race, and at size.
+//! Histories while programs race, and of a large size.
 
 use memory_core::engine::{Access, Reader};
 
@@ -53,7 +53,8 @@ pub(crate) async fn entries_have_the_order_of_their_commits() -> CaseResult {
     Ok(())
 }
 
-/// By the server's own count of what it examines: a page of a history costs what it holds, however much others have.
+/// Measured by the server's count of examined rows: a page of a history costs what it holds, however long other
+/// histories are.
 pub(crate) async fn histories_walk_an_index() -> CaseResult {
     const UPDATES: u64 = 150;
     let server = LocalMongo::start()?;
@@ -88,7 +89,7 @@ pub(crate) async fn histories_walk_an_index() -> CaseResult {
     Ok(())
 }
 
-/// Entries that hold long texts come few at once.
+/// Few entries are read at once if they hold long texts.
 pub(crate) async fn a_slice_of_large_entries_is_short() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;

@@ -128,7 +128,7 @@ async fn a_standalone_server_is_refused() -> CaseResult {
     let error = init(config(&server.url())).await;
     check(&error, ErrorKind::Unsupported, "mongod --replSet rs0");
     assert!(error.message().contains("rs.initiate()"), "{error}");
-    // What it says is enough.
+    // A server that was set up with these two commands works.
     let server = LocalMongo::start()?;
     open(config(&server.url())).await?.store(event("a-b", 1)).await?;
     Ok(())
@@ -150,7 +150,8 @@ async fn users_are_asked_for_their_password() -> CaseResult {
     let guest = server.url().replace("admin:", "guest:");
     check(&init(config(&guest)).await, ErrorKind::Unauthorized, "lacks a permission");
 
-    // Exactly what README names: who may write, but not change the rules of a collection, needs somebody else to migrate.
+    // Exactly the roles that the README names: a user who may write, but not change the rules of a collection, can't
+    // migrate.
     let role = |role: &str| doc! { "role": role, "db": "agent_memory" };
     let create = |name: &str, roles: Vec<Document>| doc! { "createUser": name, "pwd": SECRET, "roles": roles };
     admin(&server.url()).await?.run_command(create("app", vec![role("readWrite")])).await?;
@@ -230,7 +231,7 @@ async fn each_refusal_has_its_kind() -> CaseResult {
     let other = provider.store(event("a-c", 1).with_idempotency_key(key)).await.expect_err("a key that is taken");
     check(&other, ErrorKind::Conflict, "another trigger or space");
 
-    // Of a transaction that holds what a store writes, nobody knows how it ends.
+    // Nobody knows how a transaction will end that holds what a store writes.
     let mut hasty = config(&server.url());
     hasty.deadline = Duration::from_secs(1);
     let hasty = open(hasty).await?;
@@ -302,7 +303,7 @@ async fn program(url: &str) -> mongodb::error::Result<Client> {
     Client::with_options(options)
 }
 
-/// Makes the commands of providers fail, and leaves those of this test alone.
+/// Makes commands of the providers fail, but none of this test.
 async fn fail(admin: &Database, mode: Bson, mut what: Document) -> mongodb::error::Result<()> {
     if mode != Bson::from("off") {
         what.insert("appName", "agent-memory");

@@ -1,4 +1,4 @@
-//! What is told of a write that the server refuses or that is cut.
+//! The reported outcomes of writes that the server refuses or that are cut off.
 
 use super::*;
 
@@ -12,7 +12,7 @@ pub(crate) async fn what_is_passing_is_tried_again() -> CaseResult {
         event("a-b", number).with_idempotency_key(IdempotencyKey::parse(format!("k{number}")).expect("a key"))
     };
 
-    // The driver asks twice, but for a write, so it is we who ask a third time.
+    // The driver tries twice, except for a write, so the third try is ours.
     for what in [doc! { "closeConnection": true }, doc! { "errorCode": 10107 }, doc! { "errorCode": 91 }] {
         for command in ["insert", "commitTransaction", "find"] {
             let mut what = what.clone();
@@ -34,13 +34,14 @@ pub(crate) async fn what_is_passing_is_tried_again() -> CaseResult {
     found.sort_unstable();
     assert_eq!(found, stored, "each is there once");
 
-    // What is lost within a transaction has changed nothing, and is done again; whether that is committed is asked until it is known.
+    // A command that is lost within a transaction has changed nothing, and is repeated; a commit is repeated until its
+    // outcome is known.
     let patch = || MemoryPatch::new().with_status(Status::Completed);
     for (revision, command) in (2..).zip(["update", "commitTransaction"]) {
         fail(&admin, doc! { "times": 3 }.into(), doc! { "failCommands": [command], "closeConnection": true }).await?;
         assert_eq!(provider.update(stored[0], patch()).await?.revision.get(), revision, "{command}");
     }
-    // What can't be repeated is not.
+    // A call that can't be repeated is not.
     let hasty = open(config(&format!("{}&heartbeatFrequencyMS=500&deadline_ms=1000", server.url()))).await?;
     fail(&admin, "alwaysOn".into(), doc! { "failCommands": ["commitTransaction"], "closeConnection": true }).await?;
     let unknown = hasty.update(stored[0], patch()).await.expect_err("a lost answer");
@@ -54,7 +55,8 @@ pub(crate) async fn what_is_passing_is_tried_again() -> CaseResult {
     Ok(())
 }
 
-/// Whatever the server refuses, cuts off or does without telling: nothing that was done is told as not done, or is done twice.
+/// Whatever the server refuses, cuts off or does silently: no write that was done is reported as not done, and none is
+/// done twice.
 pub(crate) async fn what_is_told_of_a_write_is_true() -> CaseResult {
     const WRITES: &[&str] = &["insert", "update", "delete"];
     const COMMIT: &[&str] = &["commitTransaction"];
@@ -80,7 +82,7 @@ pub(crate) async fn what_is_told_of_a_write_is_true() -> CaseResult {
             write.check(&direct, told, &what).await?;
             match what.get_i32("errorCode") {
                 Ok(13) if commands == WRITES => assert_eq!(told, Some(Outcome::NotDone), "{write:?}"),
-                // What was cut off may be done all the same, unless it is a part of a transaction.
+                // A command that was cut off may have taken effect, unless it is part of a transaction.
                 Ok(6 | 7 | 50 | 89 | 91 | 189 | 262 | 9001 | 11602) if commands == WRITES && !write.is_together() => {
                     assert_eq!(told, Some(Outcome::Unknown), "{write:?} {what}");
                 }
@@ -89,7 +91,7 @@ pub(crate) async fn what_is_told_of_a_write_is_true() -> CaseResult {
         }
     }
 
-    // The answer is lost, and who asks again is refused.
+    // The answer is lost, and the repetition is refused.
     let proxy = Proxy::before(&server.url()).await?;
     let url = format!("{}&directConnection=true&heartbeatFrequencyMS=500&deadline_ms=1000", proxy.url());
     let (behind, mut lost) = (open(config(&url)).await?, 0);
@@ -111,7 +113,7 @@ pub(crate) async fn what_is_told_of_a_write_is_true() -> CaseResult {
     Ok(())
 }
 
-/// A write, and what it is about.
+/// A write, and the record that it is about.
 #[derive(Debug)]
 enum Write {
     Append(String),
@@ -125,7 +127,7 @@ enum Write {
     Erase(MemoryId),
 }
 
-/// One write of each kind, with what has to be there before.
+/// One write of each kind, after what it needs was stored.
 async fn prepare(direct: &MongoMemory, round: usize) -> Result<Vec<Write>, Error> {
     let name = |kind: &str| format!("{kind}-{round}");
     let documents = direct.documents();
@@ -153,7 +155,7 @@ impl Write {
         !matches!(self, Self::Append(_))
     }
 
-    /// Writes, and gives what the caller is told of its outcome; `None` when it is done.
+    /// Writes, and returns the outcome of its error; `None` if it succeeded.
     async fn attempt(&self, provider: &MongoMemory) -> Option<Outcome> {
         let documents = provider.documents();
         let selection = |ids: &[&str]| {
@@ -180,10 +182,10 @@ impl Write {
         done.err().map(|error| error.outcome())
     }
 
-    /// Fails when what was told is not what is there.
+    /// Fails if the reported outcome contradicts the data.
     async fn check(&self, direct: &MongoMemory, told: Option<Outcome>, trouble: &Document) -> CaseResult {
         let (mut times, mut left) = (self.times(direct, trouble).await?, self.left(direct).await?);
-        // What nobody waits for any more may be committed in between.
+        // A write that nobody waits for any more may still be committed meanwhile.
         loop {
             let now = self.times(direct, trouble).await?;
             if now == times {
@@ -237,7 +239,7 @@ impl Write {
         })
     }
 
-    /// How many entries it has left in a history; `None` where it leaves none.
+    /// How many entries it has left in a history; `None` if it leaves none.
     async fn left(&self, direct: &MongoMemory) -> Result<Option<u64>, Error> {
         let of = |id: &str| RecordId::from((note(id).collection, DocumentId::parse(id).expect("valid")));
         let (record, before) = match self {

@@ -4,7 +4,8 @@ use memory_core::engine::{Access, Reader};
 
 use super::*;
 
-/// The server's own explanation of each search that recalls make: none sorts, and none looks at much more than it gives.
+/// The server's own explanation of each search that a recall makes: none sorts, and none examines much more than it
+/// returns.
 pub(crate) async fn recalls_walk_an_index() -> CaseResult {
     const ROWS: i64 = 20_000;
     let server = LocalMongo::start()?;
@@ -58,7 +59,7 @@ pub(crate) async fn recalls_walk_an_index() -> CaseResult {
         let stats = plan.get_document("executionStats")?;
         let count = |name: &str| stats.get_i32(name);
         let (keys, rows, given) = (count("totalKeysExamined")?, count("totalDocsExamined")?, count("nReturned")?);
-        // Each of the merged lists has a head that may not be given.
+        // The first entry of each merged list may be examined and not returned.
         let lists = text.matches("IXSCAN").count() as i32;
         assert!(
             keys <= 2 * given + lists && rows <= 2 * given,
@@ -69,12 +70,12 @@ pub(crate) async fn recalls_walk_an_index() -> CaseResult {
         within_one += usize::from(filter.contains("4999") && filter.contains("5001") && !filter.contains("$lte"));
     }
     assert!(explained >= 30, "{explained} searches");
-    // Behind a row of the only millisecond that is asked for comes the rest of it, and no range that is empty.
+    // After a row of the only wanted millisecond comes the rest of it, and no empty range.
     assert_eq!(within_one, 2, "one in each order");
     Ok(())
 }
 
-/// By the server's own count of all searches that a recall makes.
+/// By the server's count over all searches of a recall.
 pub(crate) async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> CaseResult {
     const ROWS: i64 = 20_000;
     let server = LocalMongo::start()?;
@@ -123,13 +124,13 @@ pub(crate) async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> Case
             rows >= held.min(51) && rows <= 2 * held + 51,
             "{rows} rows where {held} are to be examined: {query:?}"
         );
-        // Siblings are looked for in keys alone: a hundred at once, and two once one has filled a slice.
+        // Siblings are searched in index keys only: a hundred at once, and two once one of them has filled a slice.
         assert!(keys <= rows + 200, "{keys} keys for {rows} rows: {query:?}");
     }
     Ok(())
 }
 
-/// By the server's own count of all searches that a query makes.
+/// By the server's count over all searches of a query.
 pub(crate) async fn a_query_of_documents_examines_what_its_places_hold() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
@@ -201,7 +202,7 @@ pub(crate) async fn collections_are_listed_from_name_to_name() -> CaseResult {
     Ok(())
 }
 
-/// By the server's own count: a slice costs what it gives, however many rows have no time, or a later one.
+/// By the server's count: a slice costs what it returns, however many rows have no time or a later one.
 pub(crate) async fn what_expires_walks_an_index() -> CaseResult {
     const ROWS: i64 = 10_000;
     let server = LocalMongo::start()?;

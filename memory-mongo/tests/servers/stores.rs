@@ -8,7 +8,7 @@ pub(crate) async fn the_failure_of_one_store_touches_no_other() -> CaseResult {
     let database = admin(&server.url()).await?.client().database("agent_memory");
     let rule = doc! { "spaceId": { "$ne": "refused" } };
     database.run_command(doc! { "collMod": "memories", "validator": rule }).await?;
-    // Of a transaction that holds what a store writes, nobody knows how it ends.
+    // Nobody knows how a transaction will end that holds what a store writes.
     let mut session = database.client().start_session().await?;
     session.start_transaction().await?;
     let keys = database.collection::<Document>("idempotency_keys");
@@ -20,7 +20,7 @@ pub(crate) async fn the_failure_of_one_store_touches_no_other() -> CaseResult {
     };
     let key = |number: i64| IdempotencyKey::parse(number.to_string()).expect("a key");
     let keyed = |number| event("a-b", number).with_idempotency_key(key(number));
-    // Two that go alone, and one that travels with others.
+    // Two that are sent alone, and one in a batch.
     let mut held = vec![store(keyed(8)), store(keyed(8))];
     let events = (0..32).map(|number| match number {
         7 => event("refused", number),
@@ -60,7 +60,7 @@ pub(crate) async fn one_key_does_not_part_a_batch() -> CaseResult {
         tokio::spawn(async move { provider.store(event).await })
     };
     let key = IdempotencyKey::parse("held")?;
-    // The first two go alone, and the third travels with the others.
+    // The first two are sent alone, and the third in a batch with the others.
     let held = [0; 3].map(|number| store(event("a-b", number).with_idempotency_key(key.clone())));
     for store in (0..16).map(|number| store(event("a-b", number))).collect::<Vec<_>>() {
         store.await??;
@@ -75,13 +75,13 @@ pub(crate) async fn one_key_does_not_part_a_batch() -> CaseResult {
     Ok(())
 }
 
-/// What the driver sends as two commands might be done by half.
+/// If the driver split the batch into two commands, only half of it might be done.
 pub(crate) async fn the_largest_insert_is_one_command() -> CaseResult {
-    /// What one command takes, but for what the driver adds.
+    /// The limit of one command, without what the driver adds.
     const COMMAND: usize = 48_000_000 - (1 << 16);
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
-    // Nothing has more places, and thus more beside its texts.
+    // Each memory has the largest number of paths, and so the most bytes beyond its texts.
     let space = "a".repeat(SpaceId::MAX_BYTES - 2 * SpaceId::MAX_BOUNDARIES) + &"-a".repeat(SpaceId::MAX_BOUNDARIES);
     let key = IdempotencyKey::parse("k".repeat(256))?;
     let id = provider.store(event(&space, 1).with_idempotency_key(key)).await?;
@@ -105,7 +105,7 @@ pub(crate) async fn restores_that_race_find_no_conflict() -> CaseResult {
         let restore = |number| {
             let (provider, memories) = (Arc::clone(&provider), memories.clone());
             tokio::spawn(async move {
-                // One comes after the other.
+                // One after the other.
                 for _ in 0..number {
                     provider.get(memories[0].id).await?;
                 }

@@ -1,4 +1,4 @@
-//! Vectors beside records: what they go with, what they leave alone, and what a question by one reads.
+//! Vectors beside records: when they are removed, what they leave unchanged, and what a recall reads of them.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ pub(crate) async fn a_vector_goes_with_its_texts() -> CaseResult {
     assert_eq!(embed(2).await?, [false, false], "of a revision that is gone");
     assert_eq!(embed(3).await?, [true, true]);
 
-    // One that is put behind a removal is another one, with whatever text.
+    // A document that is put after a removal is another one, whatever its text.
     let selection = DocumentSelection::ids(put.collection.clone(), [put.id.clone()])?;
     assert_eq!(documents.remove(&selection, 1).await?.len(), 1);
     let mut same = note("x");
@@ -62,7 +62,7 @@ pub(crate) async fn a_vector_goes_with_its_texts() -> CaseResult {
     Ok(())
 }
 
-/// The server tells of a command how many rows it has met, and not which.
+/// The server reports how many rows a command has matched, and not which.
 pub(crate) async fn of_many_vectors_each_is_kept_by_itself() -> CaseResult {
     let server = LocalMongo::start()?;
     let (provider, engine) = (open(config(&server.url())).await?, MongoEngine::open(&config(&server.url())).await?);
@@ -83,10 +83,10 @@ pub(crate) async fn of_many_vectors_each_is_kept_by_itself() -> CaseResult {
     }
     let put = provider.documents().put(note("x")).await?;
     assert_eq!(embed(&engine, (memories[1..2].to_vec(), documents.clone())).await?, [false, false]);
-    // The row is there, and has the vector of the later one.
+    // The row exists, and has the vector of the later version.
     let later = Found { record: put, version: 2 };
     assert_eq!(embed(&engine, (Vec::new(), vec![documents[0].clone(), later])).await?, [false, true]);
-    // Twice the same, also where the server has met some only: the last one counts.
+    // The same record twice, also if the server has matched only some of the rows: the last vector counts.
     for last in [0, 1] {
         let given = vec![memories[0].clone(), memories[0].clone(), memories[last].clone()];
         assert_eq!(embed(&engine, (given, Vec::new())).await?, [true, true, last == 0]);
@@ -99,7 +99,8 @@ pub(crate) async fn of_many_vectors_each_is_kept_by_itself() -> CaseResult {
     Ok(())
 }
 
-/// A memory whose row was lost, and that is restored from another ledger; a document where no history tells it from the one before.
+/// A memory whose row was lost and is restored from another ledger, and a document that no history distinguishes from
+/// the one before.
 pub(crate) async fn what_came_again_takes_no_vector_of_other_texts() -> CaseResult {
     let server = LocalMongo::start()?;
     let mut config = config(&server.url());
@@ -133,7 +134,7 @@ pub(crate) async fn what_came_again_takes_no_vector_of_other_texts() -> CaseResu
     Ok(())
 }
 
-/// It wakes a watch, which tells nothing of it (M2).
+/// It wakes a watch, which delivers nothing (M2).
 pub(crate) async fn a_vector_is_in_no_feed() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
@@ -163,7 +164,7 @@ pub(crate) async fn a_vector_is_in_no_feed() -> CaseResult {
     Ok(())
 }
 
-/// One of version 8 changes a memory and leaves the vector beside it, which is of the text before.
+/// A program of version 8 changes a memory and leaves its vector, which belongs to the earlier text.
 pub(crate) async fn a_vector_that_an_older_program_leaves_counts_no_more() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
@@ -181,7 +182,7 @@ pub(crate) async fn a_vector_that_an_older_program_leaves_counts_no_more() -> Ca
         assert_eq!(provider.embed(&model(), embeddings(&records, revision)).await?, [true]);
         assert_eq!((vectors(&provider, &records, revision).await?, unembedded().await?), (1, Some(0)));
 
-        // Exactly what that program sends.
+        // Exactly the command of that program.
         let (read, next) = (revision as i64, revision as i64 + 1);
         let set = doc! { "revision": next, "written": next * 256 + 8, "context": format!("\"older {round}\"") };
         let update = doc! { "$set": set, "$unset": { "words": "" } };
@@ -190,7 +191,7 @@ pub(crate) async fn a_vector_that_an_older_program_leaves_counts_no_more() -> Ca
         assert_eq!((vectors(&provider, &records, revision + 1).await?, unembedded().await?), (0, Some(1)));
 
         if round == 0 {
-            // It counts again once it was made anew, and stays where the next update leaves the text.
+            // It counts again once it was made again, and stays if the next update keeps the text.
             assert_eq!(provider.embed(&model(), embeddings(&records, 2)).await?, [true]);
         }
         let status = if round % 2 == 0 { Status::Completed } else { Status::Pending };
@@ -202,7 +203,7 @@ pub(crate) async fn a_vector_that_an_older_program_leaves_counts_no_more() -> Ca
     Ok(())
 }
 
-/// A fence and a newer ledger are in the way of vectors as of other writes, and nothing is left of them in a database that was removed.
+/// A fence and a newer ledger refuse vectors as they refuse other writes, and a removed database keeps none.
 pub(crate) async fn vectors_obey_the_rules_for_writers() -> CaseResult {
     let server = LocalMongo::start()?;
     let config = config(&server.url());
@@ -228,7 +229,7 @@ pub(crate) async fn vectors_obey_the_rules_for_writers() -> CaseResult {
     provider.set_read_only(false).await?;
     assert_eq!(with_vector(&database).await?, [0, 0]);
 
-    // Of a row that a newer program has written.
+    // The rule of a newer program.
     let newer = doc! { "$expr": { "$gte": [{ "$subtract": ["$written", { "$multiply": ["$revision", 256] }] }, 10] } };
     for name in ["memories", "documents"] {
         let rows = database.collection::<Document>(name);
@@ -252,8 +253,8 @@ pub(crate) async fn vectors_obey_the_rules_for_writers() -> CaseResult {
     Ok(())
 }
 
-/// By the server's own count: a walk for heads is sent no text of a record, and as much as it asks for in one answer; and nobody but who wants
-/// vectors is sent any.
+/// By the server's count: a walk over heads receives no texts of records, and as many rows in one answer as it asks
+/// for; and only calls that want vectors receive any.
 pub(crate) async fn vectors_are_read_where_they_are_wanted() -> CaseResult {
     const ROWS: usize = 300;
     let server = LocalMongo::start()?;
@@ -293,7 +294,7 @@ pub(crate) async fn vectors_are_read_where_they_are_wanted() -> CaseResult {
     let without = doc! { "ns": "agent_memory.memories", "command.projection.vector": 0 };
     assert!(profile.count_documents(without).await? > 0);
 
-    // Nor does who reads records by their ids, one or some.
+    // A read of one or several records by their ids receives none either.
     let id = |record: &RecordId| match record {
         RecordId::Memory(id) => Some(*id),
         RecordId::Document { .. } => None,
@@ -366,7 +367,7 @@ fn embeddings(records: &[RecordId], revision: u64) -> Vec<Embedding> {
     records.iter().enumerate().map(embedding).collect()
 }
 
-/// How many of these records have the vectors of their places, at this revision; none has another one.
+/// How many of these records have the vectors of their positions, at this revision; none has another vector.
 async fn vectors(provider: &MongoMemory, records: &[RecordId], revision: u64) -> Result<usize, Error> {
     let found = provider.vectors(records).await?;
     for (found, given) in found.iter().zip(embeddings(records, revision)) {
@@ -400,7 +401,7 @@ async fn embed_all<W: Writer<Version = i64>>(writer: &mut W, (memories, document
     writer.embed(&embeds).await
 }
 
-/// The vector that [`embed`] gives to what is in this place.
+/// The vector that [`embed`] gives to the record at this position.
 fn bytes(place: usize) -> Vec<u8> {
     vec![place as u8; 3]
 }

@@ -1,4 +1,4 @@
-//! sqlx alone, on the tables and indexes of the provider: the best that the same work can cost.
+//! sqlx alone, on the tables and indexes of the provider: the lowest possible cost of the same work.
 
 use async_trait::async_trait;
 use conformance::bench::Bare;
@@ -40,10 +40,10 @@ const PENDING: &str = select!(
      ORDER BY created_at DESC, id DESC LIMIT 50"
 );
 
-/// Connections of their own to what a provider has made.
+/// Separate connections to the schema of a provider.
 pub(crate) struct BareSqlx {
     pool: PgPool,
-    /// For calls that come one after the other: the pool asks the server after each call whether the connection works.
+    /// For sequential calls: the pool asks the server after each call whether the connection works.
     held: OnceCell<Mutex<PgConnection>>,
 }
 

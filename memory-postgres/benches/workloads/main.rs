@@ -1,4 +1,5 @@
-//! The shared workloads on PostgreSQL, beside sqlx alone doing the same work on the same tables and as many connections.
+//! The shared workloads on PostgreSQL, compared with sqlx doing the same work on the same tables with as many
+//! connections.
 //!
 //! `cargo bench -p memory-postgres` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million.
 

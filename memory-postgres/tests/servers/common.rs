@@ -1,4 +1,4 @@
-//! What the cases share.
+//! Helpers of all cases.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};

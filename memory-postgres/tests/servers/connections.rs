@@ -38,7 +38,7 @@ pub(crate) fn idle() -> Case {
     })
 }
 
-/// Health is told on a connection of its own, while all others wait for a lock.
+/// The health check has a connection of its own, while all others wait for a lock.
 pub(crate) fn busy() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -52,7 +52,7 @@ pub(crate) fn busy() -> Case {
     })
 }
 
-/// Where the pool has all connections that its role may have, health is told on one of these.
+/// If the pool has all connections that its role may have, the health check uses one of these.
 pub(crate) fn full() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -90,7 +90,8 @@ pub(crate) fn forgotten() -> Case {
     })
 }
 
-/// A server without a connection left is asked by one call for all, ever less often, and meanwhile the calls share those that are there.
+/// One call asks a server without a free connection on behalf of all, less and less often; meanwhile the calls share
+/// the open connections.
 pub(crate) fn refused() -> Case {
     const CALLS: u32 = 16;
     let server = LocalPostgres::start_with(&[("max_connections", "12")])?;
@@ -101,7 +102,7 @@ pub(crate) fn refused() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         let mut lock = admin.begin().await?;
         lock.execute(LOCK).await?;
-        // To cancel what was given up, there is a connection beside the pool from now on.
+        // From now on there is a connection beside the pool that cancels abandoned statements.
         let given_up = queries(&provider, 1);
         holds(server.url(), WAITS_FOR_A_LOCK).await?;
         drop(given_up);
@@ -152,7 +153,8 @@ pub(crate) fn read_only_for_all() -> Case {
         admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on").await?;
         let provider = Arc::new(open(config(server.url())).await?);
         let processes = "SELECT pid FROM pg_stat_activity WHERE application_name = 'agent-memory'";
-        // Until two writes come close enough to each other for a busy machine. Those of a round before must be long ago.
+        // Repeats until two writes come close enough to each other on a busy machine. Those of the previous round must
+        // be long ago.
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             let start = Instant::now();
@@ -174,7 +176,8 @@ pub(crate) fn read_only_for_all() -> Case {
     })
 }
 
-/// What carries connections to a server, until it forgets those that it has: then it carries nothing more, and ends nothing.
+/// Forwards connections to a server until it forgets the existing ones: then it forwards nothing more, and closes
+/// nothing.
 struct Firewall {
     port: u16,
     forgotten: watch::Sender<u32>,
@@ -220,7 +223,7 @@ async fn while_two_wait(url: &str, provider: &Arc<PostgresMemory>, meanwhile: im
     Ok(())
 }
 
-/// The health of a server, for which more than one may have to ask on a machine that is as busy.
+/// Checks a server's health, several times if the machine is busy.
 async fn health(provider: &PostgresMemory) -> Result<Health, Error> {
     let mut health = provider.check_health().await;
     for _ in 0..10 {

@@ -31,7 +31,7 @@ pub(crate) fn acknowledged_stores_survive() -> Case {
                         let mut stored = Vec::new();
                         for number in 0..STORES {
                             let number = (round * TASKS + task) * STORES + number;
-                            // What is not acknowledged may be there or not.
+                            // A store that is not acknowledged may exist or not.
                             stored.extend(provider.store(event("a-b", number)).await.map(|id| (number, id)));
                         }
                         stored

@@ -1,4 +1,4 @@
-//! Erasures, beside those who write meanwhile, and what the tables have afterwards.
+//! Erasures beside concurrent writers, and what the tables hold afterwards.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -30,7 +30,7 @@ const SLOW: &str = "
         BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
     CREATE TRIGGER slow BEFORE DELETE ON agent_memory.memories FOR EACH STATEMENT EXECUTE FUNCTION agent_memory.slow()";
 const IS_ERASING: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')";
-/// What the README names to rid the files of what was erased, for the tables that a certificate names.
+/// The statements of the README that remove erased data from the files, for the tables that a certificate names.
 const REWRITE: [&str; 5] = [
     "DELETE FROM pg_statistic WHERE starelid IN
         (SELECT oid FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)",
@@ -54,7 +54,7 @@ async fn erase(provider: &PostgresMemory, records: impl IntoIterator<Item = Reco
     Ok(provider.erase(&Erasure::records(records, "a test")?).await?.records)
 }
 
-/// No row of any table has anything of what was erased, and whoever watches goes on where he was.
+/// No row of any table has anything of an erased record, and watches continue where they were.
 pub(crate) fn nothing_is_left() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -66,7 +66,7 @@ pub(crate) fn nothing_is_left() -> Case {
         let (collection, name) = note();
         let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
         let mut tokens = Vec::new();
-        // One that has moved, was removed, and is there again.
+        // A document that has moved, was removed, and was put again.
         for space in ["x", "y", "z"] {
             let space = format!("{SECRET}-{space}").parse()?;
             let write = DocumentWrite::new(collection.clone(), space, Content::parse(SECRET)?, at(1));
@@ -112,9 +112,10 @@ pub(crate) fn nothing_is_left() -> Case {
     })
 }
 
-/// No file of the server has anything of it any more, once the tables and their statistics are written anew and the log is turned over.
+/// No file of the server has anything of it once the tables and their statistics are rewritten and the log has
+/// switched.
 pub(crate) fn nothing_is_left_in_files() -> Case {
-    // A segment of the log that is used again has what was in it, until it is written over.
+    // A recycled segment of the log keeps its content until it is overwritten.
     let server =
         LocalPostgres::start_with(&[("wal_recycle", "off"), ("wal_compression", "off"), ("autovacuum", "off")])?;
     run(async {
@@ -140,7 +141,7 @@ pub(crate) fn nothing_is_left_in_files() -> Case {
     })
 }
 
-/// Gives the memory and the document that are there the same vector, and tells its bytes.
+/// Gives all existing records the same vector, and returns its bytes.
 async fn embed(provider: &PostgresMemory, records: &[RecordId]) -> Result<Vec<u8>, Error> {
     const WIDTH: usize = 384;
     let model = VectorModel::new("a model", WIDTH, Precision::Compact)?;
@@ -191,7 +192,7 @@ fn with_parts_of(bytes: &[u8], folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What has waited for an erasure finds its tombstones, also where transactions are serializable by default.
+/// Statements that have waited for an erasure find its tombstones, also if transactions are serializable by default.
 pub(crate) fn raced() -> Case {
     let server = LocalPostgres::start_with(&[("default_transaction_isolation", "serializable")])?;
     run(async {
@@ -246,7 +247,7 @@ pub(crate) fn gives_way() -> Case {
     })
 }
 
-/// One that can't have its lock says that nothing is erased, while it still can.
+/// An erasure that can't get its lock says that nothing is erased, while it still can.
 pub(crate) fn gives_up() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -266,7 +267,7 @@ pub(crate) fn gives_up() -> Case {
     })
 }
 
-/// Also where they have the same id, and where some are removed already.
+/// Also if they have the same id, and if some are removed already.
 pub(crate) fn of_several_collections() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -289,7 +290,7 @@ pub(crate) fn of_several_collections() -> Case {
             let tombstone = provider.tombstone(&(collection.clone(), id.clone()).into()).await?;
             assert_eq!(tombstone.is_none(), is_left, "{collection}");
         }
-        // The rows of the feed that tell of c, and of the erasures.
+        // The rows of the feed about c, and about the erasures.
         holds(
             server.url(),
             "SELECT array_agg(collection ORDER BY collection) = '{a,b,c,d}' FROM agent_memory.changes WHERE collection IS NOT NULL",

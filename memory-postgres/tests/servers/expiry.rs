@@ -1,4 +1,4 @@
-//! Expiry: the lists that triggers keep, whatever program writes.
+//! Expiry: triggers maintain the lists, whichever program writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ fn at_one_second(url: &str) -> PostgresConfig {
     config
 }
 
-/// Whether the lists have these records, at these times, and nothing else.
+/// Checks that the lists have exactly these records, at these times.
 async fn check_lists(admin: &mut PgConnection, wanted: &[(i64, RecordId)]) -> Case {
     let listed = "SELECT expires_at, key FROM agent_memory.ledger_expiry
         UNION ALL SELECT expires_at, key FROM agent_memory.document_expiry ORDER BY expires_at, key";
@@ -114,7 +114,8 @@ pub(crate) fn listed() -> Case {
     })
 }
 
-/// The step is taken while a program of the version before writes. That one goes on, and the lists have what its writes leave.
+/// The step is applied while a program of the previous version writes. That program continues, and the lists reflect
+/// its writes.
 pub(crate) fn beside_older_programs() -> Case {
     let server = LocalPostgres::start()?;
     run(async {

@@ -1,4 +1,4 @@
-//! The feed of changes, beside transactions that are late, other processes, and servers that have lost something.
+//! The feed of changes, with late transactions, other processes, and servers that have lost data.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -45,7 +45,7 @@ pub(crate) async fn next(changes: &mut Changes) -> Result<Change, Error> {
     next.expect("a change comes").expect("the watch goes on")
 }
 
-/// What the next change tells of a record: its space, or its id where it is gone.
+/// The record of the next change: its space, or its id if it is gone.
 async fn told(changes: &mut Changes) -> Result<String, Error> {
     loop {
         match next(changes).await?.kind {
@@ -69,7 +69,7 @@ async fn writer(url: &str) -> Result<PgConnection, sqlx::Error> {
     Ok(writer)
 }
 
-/// What others have committed meanwhile comes behind it, also when that takes longer than a watch waits to begin.
+/// Concurrent commits of others come after it, also if that takes longer than a watch waits to begin.
 pub(crate) fn late() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -85,14 +85,14 @@ pub(crate) fn late() -> Case {
         other.store(event("c", 2)).await?;
         assert!(futures::poll!(changes.next()).is_pending());
         transaction.execute("SELECT pg_sleep(5)").await?;
-        // It is there, and can't be told.
+        // The row exists, and can't be delivered yet.
         let mut since = provider.watch(&everything(WatchFrom::Now)).await?;
         assert!(futures::poll!(changes.next()).is_pending());
         transaction.commit().await?;
         for due in ["late", "b", "c"] {
             assert_eq!(told(&mut changes).await?, due);
         }
-        // One that was begun in between may tell of what was there, and misses nothing.
+        // A watch that began in between may deliver existing records, and misses nothing.
         assert_eq!(next(&mut since).await?.kind, ChangeKind::Reached);
         assert_eq!(told(&mut since).await?, "late");
         Ok(())
@@ -121,7 +121,8 @@ pub(crate) fn put_again() -> Case {
     })
 }
 
-/// A page of the feed needs no more of it than it tells, however much was stored at once; a row with many ids is told like any other.
+/// A page of the feed reads no more than it delivers, however much was stored at once; a row with many ids is delivered
+/// like any other.
 pub(crate) fn long_rows() -> Case {
     const COUNT: usize = 1_000;
     let server = LocalPostgres::start()?;
@@ -149,7 +150,7 @@ pub(crate) fn long_rows() -> Case {
     })
 }
 
-/// Another process is listened to as long as anybody watches.
+/// A process listens for others as long as anybody watches.
 pub(crate) fn listens() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -163,7 +164,7 @@ pub(crate) fn listens() -> Case {
     })
 }
 
-/// Whoever writes drops what is too much, and a token of that is refused.
+/// Writers drop surplus rows, and a token of a dropped row is refused.
 pub(crate) fn trimmed() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -192,12 +193,12 @@ pub(crate) fn kept() -> Case {
         let mut other = PgConnection::connect(server.url()).await?;
         other.execute(MANY).await?;
         provider.store(event("a", 1)).await?;
-        // The process has looked when it has asked whether anybody listens, and it drops nothing.
+        // Once the process has asked whether anybody listens, it has checked the feed, and it drops nothing.
         holds(server.url(), HAS_LOOKED).await?;
         drop(provider.watch(&everything(old.clone())).await?);
         other.execute(MANY).await?;
         provider.shutdown().await?;
-        // The next one that opens it looks at its first write.
+        // The next process that opens it checks at its first write.
         let provider = open(config(&format!("{}?kept_changes=110000", server.url()))).await?;
         provider.store(event("a", 2)).await?;
         holds(server.url(), "SELECT count(*) < 111001 FROM agent_memory.changes").await?;
@@ -208,7 +209,7 @@ pub(crate) fn kept() -> Case {
     })
 }
 
-/// A transaction that stays open holds rows back. Whoever writes meanwhile drops neither these nor the last one before them.
+/// A transaction that stays open holds rows back. Concurrent writers drop neither these nor the last one before them.
 pub(crate) fn held_back() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -231,7 +232,7 @@ pub(crate) fn held_back() -> Case {
     })
 }
 
-/// An operator is told which transaction the feed waits for, and nothing of what that has executed.
+/// An operator learns which transaction the feed waits for, and nothing of its statements.
 pub(crate) fn named() -> Case {
     let server = LocalPostgres::start_with(&[("autovacuum", "off"), ("max_prepared_transactions", "1")])?;
     run(async {
@@ -244,7 +245,7 @@ pub(crate) fn named() -> Case {
         assert_eq!(held_back(server.url()).await?, None, "nobody writes");
         other.execute("BEGIN").await?;
         other.execute("SELECT 'xyzzy', pg_current_xact_id()").await?;
-        // One that comes later waits as well.
+        // A later one waits as well.
         provider.store(event("a", 1)).await?;
 
         let named = held_back(server.url()).await?.ok_or("a transaction is open")?;
@@ -270,7 +271,7 @@ pub(crate) fn named() -> Case {
     })
 }
 
-/// A watch that begins while rows are held back waits a little, and meanwhile others have the only connection.
+/// A watch that begins while rows are held back waits a little, and others use the only connection meanwhile.
 pub(crate) fn waits_without_connection() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -291,7 +292,7 @@ pub(crate) fn waits_without_connection() -> Case {
     })
 }
 
-/// What a dump brings back names transactions of another server. It is not told behind what is written here.
+/// A restored dump names transactions of another server. Its rows are not delivered after what is written here.
 pub(crate) fn restored() -> Case {
     let server = LocalPostgres::start()?;
     run(async {

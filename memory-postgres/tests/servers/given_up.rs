@@ -1,4 +1,4 @@
-//! Calls that end before their answer comes: they end at the server too.
+//! Calls that end before their answer comes: they end at the server, too.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::common::{Case, LOCK, NOBODY_WAITS, WAITS_FOR_A_LOCK, all, config, event, holds, open, run};
 
-/// What nobody waits for any more is cancelled, long before its deadline, and its connection is used again.
+/// An abandoned call is cancelled long before its deadline, and its connection is used again.
 pub(crate) fn dropped() -> Case {
     on_each(Duration::from_secs(600), 1, async |server, config| {
         let provider = Arc::new(open(config).await?);
@@ -40,7 +40,7 @@ pub(crate) fn dropped() -> Case {
     })
 }
 
-/// What has not been answered within its deadline goes on no longer, also where no connection is left to cancel it.
+/// A statement ends at its call's deadline, even if no connection is left to cancel it.
 pub(crate) fn late() -> Case {
     // As many as the pooler has.
     const CALLS: u32 = 8;
@@ -64,7 +64,8 @@ pub(crate) fn late() -> Case {
     })
 }
 
-/// Runs a case on a server, and behind a pooler, where the server itself would let a statement go on for long.
+/// Runs a case on a server, and behind a pooler, with a statement timeout of the server that is much longer than the
+/// case.
 fn on_each(deadline: Duration, pool_size: u32, case: impl AsyncFn(&LocalPostgres, PostgresConfig) -> Case) -> Case {
     let server = LocalPostgres::start()?;
     let pooler = PgBouncer::start(server.url())?;

@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 
 use crate::common::{Case, config, event, open, run};
 
-/// What is heavy is done on a thread of its own, and what is light is not.
+/// Heavy work runs on a thread of its own, and light work does not.
 pub(crate) fn own_thread() -> Case {
     let server = LocalPostgres::start()?;
     for (size, is_heavy) in [(6, false), (256 << 10, true)] {
@@ -33,7 +33,7 @@ pub(crate) fn own_thread() -> Case {
     Ok(())
 }
 
-/// Large payloads are read several at once.
+/// Several large payloads are read at once.
 pub(crate) fn large_payloads() -> Case {
     let server = LocalPostgres::start_with(&[("log_statement", "all")])?;
     run(async {

@@ -1,4 +1,4 @@
-//! The history, where several programs write at once.
+//! The history when several programs write at once.
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
@@ -11,7 +11,8 @@ use crate::common::{Case, at, config, open, run};
 const WRITERS: usize = 4;
 const PUTS: usize = 40;
 
-/// Each version comes behind the one that it has replaced, in each life of an id that racing programs put and remove.
+/// Each version comes after the one that it has replaced, in each life of an id that concurrent programs put and
+/// remove.
 pub(crate) fn in_order() -> Case {
     let server = LocalPostgres::start()?;
     run(async {

@@ -1,4 +1,4 @@
-//! PostgreSQL as it is in operation: refusals, crashes, standbys, encryption, a pooler, migrations, and plans at size.
+//! PostgreSQL in operation: refusals, crashes, standbys, encryption, a pooler, migrations, and plans at a large size.
 
 mod common;
 mod connections;

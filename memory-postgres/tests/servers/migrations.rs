@@ -1,4 +1,5 @@
-//! A schema that changes beside running programs: those that are too old, the places of documents, and the words that go.
+//! Changes of the schema while programs run: programs that are too old, the places of documents, and the removal of
+//! words.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub(crate) const WITHOUT_ERASURE: &str = "
     ALTER TABLE agent_memory.changes DROP COLUMN places;
     DELETE FROM agent_memory.schema_migrations WHERE name = 'erasure'";
 
-/// Makes a ledger one in which nothing expires.
+/// Turns a ledger into one without expiry.
 pub(crate) const WITHOUT_EXPIRY: &str = "
     DROP FUNCTION agent_memory.list_memory(), agent_memory.list_document(), agent_memory.put_without_expiry() CASCADE;
     DROP TABLE agent_memory.ledger_expiry, agent_memory.document_expiry, agent_memory.retention;
@@ -87,7 +88,7 @@ pub(crate) const RAISE: &str = "DO $$ BEGIN
 const LOWER: &str = "DO $$ BEGIN
     EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 10', '< 7'); END $$";
 
-/// A connection that does not say which version writes is refused each write by the server, and may read.
+/// The server refuses each write of a connection that does not declare its writer version; reads are allowed.
 pub(crate) fn old_writers() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -99,7 +100,7 @@ pub(crate) fn old_writers() -> Case {
         let before = there().await?;
         let settings = [
             "SELECT",
-            // What a transaction has set is empty behind it.
+            // A setting of a transaction is empty after it.
             "BEGIN; SET LOCAL agent_memory.writer = 7; COMMIT",
             "SET agent_memory.writer = 6",
             "SET agent_memory.writer = '7 or more'",
@@ -133,7 +134,8 @@ pub(crate) fn old_writers() -> Case {
     })
 }
 
-/// A program below the minimum of the ledger writes nothing, is told so, and goes on reading; behind a pooler too.
+/// A program below the minimum of the ledger writes nothing, gets an error that says so, and can still read; behind a
+/// pooler, too.
 pub(crate) fn newer_minimum() -> Case {
     let server = LocalPostgres::start()?;
     let pooler = PgBouncer::start(server.url())?;
@@ -232,7 +234,7 @@ pub(crate) fn no_steps() -> Case {
     })
 }
 
-/// What an operator asks for has the deadline that calls have, where a server says nothing at all.
+/// Operators' calls have the deadline of other calls if a server does not answer at all.
 pub(crate) fn deadlines() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -300,7 +302,7 @@ pub(crate) fn vacuumed() -> Case {
     })
 }
 
-/// Each table, index and trigger that the steps leave is told while it is missing, and nothing else is.
+/// Each table, index and trigger of the steps is reported when it is missing, and nothing else is.
 pub(crate) fn missing() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -308,7 +310,8 @@ pub(crate) fn missing() -> Case {
         let mut missing = memory_postgres::inspect(&config).await?.missing;
         open(config.clone()).await?;
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
-        // Neither the bookkeeping, which no step makes, nor the indexes and the sequences that come with their tables.
+        // Without the bookkeeping, which no step makes, and without the indexes and sequences that come with their
+        // tables.
         let there = "
             WITH relations AS (SELECT oid, relname FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)
             SELECT relname::text FROM relations
@@ -325,7 +328,8 @@ pub(crate) fn missing() -> Case {
     })
 }
 
-/// Whatever a ledger has of an index of words, nothing is left of it: the schema becomes that of a new ledger, and the records stay.
+/// Whatever a ledger has of a word index, nothing is left of it: the schema becomes that of a new ledger, and the
+/// records stay.
 pub(crate) fn words_go() -> Case {
     const TABLE: &str = "CREATE TABLE agent_memory.ledger_text (is_complete boolean NOT NULL)";
     let server = LocalPostgres::start()?;
@@ -362,7 +366,7 @@ pub(crate) fn words_go() -> Case {
             let begun = "SELECT count(*) FROM agent_memory.schema_migrations WHERE NOT complete";
             assert_eq!(sqlx::query_scalar::<_, i64>(begun).fetch_one(&mut admin).await?, 0, "{steps:?} {and:?}");
 
-            // A program of the version before writes nothing, and goes on reading.
+            // A program of the previous version writes nothing, and can still read.
             for (write, state) in [
                 (STORE, "AM002"),
                 ("UPDATE agent_memory.memories SET status = 'running'", "AM002"),
@@ -386,7 +390,8 @@ pub(crate) fn words_go() -> Case {
     })
 }
 
-/// The words go while programs of the version before write: what they were told is there, and then they are refused.
+/// The words are dropped while programs of the previous version write: acknowledged stores exist, and later ones are
+/// refused.
 pub(crate) fn beside_older_programs() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -423,7 +428,7 @@ pub(crate) fn beside_older_programs() -> Case {
     })
 }
 
-/// A program or a server that is killed in the step has changed nothing, and the step is taken when it is opened again.
+/// If a program or a server is killed during the step, nothing has changed, and the next start applies the step.
 pub(crate) fn killed() -> Case {
     run(async {
         let mut server = LocalPostgres::start()?;
@@ -432,7 +437,7 @@ pub(crate) fn killed() -> Case {
         let is_half_done = "SELECT EXISTS (
             SELECT FROM pg_locks WHERE NOT granted AND relation = 'agent_memory.documents'::regclass)";
         for kills_server in [false, true] {
-            // It has dropped the words of the ledger, and waits for those that read documents.
+            // It has dropped the words of the ledger, and waits for readers of documents.
             let mut reading = PgConnection::connect(server.url()).await?;
             reading.execute("BEGIN; SELECT FROM agent_memory.documents").await?;
             let config = config(server.url());
@@ -456,8 +461,8 @@ pub(crate) fn killed() -> Case {
     })
 }
 
-/// The entries of documents that were there are made while a program that does not know of them moves, removes and puts documents. Then
-/// the entries are those that the documents have to have, and the answer is what it was all the time.
+/// The entries of existing documents are made while a program that does not know of them moves, removes and puts
+/// documents. In the end the entries match the documents, and the answers are the same all the time.
 pub(crate) fn placed() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -495,7 +500,7 @@ pub(crate) fn placed() -> Case {
             progress.blocks == Blocks::DocumentPlaces && progress.done == 128 && progress.total >= 2_129,
             "{progress}"
         );
-        // A slice is cut in the middle, while a document that it has gone over moves.
+        // A slice is interrupted in the middle, while a document that it has covered moves.
         let mut lock = admin.begin().await?;
         lock.execute("SELECT FROM agent_memory.paths_backfill FOR UPDATE").await?;
         let cut = tokio::spawn(async move { first.backfill().await });
@@ -508,7 +513,7 @@ pub(crate) fn placed() -> Case {
         holds(server.url(), NOBODY_WAITS).await?;
         lock.rollback().await?;
 
-        // Two go on at once, where it was.
+        // Two programs continue at once from there.
         let (newer, other) = (open(config(server.url())).await?, open(config(server.url())).await?);
         progress = newer.backfill().await?.ok_or("some are left")?;
         assert_eq!(progress.done, 256, "{progress}");
@@ -532,7 +537,7 @@ pub(crate) fn placed() -> Case {
             }
             Ok::<_, Error>(())
         });
-        // At last the query completes what is left.
+        // The query completes the last part itself.
         loop {
             assert_eq!(found(&newer).await?, before);
             let (next, others) = tokio::join!(newer.backfill(), other.backfill());
@@ -560,7 +565,7 @@ pub(crate) fn placed() -> Case {
     })
 }
 
-/// What was there before the history has no time in it, and is there from its beginning on.
+/// Records from before the history have no time in it, and exist from its beginning on.
 pub(crate) fn history_begins() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -576,7 +581,7 @@ pub(crate) fn history_begins() -> Case {
         clock.set(at(2_000));
         provider.update(memory.id, MemoryPatch::new().with_status(Status::Failed)).await?;
         clock.set(at(3_000));
-        // Another program does not begin it anew.
+        // Opening it with another program does not start the history again.
         let provider = open(config).await?;
         let versions = provider.history(&History::of(memory.id)).await?.versions;
         let times: Vec<_> = versions.iter().map(|version| (version.revision.get(), version.committed_at)).collect();
@@ -602,7 +607,7 @@ async fn older(server: &LocalPostgres, steps: &[&str]) -> Result<PgConnection, s
         sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut old).await?;
         let applied = "INSERT INTO agent_memory.schema_migrations VALUES ($1, $2, $3, $4)";
         let applied = sqlx::query(applied).bind(i64::from(step.version)).bind(step.name).bind(step.checksum());
-        // The places of no documents are complete at once.
+        // Without documents the backfill of places is complete at once.
         applied.bind(step.kind != Kind::Retired).execute(&mut old).await?;
     }
     Ok(old)

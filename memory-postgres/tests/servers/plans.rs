@@ -106,8 +106,8 @@ pub(crate) fn no_scan() -> Case {
             asked += 8;
         }
 
-        // Of many lists, no more is read than they give together. What a predicate or a pattern leaves out has to be read too, but
-        // only of what lies where its space can lie.
+        // A walk over many lists reads no more rows than they have together. Rows that a predicate or a pattern leaves
+        // out are read too, but only where their spaces can match.
         let bounded = [
             (query().prefix("plugin-discord-1").limit(50), 50, 150),
             (query().under("plugin-sparse").filter_text("metadata.digit = 2"), 0, 20),
@@ -132,7 +132,7 @@ pub(crate) fn no_scan() -> Case {
         let bounded = [
             (documents().under("guild-7").filter_text("content = 'word'"), 2_200),
             (documents().under("guild-7").exact("guild-8-108").limit(3), 70),
-            // Of more siblings than are merged, the list of their parent.
+            // With more siblings than are merged, the list of their parent is walked.
             (documents().prefix("guild-77-1").filter_text("content = 'word'"), 2_500),
             (documents().prefix("guild-77-10").filter_text("content = 'word'"), 100),
             (documents().all().within(SpaceSelector::under("guild-7-207")?).filter_text("content = 'word'"), 5),
@@ -159,7 +159,7 @@ pub(crate) fn no_scan() -> Case {
     })
 }
 
-/// Among many records that expire in a thousand years, those that have expired are found by the lists' indexes.
+/// Among many records that expire in a thousand years, the expired ones are found by the lists' indexes.
 pub(crate) fn sweep() -> Case {
     const LATER: &str = "
         INSERT INTO agent_memory.ledger_expiry (expires_at, key)
@@ -271,7 +271,7 @@ pub(crate) fn every_depth() -> Case {
     Ok(())
 }
 
-/// How many rows a line of a plan tells of: `… (actual rows=51 loops=2)` or `Rows Removed by Filter: 7`.
+/// The number of rows in a line of a plan: `… (actual rows=51 loops=2)` or `Rows Removed by Filter: 7`.
 fn rows_of(line: &str) -> Option<u64> {
     if let Some((_, removed)) = line.split_once("Rows Removed by Filter: ") {
         return removed.trim().parse().ok();
@@ -280,7 +280,7 @@ fn rows_of(line: &str) -> Option<u64> {
     Some(rows.parse::<u64>().ok()? * loops.parse::<u64>().ok()?)
 }
 
-/// How many rows a line of a plan tells to have come from a table, or to have been looked at in vain.
+/// The number of rows that a line of a plan has read from a table or filtered out.
 fn rows_read(line: &str) -> Option<u64> {
     rows_of(line).filter(|_| line.contains("Index ") && line.contains(" using ") || line.contains("Rows Removed by "))
 }

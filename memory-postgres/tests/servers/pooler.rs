@@ -41,7 +41,7 @@ pub(crate) fn own_answers() -> Case {
     })
 }
 
-/// One that drops what a connection sets at its start is refused before anything is made.
+/// A pooler that drops the startup options of a connection is refused before anything is changed.
 pub(crate) fn dropped_settings() -> Case {
     let server = LocalPostgres::start()?;
     let pooler = PgBouncer::start(server.url())?;

@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 use crate::common::{Case, SECRET, at, check, config, event, open, run};
 use crate::migrations::{WITHOUT_ERASURE, WITHOUT_EXPIRY, WITHOUT_FEED, WITHOUT_HISTORY, WITHOUT_VECTORS};
 
-/// What a role is there for, and all that comes before it.
+/// The purpose of a role, which includes all purposes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Does {
     Reads,
@@ -42,7 +42,7 @@ pub(crate) fn documented() -> Case {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
         let mut count = 0;
-        // The reader first, since what the writer may not do leaves a backfill pending.
+        // The reader comes first, since a backfill that the writer may not do stays pending.
         for (role, does) in [("reader", Does::Reads), ("writer", Does::Writes), ("eraser", Does::Erases)] {
             work(&mut admin, config(role), does).await??;
             for grant in &grants {
@@ -71,7 +71,7 @@ pub(crate) fn documented() -> Case {
     })
 }
 
-/// The steps from the feed on give those who may write and read records what they need of their tables.
+/// The steps from the feed on give roles that may write and read records the rights on their tables.
 pub(crate) fn of_later_steps() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -101,7 +101,7 @@ pub(crate) fn of_later_steps() -> Case {
     })
 }
 
-/// A role that may write documents alone leaves their history and reads it, and learns nothing of memories.
+/// A role that may write only documents writes and reads their history, and learns nothing of memories.
 pub(crate) fn of_documents_alone() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -158,20 +158,20 @@ fn as_role(server: &LocalPostgres, role: &str) -> PostgresConfig {
     config
 }
 
-/// What the lines grant, without the verb.
+/// The rights of the lines, without the verb.
 fn grants(sql: &str) -> Vec<&str> {
     sql.lines().filter_map(|line| line.strip_prefix("GRANT ")?.strip_suffix(';')).collect()
 }
 
-/// Does everything that a role may be there for; where it may write, on a ledger whose backfill is pending and of which nobody has decided
-/// whether it keeps a history, and made no key.
+/// Does everything that a role is for. For a writing role, the ledger has a pending backfill, no decision about a
+/// history, and no key.
 async fn work(
     admin: &mut PgConnection,
     mut config: PostgresConfig,
     does: Does,
 ) -> Result<Result<(), Error>, Box<dyn std::error::Error + Send + Sync>> {
     if does >= Does::Writes {
-        // Where there is no schema yet, there is none to begin anew.
+        // Before there is a schema, there is nothing to reset.
         let undecided = "DO $$ BEGIN DELETE FROM agent_memory.history_begin; DELETE FROM agent_memory.tombstone_key;
             EXCEPTION WHEN undefined_table OR invalid_schema_name THEN END $$";
         execute(admin, undecided).await?;
@@ -218,7 +218,7 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     let put = documents.put(document()).await?;
     documents.put(document().with_id(put.id.clone())).await?;
     assert_eq!(documents.remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?, [put.id]);
-    // What is to expire, and then is not.
+    // The expiry time is set, and then cleared.
     let id = provider.store(event("a-b", 1).expires_at(at(5_000))).await?;
     provider.update(id, MemoryPatch::new().clear_expiry()).await?;
     let put = documents.put(document().expires_at(at(5_000))).await?;
@@ -243,7 +243,7 @@ async fn erase(provider: &PostgresMemory) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes and takes back a rule, erases what has expired, and takes away what stays of it when its time is over.
+/// Adds and removes a rule, erases expired records, and removes their tombstones when their time is over.
 async fn sweep(provider: &PostgresMemory, clock: &ManualClock) -> Result<(), Error> {
     provider.set_retention(vec![Retention::new("nowhere", Duration::from_secs(1))?]).await?;
     provider.set_retention(Vec::new()).await?;
@@ -273,10 +273,10 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;
     provider.documents().collections().await?;
-    // As a watch does that comes to an erasure.
+    // As a watch does that meets an erasure.
     provider.hash_key().await?;
     provider.retention().await?;
-    // The writer, who comes before, has made a model.
+    // The writer, who runs before, has set a model.
     provider.vectors(&[MemoryId::generate().into()]).await?;
     provider.vectors(&[(notes(), DocumentId::parse("kept")?).into()]).await?;
     let by_vector = Recall::new("", MemoryQuery::builder().under("a").build()?)?.by_vector(vector()?);

@@ -1,4 +1,4 @@
-//! What a server refuses: which kind of error tells it.
+//! The kinds of errors for what a server refuses.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ pub(crate) fn statements() -> Case {
     })
 }
 
-/// What the server calls an error, and what an update makes of it, which is not repeated after any of these.
+/// The SQLSTATE of an error, and the kind that an update returns, which is not repeated after any of these.
 pub(crate) fn states() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -148,7 +148,7 @@ pub(crate) fn states() -> Case {
     })
 }
 
-/// Who waits for a transaction that holds its key lets nobody else wait.
+/// A store that waits for a transaction with its key makes no other store wait.
 pub(crate) fn one_failure() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -167,7 +167,7 @@ pub(crate) fn one_failure() -> Case {
             let (provider, event) = (Arc::clone(&provider), keyed(number));
             tokio::spawn(async move { provider.store(event).await })
         };
-        // Two that go alone, and one that travels with others.
+        // Two that are sent alone, and one in a batch.
         let mut held = vec![store(8), store(8)];
         let mut stores: Vec<_> = (0..32).map(store).collect();
         held.push(stores.remove(8));
@@ -185,7 +185,7 @@ pub(crate) fn one_failure() -> Case {
     })
 }
 
-/// What the server ends, so that another one goes on, is run again; each update comes through in the end.
+/// A statement that the server aborts in favour of another is run again; each update succeeds in the end.
 pub(crate) fn lost_race() -> Case {
     const WRITERS: u32 = 8;
     const GIVES_WAY: &str = "
@@ -245,7 +245,7 @@ pub(crate) fn full_disk() -> Case {
         let provider = open(config).await?;
 
         let large = |number| {
-            // Half of it is random, so that it can't be compressed to nothing.
+            // Half of it is random, so that compression can't shrink it to nothing.
             let text: String = (0..50_000).map(|_| uuid::Uuid::now_v7().simple().to_string()).collect();
             let mut event = event("a-b", number);
             event.trigger = Trigger::parse(&format!(r#"{{"text":"{text}"}}"#)).expect("valid");

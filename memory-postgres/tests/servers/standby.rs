@@ -29,7 +29,7 @@ pub(crate) fn reads() -> Case {
         let query = MemoryQuery::builder().under("a").build()?;
         assert_eq!(provider.get(id).await?, None, "the replica does not know it yet");
         assert!(provider.query(&query).await?.memories.is_empty(), "the replica does not know it yet");
-        // What has to be up to date reads from the primary.
+        // Reads that must be up to date go to the primary.
         let patch = MemoryPatch::new().with_status(Status::Completed);
         assert_eq!(provider.update(id, patch).await?.revision.get(), 2);
 
@@ -50,7 +50,7 @@ pub(crate) fn failover() -> Case {
     let mut primary = LocalPostgres::start()?;
     let standby = primary.standby()?;
     run(async {
-        // The standby comes first: the primary is found all the same.
+        // The standby is listed first, and the primary is found all the same.
         let provider = Arc::new(open_at(&[&standby, &primary]));
         provider.init().await?;
         let first = provider.store(event("a-b", 0)).await?;
@@ -80,7 +80,7 @@ pub(crate) fn failover() -> Case {
     })
 }
 
-/// A standby may lack what the primary has told.
+/// A standby may lack changes that the primary has delivered.
 pub(crate) fn feed_reset() -> Case {
     let mut primary = LocalPostgres::start()?;
     let standby = primary.standby()?;

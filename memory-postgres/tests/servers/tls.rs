@@ -81,7 +81,7 @@ fn with(config: &PostgresConfig, mode: TlsMode) -> PostgresConfig {
     config
 }
 
-/// Whether all connections that a provider makes are encrypted, as the server sees them; none of them differs.
+/// Whether all connections of a provider are encrypted, as the server sees them; all are the same.
 async fn is_encrypted(config: &PostgresConfig, mode: TlsMode, admin: &mut PgConnection) -> Result<bool, Error> {
     let provider = open(with(config, mode)).await?;
     let sql = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls-case'";

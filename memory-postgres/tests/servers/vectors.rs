@@ -1,4 +1,4 @@
-//! Vectors: beside the records that they are of, whatever program writes, and however writers race.
+//! Vectors: stored beside their records, whichever program writes, and however writers race.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const STATE: &str = "SELECT concat_ws(' ',
     (SELECT count(*) FROM agent_memory.changes),
     (SELECT count(*) FROM agent_memory.memory_history),
     (SELECT count(*) FROM agent_memory.document_history))";
-/// What an update of a program of the version before writes, which names all columns that it may change.
+/// The update of a program of the previous version, which names all columns that it may change.
 const OLDER_STATUS: &str = "UPDATE agent_memory.memories
     SET status = 'failed', context = context, updated_at = 7, metadata = '{}', revision = revision + 1, expires_at = NULL";
 const OLDER_CONTEXT: &str = "UPDATE agent_memory.memories
@@ -89,7 +89,8 @@ async fn check_count(admin: &mut PgConnection, memories: i64, documents: i64) ->
     Ok(())
 }
 
-/// Records that another program changes between reading them and embedding them get none; the others do, and are as they were.
+/// Records that another program changes between the read and the embedding get no vector; the others do, and are not
+/// changed.
 pub(crate) fn changed_meanwhile() -> Case {
     const CHANGED: [usize; 2] = [6, 38];
     let server = LocalPostgres::start()?;
@@ -141,7 +142,8 @@ pub(crate) fn changed_meanwhile() -> Case {
     })
 }
 
-/// The step is taken while a program of the version before writes. That one goes on, and what it changes has no vector any more.
+/// The step is applied while a program of the previous version writes. That program continues, and records that it
+/// changes have no vector any more.
 pub(crate) fn beside_older_programs() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -196,8 +198,8 @@ pub(crate) fn beside_older_programs() -> Case {
     })
 }
 
-/// Whoever embeds races those who write many at once, and those who remove. No vector is of a text that its record no longer has, and none of them
-/// waits for one that waits for it.
+/// Embedding races with batch writers and removals. No vector belongs to a text that its record no longer has, and
+/// there is no deadlock.
 pub(crate) fn raced() -> Case {
     const ROUNDS: usize = 30;
     const COUNT: i64 = 16;
@@ -209,7 +211,7 @@ pub(crate) fn raced() -> Case {
         let provider = Arc::new(open(config).await?);
         provider.set_vector_model(&model()).await?;
         let ids = provider.store_many((1..=COUNT).map(|number| event("a-b", number)).collect()).await?;
-        // Each vector says which text it is of.
+        // Each vector identifies its text.
         let vectors = [vector(&[1.0, 0.0]), vector(&[0.0, 1.0])];
         let vector_of = |text: &str| TEXTS.iter().position(|other| *other == text).map(|place| vectors[place].clone());
         let present = async |provider: &PostgresMemory| {
@@ -267,7 +269,7 @@ pub(crate) fn raced() -> Case {
     })
 }
 
-/// Nobody embeds in a namespace that takes no writes, and no program does that is too old for it; what is there is read.
+/// Nobody embeds in a read-only namespace, and no program does that is too old for it; existing vectors can be read.
 pub(crate) fn refused() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -304,7 +306,7 @@ pub(crate) fn refused() -> Case {
     })
 }
 
-/// The vectors of records whose payloads come behind their slice, and vectors that have no room in a page.
+/// The vectors of records whose payloads are read after their slice, and vectors that do not fit into a page.
 pub(crate) fn large() -> Case {
     const WIDTH: usize = 4_096;
     let server = LocalPostgres::start()?;

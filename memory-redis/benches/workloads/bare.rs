@@ -30,7 +30,7 @@ impl BareRedis {
         Self { connection, prefix: format!("{{{namespace}}}:") }
     }
 
-    /// Whether the server still frees what was removed.
+    /// Whether the server still frees removed data.
     pub(crate) async fn is_freeing(&self) -> bool {
         let info = self.run::<Vec<String>>(pipe().cmd("INFO").arg("memory")).await.swap_remove(0);
         !info.lines().any(|line| line == "lazyfree_pending_objects:0")
@@ -49,7 +49,7 @@ impl BareRedis {
         self.newest(ids, &self.node(Some(path)), "");
     }
 
-    /// The newest steps of a set that stand behind a head.
+    /// The newest steps of a set that follow a head.
     fn newest(&self, ids: &mut Pipeline, set: &str, head: &str) {
         ids.cmd("ZREVRANGEBYLEX").arg(set).arg(format!("({head}{BEYOND}")).arg(format!("[{head}"));
         ids.arg("LIMIT").arg(0).arg(50);
@@ -90,7 +90,7 @@ impl Bare for BareRedis {
             pipeline.cmd("ZADD").arg(self.key("b:steps")).arg(0).arg(&step).ignore();
             for path in memory.space_id.ancestors() {
                 pipeline.cmd("ZADD").arg(self.key(&format!("b:n:{path}"))).arg(0).arg(&step);
-                // What the node has of the path below it.
+                // The node's entry for the path below it.
                 let rest = &space[path.len()..];
                 let end = rest[1..].find(['-', '/', ':']).map_or(rest.len(), |at| at + 2);
                 match end == rest.len() {
@@ -119,8 +119,8 @@ impl Bare for BareRedis {
         memory(id, &row);
     }
 
-    /// The ids of the newest 50 in the order of the contract, by the commands that one would write for this question by hand:
-    /// one pipeline for the ids, and one command for the rows. `None` where bare commands have no answer.
+    /// The ids of the newest 50 in the order of the contract, by the commands that one would write for this question by
+    /// hand: one pipeline for the ids, and one command for the rows. `None` if bare commands can't answer it.
     async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
         let mut ids = pipe();
         match question {
@@ -158,9 +158,9 @@ impl Bare for BareRedis {
     }
 }
 
-/// What the provider has written.
+/// The rows that the provider has written.
 fn memory(id: MemoryId, row: &[u8]) -> Memory {
-    // Behind the form and the token.
+    // After the form and the token.
     let rest = Cell::new(&row[9..]);
     let byte = || {
         let (first, behind) = rest.get().split_first().expect("a byte");
@@ -201,7 +201,7 @@ fn memory(id: MemoryId, row: &[u8]) -> Memory {
     }
 }
 
-/// The path above a path, and how it goes on from there.
+/// The path above a path, and the rest of the path.
 fn parted(path: &str) -> (Option<&str>, &str) {
     path.rfind(['-', '/', ':']).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
 }

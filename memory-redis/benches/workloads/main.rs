@@ -1,7 +1,7 @@
-//! The shared workloads on Redis, beside bare commands that do the same reads and writes.
+//! The shared workloads on Redis, compared with bare commands that do the same reads and writes.
 //!
-//! `cargo bench -p memory-redis` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million. The server is that of this
-//! machine and keeps nothing on disk, so that no flush hides what the commands cost.
+//! `cargo bench -p memory-redis` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million. The server
+//! is that of this machine and keeps nothing on disk, so that no flush hides the cost of the commands.
 
 mod bare;
 mod stall;

@@ -1,16 +1,16 @@
--- Writes memories, all or none. Answers with those whose id or idempotency key is taken or erased, as a list of: id, id of the memory
--- that has it, or nothing where a tombstone does. It writes none when there are any.
+-- Writes memories, all or none. If the id or the idempotency key of any is taken or erased, writes nothing and returns a flat list with two
+-- elements for each of these: its id, and the id of the memory that has it, or an empty string if a tombstone has it.
 --
--- KEYS: the version of writers, the feed, the idempotency keys, the tombstones, each row, each vector that goes, each sorted set.
--- ARGV: how many rows; for each its id, its idempotency key or nothing, the row, its entry of the feed, and by which a tombstone knows the
--- key or nothing; how many vectors go; how many sets; what each gets.
+-- KEYS: the writer version, the feed, the idempotency keys, the tombstones, each row, each vector to delete, each sorted set to extend.
+-- ARGV: the number of rows; for each row its id, its idempotency key or an empty string, the row, its feed entry, and the name under which
+-- tombstones list the hash of its key or an empty string; the number of vectors; the number of sets; the members to add to each.
 local count, taken = tonumber(ARGV[1]), {}
--- How many rows are there: mostly none, which one call tells.
+-- The number of rows that exist. It is usually 0, so one call replaces a call for each row.
 local there = 0
 for first = 5, count + 4, 4000 do
   there = there + redis.call('EXISTS', unpack(KEYS, first, math.min(first + 3999, count + 4)))
 end
--- Which of them tombstones keep out: mostly nothing was ever erased, which one call tells, too.
+-- Marks the rows that tombstones keep out. Usually nothing was ever erased, and one EXISTS shows that.
 local erased = {}
 if redis.call('EXISTS', KEYS[4]) == 1 then
   local names, places = {}, {}
@@ -24,7 +24,7 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
     for at = 1, #found do
       if found[at] then
         erased[places[first + at - 1]] = true
-        -- Replicas are waited for behind a write only: this one changes nothing.
+        -- WAIT waits only for writes of this connection, so the script makes a write that changes nothing.
         redis.call('HSET', KEYS[4], names[first + at - 1], found[at])
       end
     end
@@ -37,16 +37,16 @@ for place = 1, count do
   if erased[place] then
     taken[#taken + 1] = id
     taken[#taken + 1] = ''
-  -- A memory whose own row is gone, by eviction or by hand, is written: a restore brings it back.
+  -- If the row of a memory is gone, by eviction or by hand, but its key still maps to it, the memory is written: a restore repairs it.
   elseif owner and (is_there or owner ~= id) then
-    -- This changes nothing either.
+    -- A write that changes nothing, for WAIT.
     if is_there then redis.call('APPEND', row, '') else redis.call('HSET', KEYS[3], key, owner) end
     taken[#taken + 1] = id
     taken[#taken + 1] = owner
   end
 end
 if #taken > 0 then return taken end
--- Nothing is to expire that is not there, so whoever may not write the feed lists nothing.
+-- Checked before the first write: if the feed is denied, no set may list a row that does not exist.
 local gone = tonumber(ARGV[5 * count + 2])
 local is_allowed = may('MSET', KEYS[5], '') and may('XADD', KEYS[2], '*', 'w', '')
 is_allowed = is_allowed and (gone == 0 or may('DEL', KEYS[5 + count]))

@@ -1,24 +1,24 @@
--- Writes rows, all or none: if what is in place of each is still what was read, a member is where it is expected, and no tombstone keeps
--- a guarded one out. Answers 1 when it did, 0 when not.
+-- Writes rows, all or none. It writes if each row still has the head that was read, the expected member is in its set, and no tombstone
+-- keeps out a guarded document. Returns 1 if it has written, else 0.
 --
--- KEYS: the version of writers, the feed, the sorted set of the expected member, the tombstones if something is guarded, each row, the
--- history of each, each vector that goes, each sorted set that gets members, each that loses some, what is pruned.
--- ARGV: the expected member, or nothing; how many rows; for each the head that was read, or nothing where there was no row, the new row, or
--- nothing where it stays, its entry of the feed, or nothing, its entry of the history, or nothing, and the createdAt and the name of what is
--- guarded, or nothing; how many vectors go; how many sets get members, and what each gets; how many lose some, and what each loses; what is
--- pruned.
+-- KEYS: the writer version, the feed, the sorted set of the expected member, the tombstones (if any document is guarded), each row, the
+-- history of each row, each vector to delete, each sorted set to extend, each sorted set to shrink, the keys for `prune`.
+-- ARGV: the expected member or an empty string; the number of rows; for each row the head that was read (empty if there was no row), the
+-- new row (empty to leave it), its feed entry or an empty string, its history entry or an empty string, and the createdAt and tombstone
+-- name of a guarded document or an empty string; the number of vectors; the number of sets to extend, and the members to add to each; the
+-- number of sets to shrink, and the members to remove from each; the arguments of `prune`.
 local count, is_unchanged = tonumber(ARGV[2]), true
 for place = 1, count do
   local row, new = KEYS[4 + place], ARGV[5 * place - 1]
   local head = redis.call('GETRANGE', row, 0, 8)
-  -- An earlier attempt has done it: no two writes share a head. Replicas are waited for behind a write only: this one changes nothing.
+  -- An earlier attempt has written this, since no two writes share a head. WAIT needs a write, so APPEND makes one that changes nothing.
   if head ~= '' and head == string.sub(new, 1, 9) then return redis.call('APPEND', row, '') and 1 end
   is_unchanged = is_unchanged and head == ARGV[5 * place - 2]
 end
 if not is_unchanged then return 0 end
 if ARGV[1] ~= '' and not redis.call('ZSCORE', KEYS[3], ARGV[1]) then return 0 end
 
--- The time in six bytes of a text, from a place on.
+-- Decodes a time in milliseconds from the six bytes that start at `first`.
 local function time(text, first)
   local millis = 0
   for place = first, first + 5 do millis = 256 * millis + string.byte(text, place) end

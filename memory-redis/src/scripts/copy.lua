@@ -1,10 +1,10 @@
--- Takes the next slice of a copy of the feed. Answers 0 when it has come to the end, 1 when not, and 2 when the copy is of no use: another
--- erasure has come since it was begun, or the feed has lost the newest entry that it has. A copy of which nobody takes a slice
--- for a minute goes by itself.
+-- Copies the next slice of the feed. Returns 0 at the end of the feed, 1 if more is left, and 2 if the copy is useless: another erasure has
+-- happened since the copy began, or the feed has dropped the newest entry that the copy has. A copy expires if no slice is added to it for
+-- a minute.
 --
--- KEYS: the version of writers, the feed, the copy, the tombstones.
--- ARGV: how many erasures there had been when the copy was begun; how many records it is not to tell of; the name of each; 0, as no set
--- gets members, and 0, as none loses some.
+-- KEYS: the writer version, the feed, the copy, the tombstones.
+-- ARGV: the number of erasures when the copy began; the number of records to leave out; the tombstone name of each; 0 sets to extend, and 0
+-- sets to shrink.
 if ARGV[1] ~= (redis.call('HGET', KEYS[4], 'erasures') or '0') then return 2 end
 local names = {}
 for place = 3, tonumber(ARGV[2]) + 2 do names[ARGV[place]] = true end

@@ -1,8 +1,8 @@
--- Keeps vectors beside rows, each by itself: where its row is still what was read. Answers with 1 for each that it keeps, and with 0 for each
--- other. The rows stay as they are, and the feed is told of nothing.
+-- Stores vectors, each only if its row still has the head that was read. Returns 1 for each that was stored, and 0 for each other. It
+-- changes no row and adds nothing to the feed.
 --
--- KEYS: the version of writers, the feed, each row, the vector of each.
--- ARGV: how many; for each the head that was read, and the vector; 0, as no set gets members, and 0, as none loses some.
+-- KEYS: the writer version, the feed, each row, the vector of each row.
+-- ARGV: the number of rows; for each row the head that was read, and the vector; 0 sets to extend, and 0 sets to shrink.
 local count, kept = tonumber(ARGV[1]), {}
 if not may('SET', KEYS[3 + count], '') then return redis.error_reply(DENIED) end
 for place = 1, count do

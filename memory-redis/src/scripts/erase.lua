@@ -1,14 +1,17 @@
--- Erases records, all or none. None, and the answer is 0, when one, or its tombstone, is not what was read any more; 2, when the copy is of
--- no use, as another erasure has come since it was begun, or when there is none and the feed has come to tell of one; 3, when more has come
--- to the feed behind the copy, or behind what was looked at, than one script takes. Otherwise a tombstone takes the place of each, and the
--- copy that of the feed.
+-- Erases records, all or none, and returns 1: each gets a tombstone, and the copy of the feed replaces the feed. Otherwise it changes
+-- nothing and returns
+--   0 if a record or its tombstone is not the one that was read;
+--   2 if the copy is useless, since another erasure has happened since it began, or if there is no copy and the feed now has one of the
+--     records;
+--   3 if more entries were added to the feed, since the copy or since the provider's look at it, than one script handles.
 --
--- KEYS: the version of writers, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each, the vector
--- of each, each sorted set that loses members, what is pruned.
--- ARGV: how many rows; how many erasures there had been when the copy was begun, or nothing where there is none; up to which entry the
--- feed tells of none of them, or nothing where it had none, or * where it may tell of them; for each row the head that was read, its entry of
--- the feed, its name, the tombstone that was read, or nothing, the one that it gets, its idempotency key, or nothing, and by which a tombstone
--- knows that, or nothing; 0, as no set gets members; how many sets there are, and what each loses; what is pruned.
+-- KEYS: the writer version, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each row, the vector of each
+-- row, each sorted set to shrink, the keys for `prune`.
+-- ARGV: the number of rows; the number of erasures when the copy began, or an empty string without a copy; the newest feed entry up to
+-- which the feed has none of the records (empty if the feed was empty, * if it may have them); for each row the head that was read, its
+-- feed entry, its name, the tombstone that was read or an empty string, its new tombstone, its idempotency key or an empty string, and the
+-- name under which tombstones list the hash of that key or an empty string; 0 sets to extend; the number of sets to shrink, and the members
+-- to remove from each; the arguments of `prune`.
 local count, erasures, looked = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 for place = 1, count do
   if redis.call('GETRANGE', KEYS[5 + place], 0, 8) ~= ARGV[7 * place - 3] then return 0 end
@@ -19,13 +22,13 @@ local is_allowed = may('HSET', KEYS[4], '', '') and may('HINCRBY', KEYS[4], '', 
   and may('XADD', KEYS[2], '*', 'w', '') and may('XADD', KEYS[3], '*', 'w', '') and may('PERSIST', KEYS[3])
   and may('RENAME', KEYS[3], KEYS[2]) and may('UNLINK', KEYS[2]) and may('UNLINK', KEYS[6 + count]) and may('DEL', row)
   and may('DEL', KEYS[6 + 2 * count])
--- What is read behind the first write.
+-- The reads that follow the first write.
 is_allowed = is_allowed and may('XRANGE', KEYS[2], '-', '+') and may('XREVRANGE', KEYS[3], '+', '-')
   and may('HGET', KEYS[4], '') and may('HGET', KEYS[5], '') and may('EXISTS', row) and may('ZRANGEBYLEX', row, '-', '+')
 for place = 6 + 3 * count, #KEYS do is_allowed = is_allowed and may('ZREM', KEYS[place], '') end
 if not is_allowed then return redis.error_reply(DENIED) end
 
--- What has come meanwhile may be of a later time, and say by whom something was erased.
+-- A tombstone that was written in the meantime is kept: it may have a later time, and it names its own actor.
 for place = 1, count do
   if (redis.call('HGET', KEYS[4], ARGV[7 * place - 1]) or '') ~= ARGV[7 * place] then return 0 end
 end
@@ -38,7 +41,7 @@ if is_copied then
   if erasures ~= (redis.call('HGET', KEYS[4], 'erasures') or '0') then return 2 end
   last = reached()
 end
--- Other clients wait meanwhile, so it is little that a script takes of the feed.
+-- Other clients wait while a script runs, so a script handles only a few entries of the feed.
 local MOST = 3 * SLICE
 local come = may_tell and {} or behind(last, MOST + 1)
 if not come then return 2 end
@@ -53,12 +56,12 @@ note(count, 5, 7)
 if is_copied then
   repeat until copy(names) < SLICE
   redis.call('PERSIST', KEYS[3])
-  -- The server gives its memory back behind this script.
+  -- The server frees the memory after the script has ended.
   redis.call('UNLINK', KEYS[2])
   redis.call('RENAME', KEYS[3], KEYS[2])
 end
--- Lets an idempotency key be known by the memories whose tombstones have it, of which one may be forgotten: 16 bytes for each, or none where
--- an erasure from before there was expiry has made it known for ever.
+-- Adds a memory to those whose tombstones have this hash of an idempotency key: 16 bytes for each, so that each can be forgotten alone. The
+-- value is empty if a program without expiry has erased a memory with this key; then the key stays blocked for ever.
 local function know(hash, id)
   local ids = redis.call('HGET', KEYS[4], hash)
   if ids == '' then return end
@@ -67,7 +70,7 @@ local function know(hash, id)
   end
   redis.call('HSET', KEYS[4], hash, (ids or '') .. id)
 end
--- A copy that another erasure has begun may tell of what goes here.
+-- The count makes a copy useless that another erasure has begun, since that copy may have entries of these records.
 if not may_tell then redis.call('HINCRBY', KEYS[4], 'erasures', 1) end
 for place = 1, count do
   local name, _, tombstone, key, hash = unpack(ARGV, 7 * place - 1, 7 * place + 3)

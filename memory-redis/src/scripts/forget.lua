@@ -1,8 +1,8 @@
--- Takes tombstones away, each that is still what was read, and leaves the others. A key by which another tombstone is known stays so.
+-- Removes each tombstone that is still the one that was read. The hash of an idempotency key stays while another tombstone has it.
 --
--- KEYS: the version of writers, the feed, the tombstones.
--- ARGV: how many; for each its name, the tombstone, and by which it knows an idempotency key, or nothing; 0, as no set gets members, and 0, as
--- none loses some.
+-- KEYS: the writer version, the feed, the tombstones.
+-- ARGV: the number of tombstones; for each its name, the tombstone, and the name of the hash of its idempotency key or an empty string; 0
+-- sets to extend, and 0 sets to shrink.
 local count = tonumber(ARGV[1])
 if not (may('HDEL', KEYS[3], '') and may('HSET', KEYS[3], '', '')) then return redis.error_reply(DENIED) end
 local forgotten = 0

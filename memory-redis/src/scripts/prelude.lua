@@ -1,12 +1,12 @@
--- What each script begins with. KEYS[1] is the version of the programs that may write; one that changes the layout raises it first. KEYS[2]
--- is the feed. The last of ARGV is how many entries that keeps.
+-- The start of each script. KEYS[1] is the lowest version of a program that may write; a program that changes the layout raises it first.
+-- KEYS[2] is the feed. The last of ARGV is the number of entries that the feed keeps.
 local least = tonumber(redis.call('GET', KEYS[1]) or 0)
 if least >= 1000000000 then return redis.error_reply('FENCED the ledger is read-only') end
 if least > 9 then return redis.error_reply('NEWER the ledger was migrated') end
 
--- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
--- command takes, and these. Gives the place behind them. A script adds first: what the server has no memory or no permission for is
--- refused before anything is removed, and an entry without a row is none.
+-- Adds members to the sorted sets KEYS[key] to KEYS[last_key], or removes some. ARGV has for each set, from `at` on, the number of the
+-- command's arguments and then the arguments. Returns the place after them. A script adds before it removes: if the server lacks memory or
+-- refuses the command, nothing has been removed yet, and readers ignore an entry without a row.
 local function change(command, key, last_key, at)
   for place = key, last_key do
     local last = at + tonumber(ARGV[at])
@@ -18,8 +18,8 @@ local function change(command, key, last_key, at)
   return at
 end
 
--- Takes members out of sorted sets where a node is gone, or has nothing more behind a boundary. KEYS has from a place on, for each member,
--- the node and the set; ARGV the boundary, or nothing where all boundaries share a member, and the member.
+-- Removes members from sorted sets if their node is gone, or has no entries after a boundary. KEYS has for each member, from `key` on, the
+-- node and the set; ARGV, from `at` on, the boundary (empty if one member stands for all boundaries) and the member.
 local function prune(key, at)
   for place = key, #KEYS, 2 do
     local node, boundary, is_left = KEYS[place], ARGV[at], false
@@ -34,15 +34,16 @@ local function prune(key, at)
   end
 end
 
--- Whether the user may run a command. Asked before the feed is written, since a script is not rolled back. (Servers before 7.0 can't tell.)
+-- Returns whether the user may run a command. Scripts ask before they write the feed, since they are not rolled back. (Servers before 7.0
+-- can't tell.)
 local function may(...)
   return not redis.acl_check_cmd or redis.acl_check_cmd(...)
 end
 local DENIED = 'NOPERM this user may not write rows'
 
--- Tells the feed of so many records, before what it tells of is written: what refuses an entry refuses the write. ARGV has what is told of
--- them from a place on, with a distance; nothing of some. Up to 8 share an entry of the stream, since most of the cost is per entry. With
--- the last the oldest of the feed go.
+-- Adds `count` feed entries. They come before the writes that they announce: if the server refuses an entry, nothing is written. ARGV has
+-- the entries from `at` on, `distance` apart, some of them empty. Up to 8 share an entry of the stream, since most of the cost is per
+-- entry. The last XADD also drops the oldest entries of the stream.
 local SHARE = 8
 local function note(count, at, distance)
   for first = 1, count, SHARE do
@@ -62,18 +63,18 @@ local function note(count, at, distance)
   end
 end
 
--- Removes the keys from one to another, of which few are there.
+-- Deletes the keys KEYS[first] to KEYS[last], most of which do not exist.
 local function clear(first, last)
   for from = first, last, 4000 do redis.call('DEL', unpack(KEYS, from, math.min(from + 3999, last))) end
 end
 
--- Whether the user may add an entry to a history. Asked before the feed is written, too.
+-- Returns whether the user may add an entry to a history. Scripts ask this, too, before they write the feed.
 local function may_keep(history, entry)
   return entry == '' or may('RPUSH', history, '')
 end
 
--- Adds an entry to a history, before what it tells of is written. One that is longer is cut into pieces of 64 KiB, of which all but the
--- first begin with a zero byte, so that who reads some elements knows how large they are at most.
+-- Adds an entry to a history, before the write that it records. A longer entry is split into pieces of 64 KiB, and all but the first begin
+-- with a zero byte. So a reader knows the largest size of a number of elements before it reads them.
 local PIECE = 65535
 local function keep(history, entry)
   if entry == '' then return end

@@ -1,9 +1,9 @@
--- Removes documents of a collection, all or none: none, and the answer 0, when one is not what was read any more.
+-- Removes documents of a collection, all or none: returns 1 if it has, and 0 if a document is not the one that was read.
 --
--- KEYS: the version of writers, the feed, the documents of the collection, the collections, each row, the history of each, the vector of
--- each, each sorted set, what is pruned.
--- ARGV: collection; how many rows; for each the head that was read; for each its entry of the feed, and its entry of the history, or
--- nothing; 0, as no set gets members; how many sets there are, and what each loses; what is pruned.
+-- KEYS: the writer version, the feed, the documents of the collection, the collections, each row, the history of each row, the vector of
+-- each row, each sorted set to shrink, the keys for `prune`.
+-- ARGV: the collection; the number of rows; for each the head that was read; for each its feed entry, and its history entry or an empty
+-- string; 0 sets to extend; the number of sets to shrink, and the members to remove from each; the arguments of `prune`.
 local count = tonumber(ARGV[2])
 for place = 1, count do
   if redis.call('GETRANGE', KEYS[4 + place], 0, 8) ~= ARGV[2 + place] then return 0 end

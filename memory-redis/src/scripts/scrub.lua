@@ -1,6 +1,6 @@
--- What the scripts share that erase. KEYS[3] is a copy of the feed that does not tell of some records.
+-- Functions for the scripts that erase. KEYS[3] is a copy of the feed without the records that are erased.
 
--- Of which record a field of the feed tells, by the name that its tombstone has.
+-- Returns the tombstone name of the record that a field of the feed is about.
 local function named(told)
   local kind = string.sub(told, 9, 9)
   if kind == 'm' then return string.sub(told, 9, 25) end
@@ -8,8 +8,8 @@ local function named(told)
   return first and 'd' .. (string.match(told, '^[^%z]*%z[^%z]*', first) or '')
 end
 
--- The entries of the feed behind one of them, or from the beginning, so many at most. Nothing where the feed has lost that one, since what
--- was lost with it nobody can tell.
+-- Returns the entries of the feed after `last`, or from its beginning, at most `most` of them. Returns nil if the feed has dropped `last`,
+-- since the entries dropped with it can't be checked.
 local function behind(last, most)
   local found = redis.call('XRANGE', KEYS[2], last or '-', '+', 'COUNT', last and most + 1 or most)
   if not last then return found end
@@ -18,15 +18,15 @@ local function behind(last, most)
   return found
 end
 
--- The number of the newest entry that the copy has.
+-- Returns the number of the newest entry of the copy.
 local function reached()
   local last = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
   return last and last[1]
 end
 
--- Copies the next entries of the feed behind those that the copy has, and tells how many; nothing where it can't go on. What is told of
--- these records is left out but for its stamp, so that each place in the feed stays one. (The server never gives the bytes of a deleted
--- entry back while others of its block are there, so no entry is deleted.)
+-- Copies the next entries of the feed to the copy, and returns how many; nil if it can't continue. Of the erased records only the stamps
+-- are copied, so that every position in the feed stays valid. (Entries are not deleted instead, since the server does not free the bytes of
+-- a deleted entry while its block has others.)
 local SLICE = 500
 local function copy(names)
   local found = behind(reached(), SLICE)

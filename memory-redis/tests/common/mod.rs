@@ -1,5 +1,4 @@
-//! What tests share, and what they do behind the back of a provider.
-// No test uses all of it.
+//! Helpers of the tests, and operations that bypass a provider. No test uses all of them.
 #![allow(dead_code)]
 
 use std::time::Duration;
@@ -18,9 +17,10 @@ pub(crate) enum Admin {
     Cluster(String),
 }
 
-/// How many words a ledger has in each index of [`Admin::index_words`]: more than a slice goes over.
+/// The number of words in each index of [`Admin::index_words`]: more than a slice covers.
 pub(crate) const WORDS: usize = 5_000;
-/// Makes an index of words as programs of version 2 did, with every other memory in it, and forgets what has come behind version 2.
+/// Makes the word index of a program of version 2, with every other memory in it, and removes everything that later
+/// versions added.
 const INDEX_WORDS: &str = "
     local all = redis.call('ZRANGE', KEYS[1], 0, -1)
     for place = 1, #all, 2 do
@@ -109,7 +109,7 @@ impl Admin {
     }
 }
 
-/// What a test of its own returns.
+/// The result of a test outside of the suite.
 pub(crate) type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// The text in each payload.

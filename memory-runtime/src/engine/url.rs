@@ -91,7 +91,7 @@ impl<'u> EngineUrl<'u> {
         self.url.split(':').next().unwrap_or_default()
     }
 
-    /// The part behind the scheme and its slashes.
+    /// The part after the scheme and its slashes.
     fn rest(&self) -> &'u str {
         let rest = self.url.split_once(':').map_or("", |(_, rest)| rest);
         rest.strip_prefix("//").unwrap_or(rest)

@@ -1,4 +1,4 @@
-//! What the tests of the runtime are made of: a log, a provider and plugins that write it.
+//! Helpers for tests of the runtime: a log, and a provider and plugins that write it.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
@@ -31,7 +31,7 @@ pub(crate) enum Event {
     Stored(NewMemory),
     Updated(MemoryPatch),
     Queried(Box<MemoryQuery>),
-    /// What a plugin or an executor did.
+    /// An event of a plugin or an executor.
     Plugin(String),
 }
 
@@ -52,7 +52,7 @@ impl Log {
         self.0.borrow().clone()
     }
 
-    /// What the plugins did.
+    /// The events of the plugins.
     pub(crate) fn plugins(&self) -> Vec<String> {
         let of_plugin = |event| match event {
             Event::Plugin(text) => Some(text),
@@ -99,7 +99,7 @@ impl Recording {
         Arc::new(Self { inner, log: log.clone(), loses_answers: false })
     }
 
-    /// One whose updates all have their effect, and of which nobody hears.
+    /// A provider whose updates all take effect, and whose answers are lost.
     pub(crate) fn losing_answers(inner: Arc<dyn MemoryProvider>, log: &Log) -> Arc<Self> {
         Arc::new(Self { inner, log: log.clone(), loses_answers: true })
     }
@@ -329,7 +329,7 @@ impl TestPlugin {
         self
     }
 
-    /// Also an executor `say` that logs its argument `text` and answers with it.
+    /// Adds an executor `say` that logs its argument `text` and answers with it.
     pub(crate) fn saying(self) -> Self {
         let log = self.log.clone();
         self.on("say", move |arguments| {
@@ -341,7 +341,7 @@ impl TestPlugin {
         })
     }
 
-    /// Also an executor `wait` that logs `waiting` and waits for what is sent.
+    /// Adds an executor `wait` that logs `waiting` and waits until `until` is true.
     pub(crate) fn waiting(self, until: watch::Receiver<bool>) -> Self {
         let log = self.log.clone();
         self.on("wait", move |_| {

@@ -22,7 +22,7 @@ fn clock(millis: i64) -> Arc<ManualClock> {
     Arc::new(ManualClock::new(at(millis)))
 }
 
-/// A runtime whose tasks say one, wait, and say what triggered them.
+/// A runtime whose tasks say one, wait, and say their trigger.
 fn builder(engine: &Engine, log: &Log, until: watch::Receiver<bool>) -> RuntimeBuilder {
     let steps = [
         ("say", json!({ "text": "one" })),
@@ -35,13 +35,13 @@ fn builder(engine: &Engine, log: &Log, until: watch::Receiver<bool>) -> RuntimeB
         .planner(fixed(&steps))
 }
 
-/// The same, with a `wait` that is over at once.
+/// The same, with a `wait` that ends at once.
 fn rescuer(engine: &Engine, log: &Log) -> RuntimeBuilder {
     builder(engine, log, watch::Sender::new(true).subscribe())
 }
 
-/// Lets a runtime submit tasks, or recover one if there are none to submit, and die as its process would. Before that,
-/// so many of them have come to their wait that nothing is being written.
+/// Lets a runtime submit tasks, or recover one if there are none to submit, and end like a killed process. Before that,
+/// as many tasks as given have reached their wait, so nothing is being written.
 async fn die(
     engine: &Arc<Engine>,
     configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder + Send + 'static,
@@ -51,7 +51,7 @@ async fn die(
     let engine = Arc::clone(engine);
     let life = move || {
         let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        // Outlives the process: when it is dropped, nobody waits any more.
+        // It outlives the process: when it is dropped, nobody waits any more.
         let never = watch::Sender::new(false);
         process.block_on(async {
             let log = Log::new();
@@ -64,7 +64,7 @@ async fn die(
             }
             let is_waiting = |event: &&Event| matches!(event, Event::Plugin(text) if text == "waiting");
             log.wait_for(|events| events.iter().filter(is_waiting).count() == waiting).await;
-            // No shutdown: all ends where it stands.
+            // No shutdown: everything ends where it is.
         });
         process.shutdown_timeout(Duration::from_secs(30));
         std::io::Result::Ok(())
@@ -207,7 +207,7 @@ pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<En
     // As if the other had stood still for a long time.
     let other_log = Log::new();
     let other = rescuer(&engine, &other_log).clock(clock(10_000)).build().await.expect("starts");
-    // A renewal may come between its look and its claim: then it has nothing, and looks again.
+    // A renewal may come between the runtime's search and its claim: then it takes nothing, and searches again.
     let finished = loop {
         if let Some(finished) = recover(&other).await.pop() {
             break finished;
@@ -352,7 +352,7 @@ pub(crate) async fn rows_that_are_no_tasks_are_left_alone(engine: Arc<Engine>) {
     runtime.shutdown().await.expect("ends");
 }
 
-/// Plans nothing, and tells what was recalled.
+/// Plans nothing, and logs what was recalled.
 #[derive(Debug)]
 struct Recalled(Log);
 

@@ -1,4 +1,4 @@
-//! What happens to a task that nothing interrupts.
+//! Tasks that nothing interrupts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn builder(engine: &Engine) -> RuntimeBuilder {
     Runtime::builder().memory(engine.open())
 }
 
-/// A handle beside that of the runtime.
+/// Opens a handle beside that of the runtime.
 async fn aside(engine: &Engine) -> Arc<dyn MemoryProvider> {
     let provider = engine.open();
     provider.init().await.expect("opens");
@@ -40,7 +40,7 @@ pub(crate) async fn a_container_keeps_its_order_and_others_run_beside_it(engine:
             AnswerJson::from_value(&json!({}))
         }
     });
-    // The first task of a container waits, and the other container goes on.
+    // The first task of a container waits, and the other container continues.
     let planner = fixed(&[("say", json!({ "text": { "$task": "/trigger/text" } }))]);
     let slow = fixed(&[("slow", json!({})), ("say", json!({ "text": { "$task": "/trigger/text" } }))]);
     let planner = Arc::new(ByText { slow, other: planner });
@@ -59,7 +59,7 @@ pub(crate) async fn a_container_keeps_its_order_and_others_run_beside_it(engine:
     runtime.shutdown().await.expect("ends");
 }
 
-/// Plans in one way for triggers that say slow, and in another for the rest.
+/// Plans one way for triggers that say slow, and another way for the rest.
 #[derive(Debug)]
 struct ByText {
     slow: Arc<FixedPlanner>,
@@ -91,7 +91,7 @@ pub(crate) async fn no_more_tasks_run_than_may(engine: Arc<Engine>) {
     let log = Log::new();
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let greatest = Arc::clone(&most);
-    // Three run at the same time, or the barrier would let none go on.
+    // Three run at the same time; otherwise the barrier would block.
     let three = Arc::new(Barrier::new(3));
     let plugin = TestPlugin::new("test", &log).on("count", move |_| {
         let (running, most, three) = (Arc::clone(&running), Arc::clone(&greatest), Arc::clone(&three));

@@ -1,4 +1,5 @@
-//! A program with some clients, which make their calls one after the other on one provider, and tell of each before and behind it.
+//! A program with some clients. Each makes its calls one after the other on one provider, and reports each before and
+//! after it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,13 +17,13 @@ use crate::plan::{Condition, PATHS, Planned, SPACES, plan, space_of};
 /// Before a server that is away is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a program does.
+/// The part of a program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) url: String,
     pub(crate) seed: u64,
     pub(crate) calls: usize,
-    /// How many clients all programs have together: the calls of the plan go to one after the other.
+    /// The number of clients of all programs: the calls of the plan go to them in turns.
     pub(crate) clients: u32,
     /// Those of this program, each with its first call that was not begun yet.
     pub(crate) own: BTreeMap<u32, u32>,
@@ -76,11 +77,11 @@ pub(crate) async fn opened(url: &str) -> Fallible<Arc<dyn MemoryProvider>> {
     }
 }
 
-/// Writes a line for the parent, at once.
+/// Writes a line for the parent, and flushes it.
 pub(crate) fn say(line: &Line) {
     let text = serde_json::to_string(line).expect("a line is JSON");
     let mut out = std::io::stdout().lock();
-    // Where nobody listens, the parent is gone, which ends this program.
+    // If nobody listens, the parent is gone, and this program ends.
     writeln!(out, "{text}").and_then(|()| out.flush()).expect("the parent listens");
 }
 
@@ -96,7 +97,7 @@ impl Client {
         say(&Line::Ended { number, at, outcome });
     }
 
-    /// Makes a call of what was planned. A memory whose id is not known yet is stored first, which tells it.
+    /// Makes a call from a planned one. A memory whose id is not known yet is stored first, which returns the id.
     fn action(&self, planned: &Planned) -> Action {
         let seen = |record: &String| self.seen().get(record).cloned().unwrap_or_default();
         let one = |record: &String, what| Action::One { record: record.clone(), what };
@@ -170,7 +171,7 @@ impl Seen {
     }
 }
 
-/// Makes a call, and tells what came of it.
+/// Makes a call, and returns its outcome.
 pub(crate) async fn perform(memories: &Memories, number: u32, action: &Action) -> Outcome {
     let done = match action {
         Action::One { record, what } => memories.one(record, number, what).await,

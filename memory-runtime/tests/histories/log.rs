@@ -1,24 +1,24 @@
-//! What a history is made of: calls with their times, and what became of them.
+//! A history: calls with their times and outcomes.
 //!
-//! The times are those of the machine's monotonic clock, which all of its processes share: an [`Instant`](std::time::Instant) can't leave
-//! its process, and the time of day may go back.
+//! Times are those of the machine's monotonic clock, which all of its processes share: an
+//! [`Instant`](std::time::Instant) can't leave its process, and the time of day may go back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// One call, as the program that makes it tells before and behind it.
+/// One call, as its program reports it before and after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Call {
     /// Its place in the plan. A write leaves it in the record.
     pub(crate) number: u32,
-    /// Who makes it. A client makes one call at a time.
+    /// The client, which makes one call at a time.
     pub(crate) client: u32,
     pub(crate) action: Action,
     /// Nanoseconds.
     pub(crate) started: u64,
-    /// `None` of a call without an answer, such as one of a program that was killed.
+    /// `None` for a call without an answer, such as one of a killed program.
     pub(crate) ended: Option<u64>,
     pub(crate) outcome: Outcome,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Action {
     Many { documents: bool, under: String, how: How },
 }
 
-/// What is done with a record. A memory is called by its idempotency key, a document by its id: see [`is_document`].
+/// A call on a record. A memory is named by its idempotency key, a document by its id: see [`is_document`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     /// With one of two triggers.
@@ -61,7 +61,7 @@ pub(crate) enum What {
     },
 }
 
-/// What a put expects in place.
+/// The expectation of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wanted {
     Any,
@@ -72,7 +72,7 @@ pub(crate) enum Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum How {
     Query,
-    /// By pages of so many records.
+    /// In pages of this many records.
     Walk(usize),
     Recall,
 }
@@ -90,9 +90,9 @@ pub(crate) enum Outcome {
 pub(crate) enum Answer {
     Stored(String),
     Found(Option<Version>),
-    /// Where an update or a put has brought the record.
+    /// The revision after an update or a put.
     Revision(u64),
-    /// Whether it was there.
+    /// Whether the record existed.
     Gone(bool),
     Conflict,
     Erased,
@@ -121,7 +121,7 @@ pub(crate) struct Row {
 /// A version of a record, as reads show it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Version {
-    /// Of a memory; `None` while it is not known.
+    /// The id of a memory; `None` while it is not known.
     pub(crate) id: Option<String>,
     pub(crate) variant: u8,
     pub(crate) space: String,
@@ -130,7 +130,7 @@ pub(crate) struct Version {
     pub(crate) writes: BTreeSet<u32>,
 }
 
-/// What a watch tells.
+/// A change that a watch delivers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// A memory by the id that its provider made, a document by its name.
@@ -141,7 +141,7 @@ pub(crate) enum Told {
     Gone {
         id: String,
     },
-    /// The feed has lost what comes behind the last token: the watch begins anew.
+    /// The feed has lost changes after the last token: the watch starts again.
     Reset {
         at: u64,
     },
@@ -160,7 +160,7 @@ pub(crate) enum Line {
 pub(crate) struct History {
     pub(crate) calls: BTreeMap<u32, Call>,
     pub(crate) told: Vec<Told>,
-    /// From when to when servers were taken away and others took over.
+    /// The times between which servers were taken away and others took over.
     pub(crate) failovers: Vec<(u64, u64)>,
     /// The revisions that the history of each record has in the end, newest first.
     pub(crate) versions: BTreeMap<String, Vec<u64>>,

@@ -29,7 +29,7 @@ use crate::judge::{Anomaly, judge};
 use crate::log::{Call, Outcome};
 use crate::systems::{Cluster, Mongo, Postgres, Redis, Sqlite, System};
 
-/// Say to a program what it does, and on what.
+/// The environment variables that give a program its role and its target.
 const ROLE: &str = "MEMORY_TEST_ROLE";
 const HISTORIES: &str = "MEMORY_TEST_HISTORIES";
 const PART: &str = "MEMORY_TEST_PART";
@@ -102,7 +102,7 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
     if !wrong.is_empty() {
         return Err(wrong.join("\n").into());
     }
-    // Without any the judge would be blind: each failover of such a setting loses writes.
+    // Without any loss the judge would prove nothing: each failover with such a setting loses writes.
     if system.setting().loss == Loss::Any && allowed == 0 {
         return Err("no failover has lost a write that was acknowledged".into());
     }

@@ -12,7 +12,7 @@ use crate::log::{Answer, How, Page, Row, Version, Wanted, What, now};
 
 /// What every text has, so that a recall finds all of them.
 const WORD: &str = "history";
-/// How many hits a recall can have: below that, all that is there are.
+/// The maximum number of hits of a recall: with fewer hits, it has found all records.
 const HITS: usize = 200;
 /// How often a page is asked for that fails. Its cursor outlives the servers.
 const TRIES: usize = 3;
@@ -89,7 +89,7 @@ impl Memories {
             let started = now();
             match self.page(documents, under, how, cursor.as_deref()).await {
                 Ok((rows, next)) => {
-                    // A recall has no next page, and no more than its candidates.
+                    // A recall has no next page, and at most its candidates.
                     let is_whole = how != How::Recall || rows.len() < HITS;
                     pages.push(Page { started, ended: now(), rows });
                     (cursor, tries) = (next, TRIES);

@@ -15,7 +15,7 @@ const WIDTH: usize = 3;
 pub(crate) const SPACES: [&str; 5] = ["h-1", "h-1-x", "h-1/y", "h-10", "h-2:z"];
 pub(crate) const PATHS: [&str; 5] = ["h", "h-1", "h-1-x", "h-10", "h-2"];
 
-/// A call to make. What only the client can know, such as the id of a memory, is not in it.
+/// A call to make, without the parts that only the client can know, such as the id of a memory.
 #[derive(Debug, Clone)]
 pub(crate) enum Planned {
     Store { memory: String, variant: u8 },

@@ -1,4 +1,4 @@
-//! The judge on trial: each anomaly in a small history that it refuses, beside the honest twin that it passes.
+//! Tests the judge: it refuses each small history with an anomaly, and accepts its twin without one.
 
 use std::collections::BTreeMap;
 
@@ -324,11 +324,11 @@ impl Call {
 }
 
 fn of(calls: impl IntoIterator<Item = Call>) -> History {
-    // Nobody watches: what is there in the end was told.
+    // There is no watch, so every final state counts as delivered.
     History { calls: calls.into_iter().map(|call| (call.number, call)).collect(), ..History::default() }
 }
 
-/// A document that is not there in the end.
+/// The changes of a document that does not exist in the end.
 fn of_told(told: Vec<Told>) -> History {
     History { told, ..History::default() }
 }

@@ -22,7 +22,7 @@ use crate::{Fallible, PART, ROLE};
 /// How many programs make calls, and how many clients each of them has.
 const PROGRAMS: u32 = 3;
 const CLIENTS: u32 = 4;
-/// How long a watch may be behind in the end.
+/// How long a watch may lag in the end.
 const FEED_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What happens in a history, in an order of its seed.
@@ -34,7 +34,7 @@ enum Trouble {
     FailsOver,
 }
 
-/// What is known so far, and the last token of the watch.
+/// The history so far, and the last token of the watch.
 #[derive(Debug, Default)]
 struct Log {
     history: History,
@@ -132,7 +132,7 @@ impl Stage {
         }
     }
 
-    /// Kills a program, and starts another one that goes on where it was.
+    /// Kills a program, and starts another one that continues its work.
     fn restart(&mut self, program: usize) -> Fallible {
         let role = self.programs[program].end();
         let log = lock(&self.log);
@@ -158,7 +158,7 @@ impl Stage {
         }
     }
 
-    /// Waits until so many calls have ended, or all clients are through.
+    /// Waits until this many calls have ended, or until all clients are done.
     fn reach(&mut self, calls: usize) {
         while lock(&self.log).ended < calls && !self.are_through() {
             thread::sleep(Duration::from_millis(2));
@@ -219,7 +219,7 @@ impl Stage {
         Ok(provider.shutdown().await?)
     }
 
-    /// All records, and the ids of memories, as far as a store has told them.
+    /// All records, and the ids of memories that a store has returned.
     fn ids(&self) -> BTreeMap<String, Option<String>> {
         let mut ids = BTreeMap::new();
         for call in lock(&self.log).history.calls.values() {
@@ -252,7 +252,7 @@ impl Program {
         Ok(Self { role, child, reader })
     }
 
-    /// Kills it, and returns when all that it has told is read.
+    /// Kills it, and returns when all of its output is read.
     fn end(&mut self) -> Role {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -291,7 +291,7 @@ impl Log {
     }
 }
 
-/// The last line of a program that was killed may be cut: nobody has heard it.
+/// The last line of a killed program may be truncated: nobody has received it.
 fn read(out: ChildStdout, log: &Mutex<Log>) {
     for line in BufReader::new(out).lines().map_while(Result::ok) {
         if let Ok(line) = serde_json::from_str(&line) {

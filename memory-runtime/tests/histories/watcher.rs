@@ -1,4 +1,4 @@
-//! A program that watches all changes, and tells of each with its token.
+//! A program that watches all changes, and reports each with its token.
 
 use futures::StreamExt;
 use memory_core::{
@@ -10,7 +10,7 @@ use crate::Fallible;
 use crate::client::{PAUSE, opened, say};
 use crate::log::{Line, Told, now};
 
-/// What is watched, and from where on.
+/// What the program watches, and from which token on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Post {
     pub(crate) url: String,

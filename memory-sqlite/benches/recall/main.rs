@@ -1,6 +1,8 @@
-//! A question to one large scope, beside the ranking that SQLite brings along: `bm25()` of FTS5 over the same texts, the best 50, in turns.
+//! A question in one large scope, compared with SQLite's own ranking: `bm25()` of FTS5 over the same texts, the best
+//! 50, in turns.
 //!
-//! `cargo bench -p agent-memory-sqlite --bench recall` asks 10,000 memories, with `MEMORY_BENCH_ROWS=1000000` a million.
+//! `cargo bench -p agent-memory-sqlite --bench recall` asks 10,000 memories, with `MEMORY_BENCH_ROWS=1000000` a
+//! million.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +11,9 @@ use memory_sqlite::SqliteMemory;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// How many memories are stored at once.
+/// The number of memories that are stored at once.
 const BATCH: usize = 1_000;
-/// How many words the texts are made of, of which the first come most often.
+/// The number of different words in the texts; the first ones are the most frequent.
 const WORDS: f64 = 30_000.0;
 /// How many words a text has, and a question.
 const LENGTHS: (usize, usize) = (22, 9);
@@ -77,7 +79,7 @@ fn middle(times: &mut [Duration]) -> Duration {
 struct Random(u64);
 
 impl Random {
-    /// Words of which few come often and most seldom, as in any language.
+    /// Words of which few are frequent and most are rare, as in any language.
     fn text(&mut self, length: usize) -> String {
         (0..length).map(|_| format!("w{}", WORDS.powf(self.next()) as usize)).collect::<Vec<_>>().join(" ")
     }

@@ -1,4 +1,4 @@
-//! rusqlite alone, on the tables and indexes of the provider: the best that the same work can cost.
+//! rusqlite alone, on the tables and indexes of the provider: the lowest possible cost of the same work.
 
 use std::fs::File;
 use std::path::Path;
@@ -31,7 +31,7 @@ macro_rules! select {
 }
 const BY_ID: &str = select!("WHERE id = ?1");
 const BY_SLOT: &str = select!("WHERE slot = ?1 ORDER BY id DESC");
-// What runtimes without a path index do: neither the space nor the time is indexed.
+// The schema of runtimes without a path index: neither the space nor the time is indexed.
 const BY_LIKE: &str = select!("WHERE space_id LIKE ?1 ORDER BY created_at DESC, id DESC LIMIT ?2");
 const PENDING: &str =
     select!("WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY slot DESC, id DESC LIMIT ?2");
@@ -149,7 +149,7 @@ impl Session<'_> {
                 self.all(PENDING, "", i64::MAX, |memory| memory.space_id.as_str().starts_with("plugin-discord-dense"))
             }
             "pending rows" => self.all(PENDING, "", 50, any),
-            // Without a path index there is nothing better.
+            // Without a path index there is no better query.
             "prefix, siblings" => self.all(BY_LIKE, "plugin-discord-g1%", 50, any),
             "glob, a guild's channel" => self.newest("\"u3plugin-discord-g42-c7\"", any),
             other => panic!("no statement for {other}"),

@@ -34,8 +34,8 @@ pub(crate) fn empty(path: &Path, version: u32, is_wanted: impl Fn(&Step) -> bool
     file
 }
 
-/// Makes a ledger with so many memories, a tenth as many documents, and an index of the words of the newest so many memories, if there is
-/// to be one. Gives a connection of a program that is still running.
+/// Makes a ledger with this many memories, a tenth as many documents, and, if `indexed` is given, an index of the words
+/// of that many newest memories. Returns a connection of a program that is still running.
 pub(crate) fn ledger(path: &Path, memories: i64, indexed: Option<i64>) -> Connection {
     let file = empty(path, 2, Step::is_taken);
     fill(&file, memories);
@@ -51,7 +51,7 @@ pub(crate) fn ledger(path: &Path, memories: i64, indexed: Option<i64>) -> Connec
     file
 }
 
-/// Adds so many memories, and a tenth as many documents.
+/// Adds this many memories, and a tenth as many documents.
 pub(crate) fn fill(file: &Connection, memories: i64) {
     file.execute(&format!("{NUMBERS} {MEMORIES}"), [memories]).expect("memories");
     file.execute_batch(PATHS).expect("their paths");

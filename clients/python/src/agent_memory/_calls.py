@@ -596,7 +596,8 @@ def _listed(given: Mapping[str, Any]) -> Params:
         if value is None:
             continue
         values = [value] if isinstance(value, (str, int, datetime)) else list(value)
-        # To leave out none is no condition, but none of the statuses or spaces would be all of them to the server.
+        # An empty `exclude` is no condition, but the server would read an empty list of statuses or spaces as all of
+        # them.
         if not values and name != "exclude":
             raise InvalidInput(f"{name} is empty: name one, or leave it out")
         params += [(name, _text(each)) for each in values]

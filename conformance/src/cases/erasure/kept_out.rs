@@ -108,7 +108,8 @@ async fn a_tombstone_keeps_out_all_that_had_its_name(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// A document at the end of time leaves no later createdAt, so a put after its erasure is refused: a restore would leave out what it makes.
+/// A document at the end of time leaves no later createdAt, so a put after its erasure is refused: a restore would
+/// leave out the new document.
 async fn nothing_comes_behind_the_end_of_time(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let last = |content: &str| {

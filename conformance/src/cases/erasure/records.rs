@@ -1,4 +1,4 @@
-//! What is gone when records are erased, and what stays of them (E1, E2).
+//! What an erasure removes of records, and what stays of them (E1, E2).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

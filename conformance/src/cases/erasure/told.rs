@@ -72,7 +72,7 @@ async fn a_watch_is_told_where_a_document_was_before(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// What a watch tells up to the next *reached*, and the token to go on from.
+/// The changes of a watch up to the next *reached*, and the token to continue from.
 async fn told(
     provider: &dyn MemoryProvider,
     watch: Watch,

@@ -1,4 +1,4 @@
-//! Tombstones go along with a copy (E5).
+//! Tombstones are copied with a ledger (E5).
 
 use memory_core::{Erasure, ErrorKind, History, RecordId};
 
@@ -48,7 +48,7 @@ async fn tombstones_keep_out_elsewhere_too(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Tombstones that come late erase what is there, even in a ledger that has a key of its own.
+/// Tombstones that arrive late erase existing records, even in a ledger that has a key of its own.
 async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     other.store(new_memory("a", 7).with_idempotency_key(key("own"))).await?;
@@ -108,7 +108,7 @@ async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A tombstone that came from a ledger with another key knows no idempotency key, and learns it from one that does.
+/// A tombstone from a ledger with another key blocks no idempotency key, and gets the key's hash from one that does.
 async fn tombstones_learn_from_each_other(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));

@@ -21,7 +21,7 @@ chapter!("expiry":
     an_old_token_shows_nothing_that_is_over ["X2"] needs Erasure,
 );
 
-/// A read, with the id of an expired memory. It returns what it shows, as lines.
+/// A read, with the id of an expired memory. It returns its result as lines.
 type Look = fn(Arc<dyn MemoryProvider>, MemoryId) -> BoxFuture<'static, Result<Vec<String>>>;
 
 /// The reads that every engine has.
@@ -216,7 +216,7 @@ async fn dry_run(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     Ok(ids.iter().map(ToString::to_string).collect())
 }
 
-/// All versions, those that only operators see included.
+/// All versions, including those that only operators see.
 async fn versions(provider: Arc<dyn MemoryProvider>, id: MemoryId) -> Result<Vec<String>> {
     let mut shown = Vec::new();
     for record in [RecordId::from(id), note("n1")] {
@@ -237,7 +237,7 @@ async fn as_it_was(provider: Arc<dyn MemoryProvider>, id: MemoryId) -> Result<Ve
     Ok(shown)
 }
 
-/// What a watch tells that begins with a snapshot.
+/// The changes of a watch that begins with a snapshot.
 async fn snapshot(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     let all = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     let mut shown = told(&*provider, &all.from(WatchFrom::Beginning)).await?;
@@ -245,7 +245,7 @@ async fn snapshot(provider: Arc<dyn MemoryProvider>) -> Result<Vec<String>> {
     Ok(shown)
 }
 
-/// The records that a watch tells of, up to the next *reached*.
+/// The records that a watch delivers, up to the next *reached*.
 async fn told(provider: &dyn MemoryProvider, watch: &Watch) -> Result<Vec<String>> {
     let (mut changes, mut told) = (provider.watch(watch).await?, Vec::new());
     while let Some(change) = changes.next().await {

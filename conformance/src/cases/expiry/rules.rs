@@ -180,7 +180,7 @@ async fn a_document_is_kept_from_its_last_put(stage: Stage) -> CaseResult {
         set_clock(&stage, BEGIN + millis);
         assert_eq!(there().await?, expected, "after {millis} ms");
         if millis < 500 {
-            // Each put starts the time anew.
+            // Each put starts the time again.
             put(&*provider, write("again", BEGIN - 300)).await?;
         }
     }
@@ -335,7 +335,7 @@ async fn a_sweep_takes_what_rules_have_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A round sweeps, slice after slice, what had expired when it came to a rule, by the rules of that time.
+/// A round sweeps, slice after slice, the records that had expired when it came to a rule, by the rules of that time.
 async fn a_round_goes_on_while_time_does(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memories = (0..250).map(|number| new_memory("a", number)).collect();

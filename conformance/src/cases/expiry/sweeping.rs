@@ -64,7 +64,7 @@ async fn a_sweep_erases_what_is_over_and_nothing_else(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// Records whose expiry was extended or cleared stay, and those whose expiry was moved forward go.
+/// Records whose expiry was extended or cleared stay, and those whose expiry was moved forward are erased.
 async fn a_sweep_goes_by_what_holds_now(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut ids = [MemoryId::from_bytes([0; 16]); 4];
@@ -140,7 +140,7 @@ async fn a_round_goes_on_where_its_slices_end(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Rules are left to full rounds, since they cost a look at each record of their places.
+/// Rules are left to full rounds, since they require a look at each record of their places.
 async fn a_round_of_what_is_due_leaves_rules_alone(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let over = provider.store(expiring("a", 1)).await?;
@@ -161,7 +161,7 @@ async fn a_round_of_what_is_due_leaves_rules_alone(stage: Stage) -> CaseResult {
     assert_eq!(ids(&ledger(&*provider).await?), [elsewhere]);
     let tombstone = provider.tombstone(&by_rule.into()).await?.ok_or("a tombstone")?;
     assert_eq!((tombstone.at, tombstone.reason.as_str()), (at(made_at + 500), "expired"));
-    // It had expired more than 90 days before it was swept, so its tombstone went in the same round.
+    // It had expired more than 90 days before it was swept, so its tombstone was removed in the same round.
     assert_eq!(provider.tombstone(&note("n")).await?, None);
     Ok(())
 }
@@ -179,7 +179,7 @@ async fn sweeps_at_the_same_time_erase_once(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A watch is told of a sweep as of an erasure: only where it may look.
+/// A watch delivers a sweep like an erasure: only where it may look.
 async fn a_watch_is_told_of_what_was_swept(stage: Stage) -> CaseResult {
     if !stage.harness().can_watch() {
         return Ok(());
@@ -211,7 +211,7 @@ async fn a_watch_is_told_of_what_was_swept(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What a watch tells as erased up to the next *reached*, and the token to go on from.
+/// The erasures that a watch delivers up to the next *reached*, and the token to continue from.
 async fn told(provider: &dyn MemoryProvider, watch: &Watch) -> Result<(Vec<RecordId>, WatchToken)> {
     let (mut changes, mut erased) = (provider.watch(watch).await?, Vec::new());
     loop {

@@ -74,7 +74,8 @@ async fn tombstones_of_erasures_stay_for_good(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A document is erased, put again, and expires: when the tombstone of the expiry goes, the erasure still keeps out what it erased.
+/// A document is erased, put again, and expires: when the tombstone of the expiry is removed, the erasure still keeps
+/// out the erased document.
 async fn an_expiry_ends_no_earlier_erasure(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let erased = put(&*provider, new_document(NOTES, "n", "a", "erased")).await?;
@@ -110,7 +111,7 @@ async fn a_late_sweep_leaves_no_tombstones(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Tombstones of expiry copied to another ledger keep out the same records, and go at the same time.
+/// Tombstones of expiry that are copied to another ledger keep out the same records, and are removed at the same time.
 async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     let elsewhere = stage.elsewhere();
     let (provider, other) = (stage.open().await?, elsewhere.open().await?);

@@ -12,7 +12,7 @@ use crate::fixture::{
 
 /// The size of a batch, and of a removal, in memories or documents.
 const FEW: usize = 5;
-/// The text of what is restored, and of what an update or a put finds.
+/// The text of restored records, and of the records that an update or a put finds.
 const BEFORE: &str = "before";
 /// The text that an update or a put leaves.
 const AFTER: &str = "after";
@@ -61,9 +61,9 @@ pub(super) const CALLS: [Call; 15] = [
 pub(super) struct Attempt {
     call: Call,
     name: String,
-    /// What an update finds, or what is restored.
+    /// The memory that an update finds, or that is restored.
     memories: Vec<Memory>,
-    /// What a put or a removal finds, or what is restored.
+    /// The document that a put or a removal finds, or that is restored.
     documents: Vec<Document>,
     answer: Option<Result<Answer>>,
 }
@@ -90,12 +90,12 @@ enum Told {
 struct Effect {
     /// How many parts of the call are done, or how often.
     done: usize,
-    /// Whether each part is what the call asked for, and what its answer says.
+    /// Whether each part is as the call requested it, and as its answer says.
     is_right: bool,
 }
 
 impl Attempt {
-    /// Prepares a call, and writes what it needs in place. A restore has `records` records.
+    /// Prepares a call, and stores the records that it needs. A restore has `records` records.
     pub(super) async fn prepare(
         call: Call,
         name: String,

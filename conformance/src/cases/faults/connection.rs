@@ -34,8 +34,8 @@ async fn a_slow_server_is_waited_for(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// While nothing passes, each call ends by its deadline. Afterwards the same provider works, and what the server then executes late is done
-/// once or not at all.
+/// While nothing passes, each call ends by its deadline. Afterwards the same provider works, and a request that the
+/// server executes late takes effect once or not at all.
 async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseResult {
     let stage = stage.with_deadline(Duration::from_millis(400));
     let trouble = BehindProxy::open(&stage).await?;
@@ -110,7 +110,7 @@ async fn a_slow_removal_spares_what_was_put_in_its_place(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// Clients that go on while connections break in every way lose nothing that was acknowledged.
+/// Clients that continue while connections break in every way lose no acknowledged write.
 async fn clients_lose_nothing_while_connections_break(stage: Stage) -> CaseResult {
     let seed = stage.settings().seed;
     let mut random = Random::new(seed);

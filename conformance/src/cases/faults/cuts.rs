@@ -30,7 +30,7 @@ const ROUNDS: usize = 3;
 /// A place that no call reaches.
 const FAR: usize = usize::MAX >> 1;
 
-/// A request of which the server got only the first bytes changes nothing, or is repeated and then done once.
+/// A request of which the server got only the first bytes changes nothing, or is repeated and then takes effect once.
 async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResult {
     cut_everywhere(&stage, Fault::CutRequest).await
 }
@@ -40,8 +40,9 @@ async fn answers_cut_in_the_middle_leave_one_write(stage: Stage) -> CaseResult {
     cut_everywhere(&stage, Fault::CutAnswer).await
 }
 
-/// The answer is lost and the server can't be reached any more, so nobody knows what the write did. The caller must not be told `NotDone`,
-/// however the call ends (an attempt that was cut off, hidden by the refusal of the next one).
+/// The answer is lost and the server can't be reached any more, so nobody knows the outcome of the write. The caller
+/// must not be told `NotDone`, however the call ends (a bug that this finds: an attempt that was cut off is hidden by
+/// the refusal of the next one).
 async fn what_may_have_been_done_is_never_called_not_done(stage: Stage) -> CaseResult {
     cut_everywhere(&stage.with_deadline(Duration::from_millis(1_500)), Fault::LastAnswer).await
 }

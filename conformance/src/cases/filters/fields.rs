@@ -1,4 +1,4 @@
-//! What a filter can name.
+//! The fields of a filter.
 
 use memory_core::filter::Field;
 use memory_core::{ErrorKind, MemoryPatch, Status};
@@ -14,7 +14,7 @@ chapter!("filters":
     every_field_can_be_named ["F1"],
 );
 
-/// F1: any key can be named in double quotes, also those that engines give a meaning to.
+/// F1: any key can be named in double quotes, including those that have a meaning in engines.
 async fn odd_keys_are_found(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut stored = Vec::new();

@@ -14,7 +14,7 @@ chapter!("filters":
     the_largest_filters_work ["F5"],
 );
 
-/// F5: hostile predicates are refused or find nothing, and the ledger is what it was (SQL written by a model).
+/// F5: hostile predicates are refused or find nothing, and the ledger stays unchanged (SQL written by a model).
 async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let rows =
@@ -37,7 +37,7 @@ async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
         {
             assert_eq!(count_of(&*provider, &predicate).await?, 0, "{predicate}");
         }
-        // Pasted as it is, it is refused or is text; it never escapes from the filter.
+        // Pasted unchanged, it is refused or is text; it never escapes from the filter.
         for predicate in [
             format!("metadata.topic = '{hostile}'"),
             format!("metadata.topic = '{hostile}"),
@@ -58,7 +58,7 @@ async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// F1, F5: a hostile key finds what stands under it, and nothing else happens (SQL through the key of a filter,
+/// F1, F5: a hostile key finds the value under it, and nothing else happens (SQL through the key of a filter,
 /// CVE-2025-8709).
 async fn hostile_keys_are_data(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
@@ -80,7 +80,7 @@ async fn hostile_keys_are_data(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// F5: where an engine narrows by equal strings, its idea of equal is ours: no folding, trimming, number or prefix.
+/// F5: if an engine narrows by equal strings, its equality is ours: no folding, trimming, number or prefix.
 async fn an_equality_that_an_engine_can_narrow_by_is_exact(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     #[rustfmt::skip]
@@ -101,7 +101,8 @@ async fn an_equality_that_an_engine_can_narrow_by_is_exact(stage: Stage) -> Case
     Ok(())
 }
 
-/// F5: 16 KiB, 16 levels, 256 conditions and 1,000 values work, written and built. What is over a limit no engine sees.
+/// F5: 16 KiB, 16 levels, 256 conditions and 1,000 values work, written and built. No engine sees a filter over a
+/// limit.
 async fn the_largest_filters_work(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(new_memory("a", 1).with_metadata(metadata(r#"{"v":1}"#))).await?;

@@ -65,7 +65,7 @@ async fn predicates_confine_and_combine_as_other_conditions_do(stage: Stage) -> 
     Ok(())
 }
 
-/// F1, F2: what is no predicate is refused with the kind that the table says, and nothing happens to the rows.
+/// F1, F2: an invalid predicate is refused with the kind that the table says, and nothing happens to the rows.
 async fn refused_predicates_change_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let table = golden::predicates();

@@ -1,4 +1,4 @@
-//! What a namespace keeps, and which members no version has.
+//! What a namespace keeps, and the members that no version has.
 
 use memory_core::{ErrorKind, History, HistorySettings, Memory, MemoryPatch, Record, Status};
 
@@ -85,7 +85,7 @@ async fn transient_members_alone_make_no_version(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The versions around an update of transient members lack them, and have the rest as it was.
+/// The versions around an update of transient members lack them, and are otherwise unchanged.
 async fn no_version_has_transient_members(stage: Stage) -> CaseResult {
     let stage = stage.with_history(transient("task.leaseUntil"));
     let provider = stage.open().await?;

@@ -92,7 +92,7 @@ async fn names_of_speakers_are_not_asked_for(stage: Stage) -> CaseResult {
         ("Did Bob see a zebra?", vec!["Did", "Bob", "see", "a", "zebra?"]),
         ("Did X see a zebra?", vec!["Did", "X", "see", "a", "zebra?"]),
         ("田中 zebra", vec!["zebra"]),
-        // If nothing but names is left, the whole question is embedded.
+        // If only names are left, the whole question is embedded.
         ("Caroline Smith, and Mel?", vec!["Caroline", "Smith,", "and", "Mel?"]),
     ] {
         provider.recall(&by(asked(question, |query| query.under("a")), &words)).await?;
@@ -171,7 +171,7 @@ async fn a_model_that_hangs_is_not_waited_for(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Where more costly recalls than may wait for a model are in flight, the others are answered by their words.
+/// If more costly recalls are in flight than may wait for a model, the others are answered by their words.
 async fn a_model_that_hangs_holds_up_no_words(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;
@@ -191,7 +191,7 @@ async fn a_model_that_hangs_holds_up_no_words(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More recalls than there are permits wait for their vectors, and all other calls go on meanwhile.
+/// More recalls than there are permits wait for their vectors, and all other calls continue meanwhile.
 async fn nothing_is_held_while_a_model_is_asked(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;

@@ -92,7 +92,7 @@ async fn a_keeper_embeds_what_is_there_and_what_comes(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// The keeper, even another one after a restart, does not embed again what has a vector.
+/// The keeper, even another one after a restart, does not embed a record with a vector again.
 async fn a_keeper_goes_on_where_it_was(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = model();
@@ -146,7 +146,8 @@ async fn a_text_that_changes_meanwhile_is_embedded_anew(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A caller stores a record and gives its vector while the model still embeds what the keeper has seen of it; the caller's vector stays.
+/// A caller stores a record and gives its vector while the model still embeds the keeper's version of it; the caller's
+/// vector stays.
 async fn a_vector_that_is_given_meanwhile_stays(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let words = model();
@@ -170,7 +171,7 @@ async fn a_vector_that_is_given_meanwhile_stays(stage: Stage) -> CaseResult {
     means(&*other, &words, &last.into(), 1, "a zebra").await
 }
 
-/// Stores do not wait for the model, and what came meanwhile is embedded once it works again.
+/// Stores do not wait for the model, and records that were stored meanwhile are embedded once it works again.
 async fn a_model_that_fails_loses_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = model();

@@ -240,7 +240,7 @@ async fn a_vector_goes_with_what_is_erased(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The vector goes in the millisecond of the expiry, whether or not the record is swept.
+/// The vector is gone in the millisecond of the expiry, whether or not the record is swept.
 async fn a_vector_goes_with_what_expires(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;

@@ -69,7 +69,7 @@ async fn every_argument_is_checked(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Models write `null` for what they leave out, and 10.0 for 10.
+/// Models write `null` for arguments that they leave out, and 10.0 for 10.
 async fn null_arguments_are_absent(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     let nulls = json!({"source": null, "text": null, "where": null, "space": null, "collection": null, "order": null,

@@ -20,7 +20,7 @@ chapter!("plugin":
     dry_run_answers_what_removal_would ["P7"],
 );
 
-/// A document without an id gets one; what it holds, odd keys included, is found by any handle.
+/// A document without an id gets one; its content, including unusual keys, is found by any handle.
 async fn added_documents_are_found(stage: Stage) -> CaseResult {
     let (plugin, other) = (stage.open().await?.plugin(), stage.open().await?.plugin());
     let odd = json!({"$set": 1, "a.b": {"": null}, "__proto__": [true], "'": "\"", "{tag}": "é"});
@@ -100,7 +100,7 @@ async fn an_id_in_use_elsewhere_is_a_conflict(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Ids, condition, text and space of one call must all hold, and ids that were not there are told.
+/// Ids, condition, text and space of one call must all hold, and ids that do not exist are reported.
 async fn removal_takes_what_satisfies_everything(stage: Stage) -> CaseResult {
     let plugin = stage.open().await?.plugin();
     for (id, content, place) in
@@ -118,7 +118,7 @@ async fn removal_takes_what_satisfies_everything(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// More than `max`, ten unless given, removes nothing and says how to go on; a hundred is the most.
+/// More than `max`, which is ten unless given, removes nothing and says how to continue; the maximum is a hundred.
 async fn removal_over_max_takes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let plugin = Arc::clone(&provider).plugin();
@@ -148,7 +148,8 @@ async fn removal_over_max_takes_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// `dryRun` tells what would go, by every way to say it, and leaves everything where it is.
+/// `dryRun` reports the documents that would be removed, with every kind of argument, and leaves everything where it
+/// is.
 async fn dry_run_answers_what_removal_would(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     for arguments in [

@@ -1,4 +1,4 @@
-//! What a model may be talked into: P2 and P3.
+//! Calls that a manipulated model might make: P2 and P3.
 
 use memory_core::plugin::Scope;
 use memory_core::{ErrorKind, SpaceSelector, Spaces};
@@ -16,7 +16,7 @@ chapter!("plugin":
     an_id_of_the_ledger_removes_nothing ["P3", "D6"],
 );
 
-/// Every line of the table of hostile calls: what lies outside of the scope stays as it is, and stays unknown.
+/// Every line of the table of hostile calls: records outside of the scope stay unchanged, and unknown.
 async fn hostile_calls_change_nothing_and_learn_nothing(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     for line in golden::hostile_calls() {
@@ -41,7 +41,7 @@ async fn hostile_calls_change_nothing_and_learn_nothing(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// Whatever the scope is, and whatever the arguments ask for, all that is found satisfies both.
+/// Whatever the scope and the arguments are, everything that is found satisfies both.
 async fn arguments_narrow_every_scope_and_widen_none(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     let selectors = [

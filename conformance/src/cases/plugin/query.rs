@@ -22,7 +22,7 @@ chapter!("plugin":
     damaged_records_are_left_out_and_mentioned ["P5", "Q8"] needs Damage,
 );
 
-/// Text and condition find, each by itself and both together.
+/// Text and condition find, each alone and both together.
 async fn query_finds_by_text_and_condition(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     for (arguments, expected) in [
@@ -51,7 +51,7 @@ async fn query_finds_by_text_and_condition(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A question is answered best first, from what the scope holds alone.
+/// A question is answered best first, and only from the scope.
 async fn query_answers_a_question(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     for (arguments, expected) in [
@@ -89,7 +89,8 @@ async fn query_reads_the_ledger(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Text finds in the ledger what it finds among documents: what lies in the scope, newest first unless asked otherwise.
+/// Text finds in the ledger as it does among documents: records in the scope, newest first unless the call says
+/// otherwise.
 async fn text_finds_in_the_ledger(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     let mine = "00000000-0000-7000-8000-000000000001";
@@ -155,7 +156,8 @@ async fn stored_json_comes_byte_for_byte(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An answer ends before its bytes do, tells how many records it leaves out, and its cursor goes on behind the last one.
+/// An answer ends before its limit of bytes, says how many records it leaves out, and its cursor continues after the
+/// last one.
 async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for place in 0..30 {
@@ -187,7 +189,7 @@ async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A record that can't be read hides no other, and is mentioned without its id, which nobody can vouch for.
+/// A record that can't be read hides no other, and is mentioned without its id, which can't be trusted.
 async fn damaged_records_are_left_out_and_mentioned(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut stored = Vec::new();

@@ -112,7 +112,7 @@ async fn zero_is_a_bound(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q2: with an upper bound the newest rows below it come first, not the oldest ("before" that turned with the order).
+/// Q2: with an upper bound the newest rows below it come first, not the oldest ("before" that reversed the order).
 async fn the_latest_before_a_time_come_first(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..20).map(|time| new_memory("a", time)).collect()).await?;

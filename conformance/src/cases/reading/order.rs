@@ -99,7 +99,7 @@ async fn ids_are_ordered_by_unsigned_bytes(stage: Stage) -> CaseResult {
     check_order(&*provider, &rows).await
 }
 
-/// Q4: rows that are restored into a millisecond stand before, between and after those that are there, by their ids.
+/// Q4: rows that are restored into a millisecond come before, between and after the existing ones, by their ids.
 async fn rows_restored_into_a_millisecond_find_their_place(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(["guild-1-a"; 4].map(|space| new_memory(space, 9)).to_vec()).await?;

@@ -173,7 +173,7 @@ async fn an_offset_counts_only_what_the_query_finds(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Q5: a walk that begins with an offset gives all that comes behind it, each row once.
+/// Q5: a walk that begins with an offset returns all later rows, each once.
 async fn an_offset_is_not_repeated_behind_a_cursor(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..40).map(|number| new_memory("a", number / 3)).collect()).await?;
@@ -190,7 +190,7 @@ async fn an_offset_is_not_repeated_behind_a_cursor(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: an offset of as many rows as there are, or more, leaves nothing.
+/// Q5: an offset of the number of rows, or more, leaves nothing.
 async fn an_offset_beyond_the_end_finds_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds([1, 2, 3])).await?;
@@ -201,7 +201,7 @@ async fn an_offset_beyond_the_end_finds_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: the furthest offset finds the row behind it.
+/// Q5: the largest offset finds the row after it.
 async fn the_furthest_offset_works(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = provider.store(new_memory("a", -1)).await?;
@@ -236,7 +236,7 @@ async fn a_page_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: rows of 12 MiB, the largest there are, come one on a page.
+/// Q5: rows of 12 MiB, the largest possible, come one on a page.
 async fn a_page_has_at_least_one_row_however_large(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let text = |bytes: usize| format!("\"{}\"", "y".repeat(bytes - 2));

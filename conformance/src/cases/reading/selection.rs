@@ -156,7 +156,7 @@ async fn within_narrows_what_selectors_find(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q1: whatever is asked for, nothing outside `within` comes back: this is how a host confines a caller.
+/// Q1: whatever the query names, nothing outside `within` comes back: this is how a host confines a caller.
 async fn within_confines_every_selector(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds(1..=3)).await?;
@@ -187,7 +187,7 @@ async fn within_is_a_union_too(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q1: nothing found is an answer, in an empty ledger and beside other rows.
+/// Q1: an empty result is an answer, in an empty ledger and beside other rows.
 async fn a_query_that_finds_nothing_is_an_empty_page(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for _ in 0..2 {
@@ -288,7 +288,7 @@ async fn excluded_ids_take_no_room(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q7: an excluded row is left out whatever way the spaces are asked for, and with status and filter.
+/// Q7: an excluded row is left out whichever way the spaces are named, and with status and filter.
 async fn excluding_works_on_every_read_path(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many(guilds([1, 2])).await?;

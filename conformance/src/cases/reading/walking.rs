@@ -107,7 +107,7 @@ async fn a_walk_survives_appends(stage: Stage) -> CaseResult {
             found.extend(ids(&page.memories));
             let Some(next) = page.next else { break };
             cursor = Some(next);
-            // One far behind the walk, one in the middle, one far ahead. Only a few, so that the walk ends.
+            // One far after the walk, one in the middle, one far ahead. Only a few, so that the walk ends.
             if time < 5 {
                 provider.store_many([-9 - time, 10, 50 + time].map(|time| new_memory("a-c", time)).to_vec()).await?;
             }
@@ -167,7 +167,7 @@ async fn a_walk_survives_updates(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: while rows leave what the query finds, those that stay come exactly once.
+/// Q6: while rows stop matching the query, those that stay come exactly once.
 async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..40).map(|number| new_memory("a", number / 5)).collect()).await?;
@@ -194,7 +194,7 @@ async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: the last row of a page stops matching, and the walk still goes on after its place.
+/// Q6: the last row of a page stops matching, and the walk still continues after its position.
 async fn a_walk_survives_that_its_last_row_leaves(stage: Stage) -> CaseResult {
     for order in BOTH_ORDERS {
         let stage = stage.elsewhere();
@@ -274,7 +274,7 @@ async fn a_long_walk_yields_each_row_once_however_it_was_written(stage: Stage) -
     Ok(())
 }
 
-/// Q6: old rows that come one by one after many newer ones have their place, and newer ones theirs.
+/// Q6: old rows that are stored one by one after many newer ones have their position, and newer ones theirs.
 async fn rows_that_arrive_late_are_found_among_many(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut rows = Vec::new();
@@ -296,7 +296,7 @@ async fn rows_that_arrive_late_are_found_among_many(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Q6: a cursor goes on after the provider was shut down and opened again.
+/// Q6: a cursor continues after the provider was shut down and opened again.
 async fn a_cursor_survives_a_restart(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..10).map(|number| new_memory("a", number / 4)).collect()).await?;
@@ -447,7 +447,8 @@ async fn a_cursor_can_neither_be_read_nor_forged(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: the same query of another namespace does not take the cursor, nor does one take what version 1 of the ledger gave.
+/// Q6: the same query of another namespace does not accept the cursor, and no query accepts a cursor of version 1 of
+/// the ledger.
 async fn a_cursor_belongs_to_its_namespace(stage: Stage) -> CaseResult {
     let (mine, other) = (stage.open().await?, stage.elsewhere().open().await?);
     for provider in [&mine, &other] {

@@ -52,7 +52,7 @@ async fn ledger_is_found_by_its_strings(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The words of a memory follow its context: set, replaced, cleared, and left alone by a patch of something else.
+/// The words of a memory follow its context: set, replaced, cleared, and unchanged by a patch of another field.
 async fn ledger_text_follows_updates(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(triggered("x", 1, r#"{"text":"trigger"}"#)).await?;
@@ -145,7 +145,8 @@ async fn a_rare_word_is_found_behind_many_candidates(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// A memory that holds the word throughout a walk comes once, whatever is stored meanwhile, and whichever memories get or lose the word.
+/// A memory that has the word throughout a walk comes once, whatever is stored meanwhile, and whichever memories get or
+/// lose the word.
 async fn a_walk_by_text_survives_writes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let red = |millis| triggered("a", millis, r#""red""#);
@@ -172,7 +173,7 @@ async fn a_walk_by_text_survives_writes(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// What one handle stores and updates, another one finds at once by text.
+/// Another handle finds by text at once what one handle stores and updates.
 async fn what_another_handle_writes_is_found_by_text(stage: Stage) -> CaseResult {
     let (writer, reader) = (stage.open().await?, stage.open().await?);
     let id = writer.store(triggered("x", 1, r#""apple""#)).await?;

@@ -144,8 +144,8 @@ async fn collections_do_not_share_words(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// After a put the old words find the document no longer and the new ones do; a refused put leaves the words alone. Search
-/// indexes that lag behind or keep what is gone are known bugs.
+/// After a put the old words no longer find the document and the new ones do; a refused put leaves the words unchanged.
+/// Search indexes that lag behind or keep removed words are known bugs.
 async fn replaced_content_is_found_by_its_new_words(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for round in 0..20 {
@@ -181,7 +181,7 @@ async fn long_and_many_words_are_found(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Every hit is found, on pages of any size (langgraph-redis#30: a search index that gives ten whatever is asked).
+/// Every hit is found, on pages of any size (langgraph-redis#30: a search index that returns ten, whatever the limit).
 async fn hundreds_of_hits_are_found(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     put_all(&*documents, &["apple and pear"; 120]).await?;
@@ -196,7 +196,7 @@ async fn hundreds_of_hits_are_found(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A page of large documents ends at 16 MiB, however many are asked for; its cursor goes on with the rest.
+/// A page of large documents ends at 16 MiB, whatever the limit; its cursor continues with the rest.
 async fn a_page_of_text_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let content = "apple".to_owned() + &" ".repeat(Content::MAX_BYTES - 5);

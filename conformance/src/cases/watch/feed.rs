@@ -31,7 +31,7 @@ chapter!("watch":
     damaged_rows_are_told ["C1", "Q8"] needs DamageAndFeed,
 );
 
-/// Each write comes with the record as it left it, whichever handle made it.
+/// Each write comes with the record as the write left it, whichever handle made it.
 async fn changes_come_as_they_are_committed(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     provider.store(new_memory("earlier", 1)).await?;
@@ -134,7 +134,7 @@ async fn a_snapshot_comes_first_and_whole(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Everything that a watch of everything must have told.
+/// Everything that a watch of everything must deliver.
 async fn all_records(provider: &dyn MemoryProvider) -> Result<Vec<String>, Error> {
     let mut records: Vec<_> = ledger(provider).await?.iter().map(json).collect();
     for name in provider.documents().collections().await? {
@@ -154,7 +154,7 @@ async fn a_snapshot_goes_on_as_the_feed(stage: Stage) -> CaseResult {
     }
     let mut changes = provider.watch(&everything(WatchFrom::Beginning)).await?;
     let mut replica = Replica::default();
-    // Some of it is told already, and some is not.
+    // Some of it is delivered already, and some is not.
     for step in 0..40 {
         apply(&mut replica, &next(&mut changes).await?);
         let number = step * 10;
@@ -223,7 +223,7 @@ async fn documents_that_are_put_again_come_behind_their_removal(stage: Stage) ->
     assert_eq!(reader.since(&*provider).await?, ["removed n"]);
     put("and again").await?;
     assert_eq!(reader.since(&*provider).await?, ["stored a"]);
-    // A consumer that asks only now is told at least of the last removal, and has the new document in the end.
+    // A consumer that resumes only now receives at least the last removal, and has the new document in the end.
     let told = late.since(&*provider).await?;
     assert_eq!(told[told.len() - 2..], ["removed n", "stored a"]);
     Ok(())

@@ -83,7 +83,7 @@ async fn a_storage_that_went_back_is_reset(stage: Stage) -> CaseResult {
         for (number, token) in lost.iter().enumerate() {
             assert!(is_reset(&*provider, token).await, "token {number} behind {more} changes");
         }
-        // What was told before the backup still holds.
+        // Deliveries from before the backup remain valid.
         let told = until_reached(&mut provider.watch(&everything(before.clone())).await?).await?;
         assert_eq!(told.len(), more);
         store(&*provider, 1).await?;

@@ -62,7 +62,7 @@ async fn what_has_left_is_told_by_its_id(stage: Stage) -> CaseResult {
     assert_eq!(reader.since(&*provider).await?, ["stored a"]);
     provider.update(id, MemoryPatch::new().merge_metadata(metadata(r#"{"n":2}"#))).await?;
     assert_eq!(reader.since(&*provider).await?, ["left a memory"]);
-    // It comes again, since nobody knows what a watch has told before.
+    // It comes again, since nobody knows what a watch has delivered before.
     provider.update(id, MemoryPatch::new().set_context(context("1"))).await?;
     assert_eq!(reader.since(&*provider).await?, ["left a memory"]);
     provider.update(id, MemoryPatch::new().merge_metadata(one())).await?;
@@ -98,7 +98,7 @@ async fn documents_that_move_arrive_and_leave(stage: Stage) -> CaseResult {
         provider.documents().put(new_document(NOTES, "n", space, "x")).await?;
         assert_eq!(reader.since(&*provider).await?, told, "to {space}");
     }
-    // Its later changes elsewhere are not told.
+    // Its later changes elsewhere are not delivered.
     remove_note(&*provider, "n").await?;
     assert_eq!(reader.since(&*provider).await?, [""; 0]);
     Ok(())

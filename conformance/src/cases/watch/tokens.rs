@@ -57,7 +57,7 @@ async fn a_token_goes_on_behind_its_change(stage: Stage) -> CaseResult {
             assert_eq!(all_shown(&told), behind);
         }
     }
-    // Having told what was there, the watch goes on with later changes.
+    // After the existing records, the watch continues with later changes.
     let mut changes = other.watch(&everything(tokens[4].clone())).await?;
     assert_eq!(all_shown(&until_reached(&mut changes).await?), ["stored a-4"]);
     provider.store(new_memory("later", 1)).await?;

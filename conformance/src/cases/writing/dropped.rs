@@ -57,8 +57,8 @@ impl Leaver {
     }
 }
 
-/// Another handle on the data of a provider whose calls were dropped. The provider itself takes a full load before it is shut down
-/// (rig#1756: cancelled calls left a poisoned pool), which ends what was still in flight.
+/// Another handle on the data of a provider whose calls were dropped. The provider itself gets a full load before it is
+/// shut down (rig#1756: cancelled calls left a poisoned pool), which ends the calls in flight.
 async fn behind(stage: &Stage, left: &dyn MemoryProvider) -> Result<Arc<dyn MemoryProvider>> {
     let stored = try_join_all((0..50).map(|time| left.store(new_memory("after", time)))).await?;
     let found = walk(left, |query| query.exact("after")).await?;
@@ -68,7 +68,7 @@ async fn behind(stage: &Stage, left: &dyn MemoryProvider) -> Result<Arc<dyn Memo
     stage.open().await
 }
 
-/// A dropped store is there with all its parts and on every path, or not at all.
+/// A dropped store exists with all its parts and on every path, or not at all.
 async fn dropped_stores_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let new = |number: i64| {
@@ -114,7 +114,7 @@ async fn dropped_stores_can_be_repeated_by_their_key(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// A dropped batch is there with all its items, or with none (openai-agents-python#4212).
+/// A dropped batch exists with all its items, or with none (openai-agents-python#4212).
 async fn dropped_batches_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let mut answers = Vec::new();
@@ -131,7 +131,7 @@ async fn dropped_batches_are_whole_or_none(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A dropped update has changed everything that it names and counted, or nothing.
+/// A dropped update has made all of its changes and incremented the revision, or changed nothing.
 async fn dropped_updates_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let new = |number: usize| new_memory("left", number as i64);
@@ -185,7 +185,7 @@ async fn dropped_restores_leave_whole_memories(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A dropped put is there whole and on every path, or not at all, and the document can be put again.
+/// A dropped put exists whole and on every path, or not at all, and the document can be put again.
 async fn dropped_puts_are_whole_or_none(stage: Stage) -> CaseResult {
     let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
     let (documents, now) = (provider.documents(), stage.namespace().clock.now());

@@ -15,8 +15,8 @@ chapter!("store":
 /// How many memories and documents each writer writes.
 const ROUNDS: usize = 12;
 
-/// While others write, each read finds what has just been acknowledged, through its own handle and through another
-/// (redis-vl-python#662: an index behind the data hid 17 of 480 writes).
+/// While others write, each read finds the latest acknowledged write, through its own handle and through another
+/// (redis-vl-python#662: an index that lagged behind the data hid 17 of 480 writes).
 async fn eight_writers_find_at_once_what_they_wrote(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     let writers = (0..8).map(|writer: usize| {
@@ -31,7 +31,7 @@ async fn eight_writers_find_at_once_what_they_wrote(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Writes, and returns which reads have missed what was written.
+/// Writes, and returns the reads that have missed the write.
 async fn write_and_read(writer: usize, own: &dyn MemoryProvider, other: &dyn MemoryProvider) -> Result<Vec<String>> {
     let mut missed = Vec::new();
     for round in 0..ROUNDS {

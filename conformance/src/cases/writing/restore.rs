@@ -184,7 +184,7 @@ async fn key_of_another_memory_is_a_conflict(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A caller whose key went through backup and restore still finds its memory.
+/// A caller whose key was backed up and restored still finds its memory.
 async fn restored_key_finds_its_memory(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.restore(vec![old_memory(1)]).await?;
@@ -197,7 +197,7 @@ async fn restored_key_finds_its_memory(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Ids sort by their bytes, whatever their version and the order in which they came.
+/// Ids sort by their bytes, whatever their version and the order of their stores.
 async fn equal_times_are_ordered_by_the_bytes_of_the_id(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let bytes = [0x80, 0x00, 0x7f, 0xff, 0x01, 0xfe, 0x81, 0x10];

@@ -61,7 +61,7 @@ async fn stored_memory_comes_back_whole(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A write that has returned is there for every reader (redis-vl-python#658: 17 of 480 reads missed fresh rows).
+/// Every reader finds a write that has returned (redis-vl-python#658: 17 of 480 reads missed fresh rows).
 async fn stored_memory_is_visible_through_another_handle_at_once(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     for number in 0..50 {
@@ -74,7 +74,7 @@ async fn stored_memory_is_visible_through_another_handle_at_once(stage: Stage) -
     Ok(())
 }
 
-/// What was acknowledged is there when the provider comes back.
+/// Acknowledged writes exist after the provider is opened again.
 async fn stored_memory_survives_a_reopen(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let one = provider.store(full_memory()).await?;
@@ -119,7 +119,7 @@ async fn equal_stores_are_two_memories(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Ids are UUIDs of version 7 that ascend, whatever time the memories or the clock of the provider tell.
+/// Ids are UUIDs of version 7 that ascend, whatever the times of the memories and of the provider's clock.
 async fn ids_ascend_and_do_not_use_the_clock(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut stored = Vec::new();
@@ -205,7 +205,7 @@ async fn repeated_key_finds_a_memory_that_was_updated(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// A key is kept for ever, so that a process that crashed can repeat what it was doing.
+/// A key is kept for ever, so that a process can repeat its calls after a crash.
 async fn repeated_key_is_known_after_a_reopen(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let first = provider.store(full_memory()).await?;
@@ -219,7 +219,7 @@ async fn repeated_key_is_known_after_a_reopen(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of 32 stores of one key at once one writes, and all learn its id.
+/// Of 32 concurrent stores of one key one writes, and all return its id.
 async fn racing_stores_of_one_key_are_one(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     for round in 0..5 {

@@ -222,7 +222,7 @@ async fn empty_patch_with_a_wrong_revision_is_a_conflict(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// The answer of an update is what a reader finds.
+/// A reader finds the answer of an update.
 async fn result_is_what_the_memory_has(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -304,7 +304,7 @@ async fn merge_beyond_32_levels_is_too_large_and_writes_nothing(stage: Stage) ->
     Ok(())
 }
 
-/// A caller who did not see the last change does not overwrite it (adk-python#4751 reloaded silently and went on).
+/// A caller who did not see the last change does not overwrite it (adk-python#4751 reloaded silently and continued).
 async fn wrong_revision_is_a_conflict_and_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -434,7 +434,7 @@ async fn racing_patches_of_different_fields_all_survive(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// Concurrent reads, updates and stores lock nobody out (mem0#7196: "database is locked" at once).
+/// Concurrent reads, updates and stores block nobody (mem0#7196: "database is locked" at once).
 async fn racing_patches_and_stores_leave_each_other_alone(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
     let id = handles[0].store(new_memory("hot", 0)).await?;

@@ -1,4 +1,4 @@
-//! Chapter V: what is valid comes back as it went in, and what is not is refused beforehand.
+//! Chapter V: a valid value comes back unchanged, and an invalid one is refused before it is stored.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ const HOSTILE: [&str; 60] = [
     "\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}",
 ];
 
-/// An id is read in its 36 characters only, and comes back in lower case.
+/// An id is read only in its form of 36 characters, and comes back in lower case.
 async fn ids_have_one_spelling(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -204,7 +204,7 @@ async fn context_of_8_mib_is_taken_and_one_byte_more_is_not(stage: Stage) -> Cas
     Ok(())
 }
 
-/// Deep JSON is stored as it is; deeper than the limit, it is refused before a parser could overflow.
+/// Deep JSON is stored unchanged; deeper than the limit, it is refused before a parser could overflow.
 async fn json_of_100_levels_is_taken_and_one_more_is_not(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let nested =
@@ -368,7 +368,7 @@ async fn many_memories_may_share_a_time(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Every status can be stored, set and asked for, and a memory is pending unless it says otherwise.
+/// Every status can be stored, set and queried, and a memory is pending by default.
 async fn every_status_is_stored_and_set(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(new_memory("a", 1).status, Status::Pending);
@@ -402,7 +402,7 @@ async fn revisions_start_at_one(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Keys are compared as bytes: none is folded, trimmed or cut, so each stands for its own memory.
+/// Keys are compared as bytes: none is folded, trimmed or cut, so each identifies its own memory.
 async fn hostile_keys_are_told_apart(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let long = |last: char| format!("{}{last}", "x".repeat(255));

@@ -1,4 +1,4 @@
-//! Erasure: which records go, what stays of them, and what can't come back (E1 to E3).
+//! Erasure: the records that it removes, what stays of them, and what can't come back (E1 to E3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,8 +61,8 @@ impl Naive {
         self.erased.extend(document.map(Record::Document));
     }
 
-    /// The latest createdAt that an erasure must keep out under a name, even if it lies behind the clock (E3): that of the document itself,
-    /// expired or not, of those in its history, and of one that was erased before.
+    /// The latest createdAt that an erasure must keep out under a name, even if it is after the clock (E3): that of the
+    /// document itself, expired or not, of those in its history, and of one that was erased before.
     fn latest_of(&mut self, record: &RecordId, document: Option<&Document>, keeps_history: bool) -> Option<i64> {
         let is_over = |other: &&Record| self.unswept.contains(record) && other.id() == *record;
         let over = self.erased.iter().rev().find(is_over).and_then(|record| match record {

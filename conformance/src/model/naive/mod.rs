@@ -116,7 +116,7 @@ impl Naive {
                 None => {
                     let id = made.get(place).copied().filter(|id| memories.iter().all(|memory| memory.id != *id));
                     memories.push(Memory {
-                        // Without an id the answers differ already, and the row is not looked at again.
+                        // Without an id the answers differ already, and the row is not compared again.
                         id: id.unwrap_or(MemoryId::from_bytes([0; 16])),
                         space_id: new.space_id,
                         trigger: new.trigger,
@@ -423,7 +423,7 @@ impl Naive {
         names
     }
 
-    /// The JSON of every existing record that a watch must have told of, in byte order (C1 to C4).
+    /// The JSON of every existing record that a watch must have delivered, in byte order (C1 to C4).
     pub(crate) fn watched(&self, watching: &Watching, excluded: &[MemoryId]) -> Answer<Vec<String>> {
         let Watching { of, question, .. } = watching;
         let Question { ask, after, before, statuses, .. } = question;

@@ -1,4 +1,4 @@
-//! Vectors beside records, and when they go (M2).
+//! Vectors beside records, and when they are removed (M2).
 
 use memory_core::{RecordId, Revision};
 
@@ -13,7 +13,7 @@ impl Naive {
         }
     }
 
-    /// Keeps the bytes of a vector beside a record if it has this revision, and returns whether it has.
+    /// Stores the bytes of a vector beside a record if it has this revision, and returns whether it has.
     pub(crate) fn embed(&mut self, record: &RecordId, revision: Revision, vector: Vec<u8>) -> bool {
         let is_present = self.revision_of(record) == Some(revision);
         if is_present {

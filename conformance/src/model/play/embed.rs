@@ -18,7 +18,7 @@ impl Sides {
         same("set_vector_model", self.engine(0).set_vector_model(&vector_model()).await, Ok(()))
     }
 
-    /// Keeps vectors beside records, some for a wrong revision, and compares them through the next handle.
+    /// Stores vectors beside records, some for a wrong revision, and compares them through the next handle.
     pub(super) async fn embed(&mut self, handle: usize, whose: &[(Whose, bool)], number: u8) -> Step {
         let mut embeddings = Vec::new();
         for ((whose, is_other), place) in whose.iter().zip(0_u8..) {

@@ -1,4 +1,4 @@
-//! Erasures, and what they leave.
+//! Erasures, and what remains.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ impl Sides {
         self.stage.harness().can_erase()
     }
 
-    /// Erases records by name: those that exist, removed documents with their history, and expired records. The others are passed over.
+    /// Erases records by name: those that exist, removed documents with their history, and expired records. The others
+    /// are skipped.
     pub(super) async fn erase_records(&mut self, handle: usize, whose: &[Whose], has_unknown: bool, why: Why) -> Step {
         let named = whose.iter().filter_map(|whose| self.record_id(whose));
         let records: Vec<_> = named.chain(has_unknown.then_some(RecordId::Memory(UNKNOWN))).collect();
@@ -134,11 +135,11 @@ impl Sides {
         }
     }
 
-    /// Erases in the model what the engine has erased, and in the replicas of watches that are not told of it.
+    /// Erases in the model what the engine has erased, and in the replicas of watches that do not deliver it.
     fn bury(&mut self, records: impl IntoIterator<Item = RecordId>, why: Why) {
         let (now, keeps_history) = (self.now(), self.keeps_history());
         for record in records {
-            // Only its history tells where a document was before.
+            // Only its history shows where a document was before.
             let is_told = keeps_history || matches!(record, RecordId::Memory(_));
             for begun in &mut self.watches {
                 if !is_told || !self.model.hears_of_erasure(&record, &begun.watching) {
@@ -160,8 +161,8 @@ fn erasure(asked: &Asked<'_>, limit: usize, why: Why) -> Result<Erasure> {
     Ok(why.told_of(erasure?.limit(limit)?))
 }
 
-/// Checks that a slice holds some of the records that are left, and says whether these are all. It may hold expired records, too, or leave
-/// them.
+/// Checks that a slice holds some of the remaining records, and returns whether these are all. It may hold expired
+/// records, too, or leave them.
 fn check(slice: &ErasedSlice, over: &[RecordId], may_be_more: bool, left: &BTreeSet<RecordId>, limit: usize) -> Step {
     let ErasedSlice { records, is_complete } = slice;
     let is_some = records.len() + over.len() <= limit

@@ -53,7 +53,7 @@ impl Sides {
         let time = if self.model.has_expiry() { time.max(self.now()) } else { time };
         self.stage.namespace().clock.set(time);
         for record in self.model.expire(time, self.stage.harness().keeps_history()) {
-            // A watch that told of a record before its expiry may be told of the sweep, or not.
+            // A watch that delivered a record before its expiry may deliver the sweep, or not.
             for begun in &mut self.watches {
                 begun.replica.forget(&record);
             }
@@ -85,7 +85,7 @@ impl Sides {
         Err("sweep: a round does not come to an end".to_owned())
     }
 
-    /// Checks that no expired record is left, and after a full round no tombstone whose time is over.
+    /// Checks that no expired record is left, and after a full round no tombstone whose time has passed.
     fn end_of_round(&mut self, is_due: bool, taken: usize) -> Step {
         self.model.sweep_all();
         let expected = if is_due { 0 } else { self.model.forget(self.now()) };

@@ -1,6 +1,7 @@
 //! Facts and messages by their meaning.
 //!
-//! All cases of an engine share one namespace, and so one model, and the keeper of one makes vectors for the others. What is promised of who makes the vectors is tested with the keeper.
+//! All cases of an engine share one namespace, and so one model, and the keeper of one case makes vectors for the
+//! others. The keeper has tests of its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ cases! {
     an_earlier_message_is_found_by_its_meaning,
 }
 
-/// Knows a few subjects, each a direction, and looks for their words.
+/// Knows a few subjects, each a direction, and recognizes their words.
 #[derive(Debug)]
 pub(super) struct Subjects {
     model: &'static str,

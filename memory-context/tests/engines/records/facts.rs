@@ -1,4 +1,4 @@
-//! What is known, where it was learnt, and to whom it is shown.
+//! Facts, the rooms in which they were learned, and to whom they are shown.
 
 use memory_context::records::{Audience, FactQuery, NewFact, Records};
 use memory_core::{Collection, Content, DocumentQuery, DocumentWrite, ErrorKind, MemoryId};
@@ -87,7 +87,7 @@ async fn a_fact_of_another_users_room_never_shows(stage: Stage) -> CaseResult {
     direct(&records, "dm-ana", &["ana", &agent]).await;
     direct(&records, "dm-bob", &["bob", &agent]).await;
     know(&records, "dm-bob", "bob", "Bob has a secret garden", 1).await;
-    // What is told of ana in bob's room is bob's to tell.
+    // A fact about ana from bob's room is bob's to tell.
     let of_ana = NewFact::new(room("dm-bob"), entity("ana"), entity("bob"), "Ana owes Bob a garden", at(2));
     records.facts().remember(of_ana).await?;
     know(&records, "dm-ana", "ana", "Ana has a garden", 3).await;

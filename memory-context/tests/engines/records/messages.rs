@@ -83,7 +83,7 @@ async fn the_newest_of_a_room_come_first_and_no_others(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// Where ids are put together as they are, two of these are one room.
+/// If ids were joined without escaping, two of these would be one room.
 async fn an_id_that_looks_like_a_path_is_an_id(stage: Stage) -> CaseResult {
     let rooms = ["r", "r/messages", "r/room/r", "../r", "r%2Fmessages", "*", "r-", "-r", "é", "R"];
     let agents = ["a", "a/room/r", "a%2Froom"];

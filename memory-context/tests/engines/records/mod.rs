@@ -1,4 +1,4 @@
-//! The records of an agent: what each store promises, and above all what it does not show.
+//! The records of an agent: what each store guarantees, and above all what it does not show.
 
 mod choices;
 mod embedding;
@@ -69,7 +69,7 @@ fn said(of_room: &str, author: &str, text: &str, millis: i64) -> NewMessage {
     NewMessage::new(MessageContent::new(room(of_room), entity(author), text), at(millis))
 }
 
-/// Keeps a fact about whoever says it.
+/// Stores a fact about its author.
 async fn know(records: &Records, of_room: &str, author: &str, text: &str, millis: i64) {
     let fact = NewFact::new(room(of_room), entity(author), entity(author), text, at(millis));
     records.facts().remember(fact).await.expect("a fact");

@@ -1,4 +1,4 @@
-//! Who takes part, and who knows whom.
+//! Members of conversations, and who knows whom.
 
 use std::collections::BTreeSet;
 
@@ -143,7 +143,7 @@ async fn an_entity_has_typed_parts(stage: Stage) -> CaseResult {
     assert_eq!(records.components().get(&in_room, &ana, "level").await?, Some(7));
     let wrong = records.components().get::<Preferences>(&in_room, &ana, "level").await.expect_err("a number");
     assert_eq!(wrong.kind(), ErrorKind::Corrupt);
-    // Whoever has nothing to do with her sees nothing, and neither does another agent.
+    // Entities without a relation to her see nothing, and neither does another agent.
     assert_eq!(records.components().get::<u8>(&audience("s", "bob"), &ana, "level").await?, None);
     assert_eq!(records.components().get::<u8>(&audience("r", "bob"), &ana, "level").await?, Some(7));
     assert_eq!(stage.records("b").components().get::<u8>(&in_room, &ana, "level").await?, None);

@@ -1,4 +1,4 @@
-//! What is known of somebody, and that nothing else is found.
+//! Everything about a person is found, and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ cases! {
     who_is_not_known_has_no_traces,
 }
 
-/// Erases what is found of somebody, in the order in which it is given; tells what went.
+/// Erases everything about a person, in the given order, and returns the erased records.
 async fn erase(stage: &Stage, records: &Records, of: &str) -> Result<BTreeSet<RecordId>> {
     let (provider, person) = (stage.provider(), records.person(entity(of)));
     let traces = person.traces().await?;
@@ -44,7 +44,7 @@ async fn erase(stage: &Stage, records: &Records, of: &str) -> Result<BTreeSet<Re
     Ok(erased)
 }
 
-/// Asserts that nothing is found of somebody any more.
+/// Asserts that nothing about a person is found any more.
 async fn assert_forgotten(stage: &Stage, records: &Records, of: &str) -> CaseResult {
     let traces = records.person(entity(of)).traces().await?;
     assert_eq!((traces.records, traces.lists), (vec![], vec![]));
@@ -148,7 +148,7 @@ async fn what_is_known_of_somebody_is_found_and_erased(stage: Stage) -> CaseResu
         assert!(left.contains(&stays), "{stays} is gone: {left}");
     }
     assert_eq!(other.messages().recent(&audience(&own, &ana), 9).await?.len(), 1);
-    // What older programs have kept beside facts is that of facts that are there.
+    // Vectors that older programs kept beside facts belong to facts that exist.
     let lines = |of: &str| left.lines().filter(|line| line.starts_with(of)).count();
     let vectors =
         left.lines().filter(|line| line.split(' ').next().is_some_and(|name| name.ends_with("-vectors"))).count();

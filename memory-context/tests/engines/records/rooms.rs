@@ -1,4 +1,4 @@
-//! Where conversations take place, and who is there.
+//! Rooms of conversations, and their members.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +103,7 @@ async fn what_may_be_shown_is_what_all_who_are_present_share(stage: Stage) -> Ca
         (audience("pair", "ana"), &["group", "pair"]),
         (audience("group", "ana"), &["group"]),
         (audience("group", "eve"), &["group"]),
-        // Whoever speaks is present, also where nobody has said so.
+        // An author is present, even if nobody has said so.
         (audience("pair", "eve"), &["group", "pair"]),
         (audience("dm-ana", "bob"), &["dm-ana", "group", "pair"]),
         (audience("dm-ana", "stranger"), &["dm-ana"]),
@@ -113,7 +113,7 @@ async fn what_may_be_shown_is_what_all_who_are_present_share(stage: Stage) -> Ca
     Ok(())
 }
 
-/// In a group, and in a room of which nothing is known, there may be others than those who have spoken.
+/// In a group, and in an unknown room, there may be others than those who have spoken.
 async fn a_room_that_is_not_direct_shows_its_own_alone(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     direct(&records, "dm", &["ana"]).await;
@@ -206,7 +206,7 @@ async fn the_agent_is_shown_what_those_who_listen_share(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// Breaks the links of these, so that a look at them fails.
+/// Breaks the links of these entities, so that reading them fails.
 async fn break_links(stage: &Stage, of: &[&str]) -> CaseResult {
     let (documents, collection) = (stage.provider().documents(), Collection::parse("_links")?);
     let from = Field::metadata(["from"]).one_of(of.iter().copied());

@@ -137,7 +137,7 @@ async fn settings_of_another_world_are_refused(stage: Stage) -> CaseResult {
         let error = settings.secret(&of, &world("w"), "token").await.expect_err("not told");
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
     }
-    // In a room of the world, and to its owner wherever it is.
+    // In a room of the world, and to its owner in any room.
     for of in [audience("r", "bob"), audience("dm", "ana"), audience("s", "ana")] {
         assert_eq!(settings.of(&of, &world("w")).await?.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a history.
+//! Finds the anomalies of a history.
 
 pub(crate) mod record;
 pub(crate) mod rules;
@@ -10,7 +10,7 @@ use std::fmt;
 use crate::log::{Action, Answer, Call, History, Outcome, What, is_document};
 use search::{Loss, Op, Order, order};
 
-/// What no engine may answer, or none of this setting.
+/// An answer that no engine may give, or none with this setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anomaly {
     pub(crate) rule: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Anomaly {
     pub(crate) shown_by: Vec<String>,
 }
 
-/// What a history shows.
+/// The result for a history.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) anomalies: Vec<Anomaly>,
@@ -32,7 +32,7 @@ pub(crate) struct Verdict {
 const NO_ORDER: &str = "no order of the calls explains the answers";
 const GIVEN_UP: &str = "the search for an order was given up";
 
-/// What an engine is set up to allow around a failover.
+/// The losses that an engine's setting allows around a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) loss: Loss,
@@ -93,7 +93,7 @@ fn by_record(history: &History) -> BTreeMap<String, Vec<Op>> {
     records
 }
 
-/// A page reads each record that it shows; all pages together have read that the others were not there.
+/// A page reads each record that it shows; all pages together have read that the others did not exist.
 fn add_reads(call: &Call, records: &mut BTreeMap<String, Vec<Op>>) {
     let (Action::Many { documents, under, .. }, Outcome::Done(Answer::Pages { pages, is_complete })) =
         (&call.action, &call.outcome)
@@ -118,7 +118,7 @@ fn add_reads(call: &Call, records: &mut BTreeMap<String, Vec<Op>>) {
     }
 }
 
-/// Adds the failovers, and leaves out what may have read the past.
+/// Adds the failovers, and leaves out reads that may have read the past.
 fn with_failovers(ops: &[Op], history: &History, setting: Setting) -> Vec<Op> {
     let failover = |(started, ended): &(u64, u64)| {
         let (number, what, started, ended) = (u32::MAX, None, *started, *ended);
@@ -132,7 +132,7 @@ fn with_failovers(ops: &[Op], history: &History, setting: Setting) -> Vec<Op> {
     all
 }
 
-/// The shortest beginning without an order, and of its calls that change nothing only those that it takes.
+/// The shortest prefix without an order, with only those of its calls without an effect that are needed.
 fn smallest(record: &str, ops: &[Op]) -> Vec<Op> {
     let mut ends: Vec<_> = ops.iter().map(|op| op.ended).collect();
     ends.sort_unstable();
@@ -174,7 +174,7 @@ impl Op {
         self.is_read() || self.answer.as_ref().is_some_and(|answer| refused.contains(answer))
     }
 
-    /// What is known of it then.
+    /// The call as it was known at that time.
     fn until(&self, end: u64) -> Option<Self> {
         match self.ended <= end {
             true => Some(self.clone()),

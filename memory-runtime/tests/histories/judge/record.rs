@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::log::{Answer, Version, Wanted, What, is_document};
 
-/// What is there under a name.
+/// The state of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     Absent,
@@ -13,12 +13,12 @@ pub(crate) enum State {
     Erased,
 }
 
-/// The state behind a call, or `None` where the call can't answer so. A call without an answer may answer anything.
+/// The state after a call, or `None` if the call can't give this answer. A call without an answer may give any.
 pub(crate) fn step(state: &State, record: &str, number: u32, what: &What, answer: Option<&Answer>) -> Option<State> {
     let (next, expected) = effect(state, record, number, what, named(what, answer));
     match answer {
         None => Some(next),
-        // Of a document that was removed there may be a history to erase.
+        // A removed document may have a history to erase.
         Some(Answer::Gone(_))
             if is_document(record) && *state == State::Absent && matches!(what, What::Erase { .. }) =>
         {
@@ -33,7 +33,7 @@ pub(crate) fn is_under(space: &str, path: &str) -> bool {
     space.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/', ':']))
 }
 
-/// The id by which a call knows a memory.
+/// The id of the memory in a call.
 fn named(what: &What, answer: Option<&Answer>) -> Option<String> {
     match (what, answer) {
         (What::Update { id, .. }, _) => Some(id.clone()),
@@ -44,10 +44,10 @@ fn named(what: &What, answer: Option<&Answer>) -> Option<String> {
     }
 }
 
-/// The state behind a call, and its answer.
+/// The state after a call, and its answer.
 fn effect(state: &State, record: &str, number: u32, what: &What, id: Option<String>) -> (State, Answer) {
     let stay = |answer| (state.clone(), answer);
-    // The record that the call speaks of, with what it knows of the id.
+    // The record of the call, as far as the call knows its id.
     let there = match state {
         State::There(version) if version.id.is_none() || id.is_none() || version.id == id => {
             Some(Version { id: version.id.clone().or(id.clone()), ..version.clone() })

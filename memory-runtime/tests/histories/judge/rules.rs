@@ -30,7 +30,7 @@ pub(crate) fn broken(history: &History) -> Vec<Anomaly> {
     anomalies
 }
 
-/// Where the last that a watch has told of a record is not what is there in the end.
+/// Records whose last delivered change differs from their state in the end.
 pub(crate) fn feed_gaps(history: &History) -> Vec<Anomaly> {
     let mut told = BTreeMap::new();
     for change in &history.told {

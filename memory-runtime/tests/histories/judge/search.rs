@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::record::{State, step};
 use crate::log::{Answer, What, is_document};
 
-/// How many nodes are looked at before the search gives up.
+/// The number of nodes after which the search gives up.
 const MAX_NODES: usize = 200_000;
 
 /// A call on the record, or a failover.
@@ -17,41 +17,41 @@ pub(crate) struct Op {
     pub(crate) what: Option<What>,
     pub(crate) started: u64,
     pub(crate) ended: u64,
-    /// Without one the call may have its effect at any time behind its start, or never.
+    /// Without an answer, the call may take effect at any time after its start, or never.
     pub(crate) answer: Option<Answer>,
 }
 
-/// What the setting of an engine lets a failover take back.
+/// The writes that a failover may lose with an engine's setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
     Nothing,
     /// Writes without an answer, which a read may have shown before.
     Unacknowledged,
-    /// The latest writes, also those that were acknowledged.
+    /// The latest writes, including acknowledged ones.
     Any,
 }
 
-/// What the search for an order has found.
+/// The result of the search for an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     Found,
     /// There is none.
     Missing,
-    /// There were too many to look at.
+    /// The search has given up.
     Unknown,
 }
 
-/// How far an order has come.
+/// A prefix of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Node {
     /// Which calls are in it, a bit each.
     done: Vec<u64>,
     state: State,
-    /// The writes so far, each with the state before it. Kept as long as a failover can take them back.
+    /// The writes so far, each with the state before it. Kept as long as a failover can undo them.
     trail: Vec<(State, usize)>,
 }
 
-/// Looks for such an order. An order keeps calls apart that were not concurrent.
+/// Searches for such an order. An order keeps calls in sequence that were not concurrent.
 pub(crate) fn order(record: &str, ops: &[Op], loss: Loss) -> Order {
     Search { record, ops, loss }.run()
 }
@@ -82,7 +82,8 @@ impl Search<'_> {
         Order::Missing
     }
 
-    /// Adds the calls that are right now and change nothing: what is right behind them is right without them, too.
+    /// Adds the calls that are correct now and change nothing: everything that is correct after them is correct without
+    /// them, too.
     fn settle(&self, node: &mut Node) {
         loop {
             let is_settled =
@@ -95,7 +96,7 @@ impl Search<'_> {
         }
     }
 
-    /// The nodes behind a call.
+    /// The nodes after a call.
     fn next(&self, node: &Node, op: usize) -> Vec<Node> {
         if self.ops[op].what.is_none() {
             return self.behind_failover(node, op);
@@ -104,7 +105,7 @@ impl Search<'_> {
         let Some(state) = self.after(node, op).filter(matters) else { return Vec::new() };
         let mut next = node.clone();
         next.add(op);
-        // A call that changes nothing but what is known of the id leaves nothing to take back.
+        // A call that only teaches the id of a memory leaves nothing to undo.
         if self.may_lose(node) && !self.ops[op].changes_nothing() {
             next.trail.push((node.state.clone(), op));
         }
@@ -127,14 +128,14 @@ impl Search<'_> {
             }
             nodes.push(next.clone());
         }
-        // Orders that differ in nothing but their trails are alike behind the last failover.
+        // After the last failover, orders that differ only in their trails are equal.
         for node in nodes.iter_mut().filter(|node| !self.may_lose(node)) {
             node.trail.clear();
         }
         nodes
     }
 
-    /// Whether a failover is still to come.
+    /// Whether a later failover can undo writes.
     fn may_lose(&self, node: &Node) -> bool {
         self.loss != Loss::Nothing && self.open(node).any(|op| self.ops[op].what.is_none())
     }
@@ -148,7 +149,7 @@ impl Search<'_> {
         (0..self.ops.len()).filter(move |op| !node.has(*op))
     }
 
-    /// The calls that may come next: those that no other one is entirely before.
+    /// The possible next calls: those that no other call is entirely before.
     fn ready(&self, node: &Node) -> impl Iterator<Item = usize> {
         let first_end = self.open(node).map(|op| self.ops[op].ended).min().unwrap_or(u64::MAX);
         self.open(node).filter(move |op| self.ops[*op].started <= first_end)
@@ -156,8 +157,8 @@ impl Search<'_> {
 }
 
 impl Op {
-    /// Whether it does nothing at any time, once its answer is right where it does nothing. Of a document that is not there its history may be
-    /// erased, which answers as the erasure of one that is.
+    /// Whether the call, if its answer is correct without an effect, has no effect at any time. If a document does not
+    /// exist, its history may be erased, with the same answer as the erasure of an existing one.
     fn settles(&self, record: &str) -> bool {
         let erases_document = is_document(record) && matches!(self.what, Some(What::Erase { .. }));
         self.answer.is_some() && !erases_document

@@ -37,8 +37,8 @@ pub(crate) trait System {
         true
     }
 
-    /// Brings a server into trouble that ends by itself, and says which. `calls` waits until so many more calls have ended, or for a
-    /// second.
+    /// Disturbs a server for a limited time, and says which. `calls` waits until this many more calls have ended, or
+    /// for a second.
     fn disturb(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String>;
 
     /// Takes a server away, and returns when another one has taken over.
@@ -53,12 +53,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The deadline of each call: short, so that few seconds pass while a server is away.
 const PARAMETERS: &str = "deadline_ms=5000";
 
-/// The parameters of a namespace that nobody else has.
+/// The parameters of a unique namespace.
 fn parameters() -> String {
     format!("namespace={}&{PARAMETERS}", conformance::Namespace::unique().name)
 }
 
-/// Waits until something is so that has to become so.
+/// Waits until a condition holds.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> Fallible<bool>) -> Fallible {
     let limit = Instant::now() + PATIENCE;
     while !is_so()? {

@@ -16,13 +16,13 @@ pub(crate) struct Postgres {
     runtime: Runtime,
     primary: LocalPostgres,
     standby: Option<LocalPostgres>,
-    /// The proxy before the primary comes first.
+    /// The proxy in front of the primary comes first.
     proxies: Vec<Proxy>,
 }
 
 impl Postgres {
     pub(crate) fn start() -> Fallible<Self> {
-        // What was written outlives the processes: no test ends the system.
+        // Written data outlives the processes: no test ends the system.
         let primary = LocalPostgres::start_with(&[("fsync", "off")])?;
         Ok(Self { runtime: Runtime::new()?, primary, standby: None, proxies: Vec::new() })
     }

@@ -13,7 +13,7 @@ use crate::judge::search::Loss;
 /// New servers for each history.
 #[derive(Debug)]
 pub(crate) struct Redis {
-    /// Whether a write waits for the replica. Without, a failover loses what the replica does not have.
+    /// Whether a write waits for the replica. Otherwise a failover loses what the replica does not have.
     waits: bool,
     servers: Option<Servers>,
 }
@@ -55,7 +55,7 @@ impl System for Redis {
         Ok(if self.waits { url + "&wait_replicas=1" } else { url })
     }
 
-    /// A read may show a write that no replica has yet, and a primary that was replaced answers until it is told.
+    /// A read may show a write that no replica has yet, and a replaced primary answers until it is told.
     fn setting(&self) -> Setting {
         let loss = if self.waits { Loss::Unacknowledged } else { Loss::Any };
         Setting { loss, reads_the_past: true }
@@ -73,13 +73,14 @@ impl System for Redis {
 
     fn fail_over(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String> {
         let waits = self.waits;
-        // Without a wait, two primaries at once would acknowledge what no order explains.
+        // Without a wait, two primaries at once would acknowledge writes that no order explains.
         let is_killed = !waits || random.bool();
         let servers = self.servers()?;
         let replica = Pid::from_raw(servers.replica.process_id().ok_or("it does not run")?.cast_signed());
         let primary = Pid::from_raw(servers.primary.process_id().ok_or("it does not run")?.cast_signed());
         if !waits {
-            // What is acknowledged now is on the primary alone: a replica that is stopped still has what its connection holds.
+            // Acknowledged writes are now only on the primary. The connection ends too, because a stopped replica
+            // would still read what its socket holds.
             kill(replica, Signal::SIGSTOP)?;
             servers.primary.command(&["CLIENT", "KILL", "TYPE", "replica"])?;
             calls(50);

@@ -12,7 +12,7 @@ use crate::judge::search::Loss;
 #[derive(Debug)]
 pub(crate) struct Cluster {
     cluster: RedisCluster,
-    /// In the slot of the namespace.
+    /// A key in the slot of the namespace.
     key: String,
 }
 
