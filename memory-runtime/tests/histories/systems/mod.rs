@@ -45,9 +45,9 @@ pub(crate) trait System {
     fn fail_over(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String>;
 }
 
-/// How long something may take that has to happen. Well above what it takes.
+/// The time limit for something that must happen. Well above what it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// The pause between two looks at it.
+/// The pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The deadline of each call: short, so that few seconds pass while a server is away.
