@@ -16,7 +16,7 @@ from agent_memory import Memory
 from agent_memory.langgraph import AgentMemoryStore
 
 LEFT_OUT = {
-    # What reaches into the inside of their stores.
+    # Tests that access the internals of LangGraph's stores.
     "test_escape_glob_literal",
     "test_list_namespaces_prefix_uses_indexable_condition",
     "test_namespace_match_pattern",
@@ -24,7 +24,7 @@ LEFT_OUT = {
     "test_vector_store_initialization",
     # A behaviour of AsyncSqliteStore only: its sync methods refuse to run in an event loop.
     "test_no_running_loop",
-    # What computes the distances of their embedding; here words decide.
+    # Tests that compute the distances of LangGraph's embedding; here words decide.
     "test_scores",
     "langgraph_checkpoint-4.3.2/test_embed_with_path",
 }

@@ -235,7 +235,7 @@ def test_how_many_requests_an_operation_takes(memory: Memory, root: str, collect
             # The checkpoint, and the writes.
             (2, lambda: saver.get_tuple(config)),
             (2, lambda: saver.get_tuple(stored)),
-            # The checkpoints, each with its removal, the writes, theirs, and what killed writers left.
+            # The checkpoints, each with its removal, the writes, those of others, and the remains of killed writers.
             (5, lambda: saver.delete_for_runs(["r"])),
         ]
         for number, (requests, operation) in enumerate(operations):

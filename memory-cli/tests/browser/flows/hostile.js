@@ -78,7 +78,7 @@ flow("a text that turns its direction turns no other", reading, async (visitor, 
   assert.ok(spaceEnd <= statusBegin + 1, "columns keep their order");
   await visitor.open(`/console/memory/${turned}`);
   assert.ok((await visitor.page.locator("pre").first().textContent()).includes("אבג abc"));
-  // Each of these texts stands in an element that isolates it.
+// Each of these texts is in an element that isolates it.
   const open = await visitor.page.evaluate((characters) => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const found = [];

@@ -1,4 +1,4 @@
-// What changes while somebody looks: the live page, levels that open in place, and the doctor.
+// Pages that change while they are open: the live page, levels that open in place, and the doctor.
 
 import assert from "node:assert/strict";
 import { after } from "node:test";

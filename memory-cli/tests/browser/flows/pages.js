@@ -1,4 +1,4 @@
-// What holds on each page.
+// Checks of every page.
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
