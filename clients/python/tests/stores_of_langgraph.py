@@ -1,4 +1,4 @@
-"""Puts ``AgentMemoryStore`` in the place of the stores of LangGraph's own packages, for their tests: a plugin of pytest."""
+"""Replaces the stores of LangGraph's own packages by ``AgentMemoryStore`` in their tests: a plugin of pytest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEFT_OUT = {
 
 
 class Store(AgentMemoryStore):
-    """A new store of its own each time, made as theirs are."""
+    """A new store each time, made as LangGraph's stores are."""
 
     memory: Memory
 

@@ -1,4 +1,4 @@
-"""LangGraph's adapters: what its own tests do not ask."""
+"""LangGraph's adapters: cases that its own tests lack."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def test_a_deletion_beside_a_checkpoint_leaves_all_of_it_or_none(
 
 
 def killed(client: Memory, after: int) -> Memory:
-    """The client, of which the process is killed after some requests."""
+    """The client, whose process is killed after some requests."""
     send, left = client._calls.handle_request, iter(range(after))
 
     def killed_send(*arguments: Any, **options: Any) -> Any:

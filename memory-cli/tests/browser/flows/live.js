@@ -14,7 +14,7 @@ async function happens(text) {
   await rest("POST", "/v1/memories", { spaceId: "live-a", trigger: { text }, createdAt: 10 });
 }
 
-/** The live page, when it has said where it is in the feed. */
+/** The live page, once it shows its position in the feed. */
 async function watch(visitor) {
   await visitor.open("/console/live?under=live");
   await visitor.heading("Live");
