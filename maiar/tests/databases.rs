@@ -30,7 +30,7 @@ async fn read(url: &str) -> Result<Vec<Record>> {
     maiar::open(url)?.try_collect().await
 }
 
-/// What became of the rows, the document in this space.
+/// The records made from the rows, with the document in this space.
 fn check(records: &[Record], space: &str) {
     let [Record::Memory(first), Record::New(second), Record::Memory(third), Record::Document(document)] = records
     else {

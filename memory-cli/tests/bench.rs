@@ -141,7 +141,7 @@ fn the_first_recall_waits_for_the_engine_to_settle() {
     assert!(start.elapsed() >= Duration::from_secs(1));
 }
 
-/// Only Linux tells how much memory a process has had.
+/// Only Linux reports the peak memory of a process.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_client_with_a_thousand_open_tasks_stays_small() {

@@ -93,7 +93,7 @@ fn installed() -> PathBuf {
     let lock = File::open(folder.join("package-lock.json")).expect("the lock file of the packages");
     lock.lock().expect("the lock");
     let listed = std::fs::read(folder.join("package-lock.json")).expect("the lock file of the packages");
-    // npm keeps no copy that is the same byte for byte.
+    // npm does not copy files that are identical byte for byte.
     let marker = folder.join("node_modules/.installed");
     if std::fs::read(&marker).ok().as_ref() != Some(&listed) {
         run(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder));

@@ -57,7 +57,7 @@ impl Chat {
         line["message"]["content"]["text"].as_str().expect("a text").to_owned()
     }
 
-    /// What becomes of a line next.
+    /// The end of a line's turn, which must come next.
     fn sees(&mut self, line: u64, end: &str) -> Value {
         let shown = self.shows();
         assert_eq!(
@@ -281,7 +281,7 @@ async fn a_signal_gives_up_the_answer_and_the_conversation() {
     assert_eq!(chat.shows(), Value::Null, "it ends with its input still open");
     assert!(chat.close().0.success());
     assert_eq!(cli.count(&["--under", "agent/eliza"]), 1, "no answer, and no other question");
-    // Without an answer to give up.
+    // Without an answer to cancel.
     let mut chat = Chat::start(&cli, &model, &[]);
     chat.types("two");
     model.asked_to(Question::Answer).await.says("Two!");
@@ -412,7 +412,7 @@ async fn an_export_shows_who_said_what_and_why() {
     chat.types("Bo, is there tea?");
     model.asked_to(Question::Respond).await.decides("IGNORE");
     assert_eq!(chat.sees(1, "ignored")["reason"], "it does not want to answer");
-    // For the agent, with an action that there is, and one that there is not.
+    // For the agent, with an action that exists, and one that does not.
     chat.types("Eliza, remember that nuts make me ill");
     model.asked_to(Question::Respond).await.decides("RESPOND");
     let asked = model.asked_to(Question::Answer).await;
@@ -435,7 +435,7 @@ async fn an_export_shows_who_said_what_and_why() {
     chat.types("Eliza?");
     model.asked_to(Question::Respond).await.fails(StatusCode::UNAUTHORIZED);
     chat.sees(3, "failed");
-    // By now the agent has heard enough to think about it.
+    // By now there are enough messages for a reflection.
     for line in 4..=6 {
         chat.types(&format!("Line {line}"));
         model.asked_to(Question::Respond).await.decides("RESPOND");

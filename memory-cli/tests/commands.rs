@@ -161,7 +161,7 @@ fn pages_follow_one_another_by_their_cursor() {
         seen.extend(triggers(&stdout(&page)));
     }
     assert_eq!(seen, [1, 2, 3, 4, 5]);
-    // One in 64 begins as an option does.
+    // One in 64 looks like an option.
     let unknown = query(&["--cursor", "-hAAAA"]);
     assert!(stderr(&unknown).contains("not a cursor"), "{}", stderr(&unknown));
     assert_eq!(triggers(&stdout(&query(&["--offset", "1"]))), [4, 3]);

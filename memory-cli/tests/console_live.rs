@@ -14,7 +14,7 @@ mod common;
 const AS_RUNTIME: (&str, &str) = ("authorization", "Bearer runtime-0123456789abcdef");
 const AS_MODEL: (&str, &str) = ("authorization", "Bearer model-0123456789abcdef");
 
-/// A page of who shows these headers.
+/// A page for a request with these headers.
 fn page_as(server: &Server, headers: &[(&str, &str)], path: &str) -> String {
     checked(server.request("GET", path, headers, ""), 200)
 }

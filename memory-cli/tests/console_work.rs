@@ -13,7 +13,7 @@ mod common;
 const RUNTIME: &str = "runtime-0123456789abcdef";
 const MODEL: &str = "model-0123456789abcdef";
 
-/// A page of who shows this token.
+/// A page for the holder of this token.
 fn page_of(server: &Server, token: &str, path: &str) -> Response {
     server.request("GET", path, &[("authorization", &format!("Bearer {token}"))], "")
 }

@@ -108,7 +108,7 @@ impl Form {
         &self.fields.iter().find(|(field, _)| field == name).expect("the field").1
     }
 
-    /// As browsers send it, with CR LF for each line break.
+    /// Browsers send CR LF for each line break.
     fn encoded(&self) -> String {
         let mut text = form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.fields {
@@ -482,7 +482,7 @@ fn a_document_is_edited_and_put_back() {
     let history = server.get(&format!("/v1/documents/notes/{}/history", in_path(HOSTILE))).json();
     assert_eq!(history["versions"][1]["actor"], "local", "{history}");
 
-    // Lines keep the breaks that they have.
+    // Lines keep their line breaks.
     put(&server, "dos", &json!({"spaceId": "a", "content": "one\r\ntwo"}));
     let form = Form::on(&browser.page("/console/change/document?collection=notes&id=dos"), "Save");
     browser.done(&form.clone().with("metadata", "{\"a\": 1}"));
@@ -561,7 +561,7 @@ fn prompt_memory_is_shown_and_undone() {
     assert_eq!(kept(), "nothing is kept\n");
     assert!(!browser.page(text).contains("Undo revision"), "nothing is left");
     checked(browser.get("/console/prompt?id=nothing"), 404);
-    // Nobody edits what only a program reads.
+    // A document that only programs read has no form to edit it.
     let document = text.replace("/console/prompt?", "/console/document?collection=_prompt&");
     assert!(!browser.page(&document).contains(">Edit</a>"));
     checked(browser.get(&document.replace("/console/document?", "/console/change/document?")), 403);
@@ -595,7 +595,7 @@ fn many_memories_are_erased_step_by_step() {
     assert!(told.contains("This form has done nothing") && told.contains("<strong>4 memories</strong>"), "{told}");
     // A form that is sent twice takes nothing more.
     checked(browser.send(&first), 409);
-    // As many, but others.
+    // The same number of records, but others.
     let erased = server.post("/v1/erase", r#"{"query":{"under":["g"],"text":"late"},"reason":"test"}"#);
     assert_eq!(erased.status, 200, "{erased:?}");
     let third = Form::on(&browser.page("/console/change/memories?under=g"), "Erase 3 memories");
@@ -892,7 +892,7 @@ fn a_space_with_a_name_of_blanks_is_one() {
     assert!(browser.page("/console/memories").contains("in guild2"));
 }
 
-/// A document that is removed and put again begins with the first revision, as the one that was seen.
+/// A document that is removed and put again begins with the first revision, like the one that was seen.
 #[test]
 fn another_document_in_the_place_of_the_seen_one_stays() {
     let cli = Cli::new();

@@ -251,7 +251,7 @@ fn the_way_back_needs_no_target() {
     assert!(cli.fails(2, &["copy", "--follow", "--to", &to]).contains("taken over already"));
     cli.ok(&["copy", "--unfence", "--to", &to]);
     cli.ok(&finish);
-    // Neither does a target stand in the way that has moved on, or one that can't be opened.
+    // A target that was used meanwhile, or can't be opened, does not prevent it either.
     cli.ok(&["--url", &to, "copy", "--finish", "--to", &next]);
     for target in [to.as_str(), "nothing"] {
         fence(&url_of(&cli, "memory.db"));

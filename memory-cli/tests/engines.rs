@@ -169,7 +169,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
 #[test]
 fn a_server_of_maiar_that_is_not_there_is_named_without_its_password() {
     let cli = Cli::new();
-    // The URL may hold a password, so it may stand in the environment.
+    // The URL may have a password, so it may be in the environment.
     let mut command = cli.command();
     command.args(["import", "--from", "maiar"]).env("AGENT_MEMORY_FROM", "postgres://app:xyzzy@127.0.0.1:1/none");
     let output = command.output().expect("the binary runs");

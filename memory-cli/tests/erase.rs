@@ -449,7 +449,7 @@ fn a_person_is_forgotten_and_others_are_not() {
     let (memories, documents) = (count(&told["counts"]["memories"]), count(&told["counts"]["documents"]));
     let lists = dry.lines().filter(|line| line.contains("\"list\"")).count();
     assert_eq!(dry.lines().count() - lists, (memories + documents) as usize, "{dry}");
-    // Of her own room the message, the answer and the reflection; of the group her message.
+    // From her own room the message, the answer and the reflection; from the group her message.
     assert_eq!(memories, 4);
     let left = cli.ok(&["export"]);
     for gone in

@@ -96,7 +96,7 @@ fn a_memory_is_gone_when_its_time_is_over() {
     // No backup brings it back, although it has a later time there.
     let imported = "imported 2 lines: 0 new, 1 there already, 0 in conflict, 1 left out, which were erased\n";
     assert_eq!(cli.ok(&["import", "backup.jsonl"]), imported);
-    // No erasure has the reason of what expires.
+    // No erasure may use the reason of expired records.
     cli.fails(1, &["erase", &other, "--reason", "expired"]);
     assert_eq!(cli.count(&["--all"]), 1);
 }

@@ -16,7 +16,7 @@ mod common;
 
 const CLIENTS: usize = 12;
 const KILLS: usize = 15;
-/// Of how many memories a batch is. Every second call is one.
+/// The number of memories in a batch. Every second call is a batch.
 const BATCH: usize = 3;
 /// How long a client waits before it repeats a call, in milliseconds.
 const PAUSE: u64 = 10;

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 mod common;
 
-/// What happened, each in a container of its own.
+/// The events, each in a container of its own.
 const TURNS: [(&str, &str); 3] =
     [("guild1-a-1", "The kitten sleeps"), ("guild1-b-1", "We went out in the canoe"), ("guild1-c-1", "So much rain")];
 
-/// A question that has no word of what answers it.
+/// A question that shares no word with its answer.
 const QUESTION: &str = "Which animal?";
 
-/// A folder with what happened in it, and a document.
+/// A folder with the events and a document.
 fn filled() -> Cli {
     let cli = Cli::new();
     for (space, text) in TURNS {
@@ -258,7 +258,7 @@ fn an_export_has_the_vectors_and_an_import_brings_them() {
     assert_eq!([&told["written"], &told["unchanged"]], [0, 4]);
     assert_eq!(cli.ok(&["--url", &copy, "export"]), lines);
 
-    // A target whose vectors are of another model keeps it.
+    // A target that has another model keeps it.
     cli.ok(&[&["--url", &other, "embed"], &model.options("other")[..]].concat());
     let told = import(&other, &file);
     assert_eq!([&told["written"], &told["vectors"], &told["vectorsLeftOut"]], [4, 0, 4]);

@@ -2,7 +2,7 @@
 
 use memory_core::words;
 
-/// The places of the contents that hold at least one word of a text.
+/// The positions of the contents that have at least one word of a text.
 fn found(contents: &[&str], text: &str) -> Vec<usize> {
     let wanted = words::distinct(text);
     let holds = |content: &&str| !wanted.is_disjoint(&words::distinct(content));

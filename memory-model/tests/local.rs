@@ -46,7 +46,7 @@ fn trial<F: Future<Output = CaseResult>>(name: &str, test: impl FnOnce(PathBuf) 
     })
 }
 
-/// What sentence-transformers itself makes of these texts: the figures are from its documentation.
+/// The vectors that sentence-transformers makes of these texts: the figures are from its documentation.
 async fn vectors_are_those_of_sentence_transformers(folder: PathBuf) -> CaseResult {
     let model = LocalEmbedder::open(folder).await?;
     assert_eq!(model.width(), 384);

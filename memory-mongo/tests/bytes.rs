@@ -15,7 +15,7 @@ use memory_mongo::{MongoConfig, MongoMemory};
 #[global_allocator]
 static ALLOCATOR: Alloc = Alloc;
 
-/// How many documents hold the word, of the largest size each.
+/// The number of documents with the word, each of the largest size.
 const DOCUMENTS: i64 = 96;
 const MEBIBYTE: usize = 1 << 20;
 /// Limit of the held bytes: the page, and about as much again in rows and in the answer of the server.

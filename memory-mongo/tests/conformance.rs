@@ -22,7 +22,7 @@ struct Mongo {
     /// The URL that the providers connect to.
     url: String,
     config: MongoConfig,
-    /// To remove and to damage.
+    /// For removing and damaging.
     client: Client,
 }
 
@@ -44,7 +44,7 @@ impl Harness for Mongo {
         self.client.database(&namespace.name).drop().await.map_err(unexpected)
     }
 
-    /// Trouble is brought to the one node of a set: before several stands no proxy.
+    /// Faults are tested on a set of one node: a proxy can't stand in front of several.
     fn faults(&self) -> Option<&dyn Faults> {
         (!self.url.contains(',')).then_some(self)
     }

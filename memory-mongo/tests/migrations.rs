@@ -104,7 +104,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
         assert_eq!(memories.update_one(doc! { "revision": 2_i64 }, set).await.is_err(), is_refused);
     }
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
-    // What somebody else has made of a validator becomes one of the rules.
+    // A validator that somebody else has set becomes one of the rules.
     let validator = doc! { "$and": [{ "revision": { "$gt": 0 } }], "status": { "$exists": true } };
     database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
@@ -915,7 +915,7 @@ fn write(space: &str) -> DocumentWrite {
         .with_id(DocumentId::parse(space).expect("valid"))
 }
 
-/// What names the document of a put.
+/// The name of a put's document.
 fn of(write: DocumentWrite) -> RecordId {
     (write.collection, write.id.expect("an id")).into()
 }

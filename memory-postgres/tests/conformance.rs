@@ -23,7 +23,7 @@ struct Postgres {
     /// The URL that the providers connect to.
     url: String,
     config: PostgresConfig,
-    /// To remove and to damage.
+    /// For removing and damaging.
     pool: PgPool,
 }
 
@@ -100,7 +100,7 @@ impl Harness for Postgres {
         self.execute(older, namespace).await
     }
 
-    /// As a dump of these tables, which the cases write to.
+    /// A dump of the tables that the cases write to.
     async fn back_up(&self, namespace: &Namespace) -> Result<()> {
         let dump = "CREATE TABLE {schema}.memories_backup AS TABLE {schema}.memories;
             CREATE TABLE {schema}.changes_backup AS TABLE {schema}.changes";

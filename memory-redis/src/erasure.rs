@@ -383,7 +383,7 @@ mod tests {
                 let tombstone = tombstone(record.clone(), actor, is_keyed);
                 let bytes = tombstone_of(&tombstone);
                 assert_eq!(read_tombstone(&record, &bytes).expect("it can be read"), tombstone);
-                // Places are of a number that the rest does not tell.
+                // Nothing else in the bytes tells the number of places, so a cut between two places can't be noticed.
                 let begin = bytes.len() - tombstone.places.len() * KeyedHash::BYTES;
                 for end in 0..begin {
                     assert!(read_tombstone(&record, &bytes[..end]).is_err(), "{end} bytes");

@@ -28,7 +28,7 @@ struct Redis {
     /// The URL that the providers connect to.
     url: String,
     config: RedisConfig,
-    /// To damage.
+    /// For damaging.
     admin: Admin,
     backups: Mutex<HashMap<String, Vec<Dump>>>,
 }
@@ -62,7 +62,7 @@ impl Harness for Redis {
     }
 
     fn faults(&self) -> Option<&dyn Faults> {
-        // The nodes of a cluster tell each other's addresses, which lead around a proxy.
+        // The nodes of a cluster announce each other's addresses, which bypass a proxy.
         matches!(self.config.topology, Topology::Server(_)).then_some(self)
     }
 

@@ -26,7 +26,7 @@ use common::{Admin, Case, event, open, run};
 const SECRET: &str = "plugh";
 const REASON: &str = "somebody asked for it";
 const FEED: &str = "{agent_memory}:feed";
-/// What matches the copies of the feed.
+/// The pattern of the feed copies' keys.
 const COPIES: &str = "*}:feed:*";
 /// Adds entries to the feed that name no record, so that a copy takes a while.
 const LENGTHEN: &str = "for _ = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '*', 'w', '') end";
@@ -239,7 +239,7 @@ async fn told(provider: &RedisMemory, watch: Watch) -> Result<(Vec<RecordId>, Ve
     Ok((stored, erased))
 }
 
-/// By several programs, each in slices, while one stores and updates.
+/// Several programs erase, each in slices, while another stores and updates.
 async fn erasures_at_once_bring_nothing_back() -> Case {
     let server = LocalRedis::start_with(&[("rdbcompression", "no")])?;
     let config = RedisConfig::from_url(&server.url())?;
@@ -492,7 +492,7 @@ async fn pages_of_tombstones_outlast_a_restart() -> Case {
     Ok(())
 }
 
-/// In its index of words.
+/// In its word index.
 async fn what_an_older_program_lists_is_erased() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;

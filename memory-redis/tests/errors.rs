@@ -69,7 +69,7 @@ async fn a_missing_permission_is_unauthorized() -> Case {
     provider.store(event("a-b", 1)).await?;
     let health = provider.check_health().await?;
     assert!(health.durability.to_string().starts_with("unknown"), "{}", health.durability);
-    // What `INFO` tells is enough to know of a risk.
+    // The output of `INFO` is enough to recognize a risk.
     for (setting, value, risk) in [
         ("appendonly", "no", "at risk: appendonly is off"),
         ("maxmemory-policy", "allkeys-lfu", "at risk: appendonly is off"),
@@ -253,7 +253,7 @@ async fn a_script_that_is_killed_has_done_nothing() -> Case {
     let error = loop {
         match provider.store_many(batch()?).await {
             Ok(ids) => stored += ids.len(),
-            // The server also tells others that it is busy.
+            // The server tells other clients, too, that it is busy.
             Err(error) if error.message().contains("busy") => {
                 check(&error, ErrorKind::Unavailable, "busy with a script")
             }
@@ -343,7 +343,7 @@ async fn a_row_that_is_cut_anywhere_is_corrupt() -> Case {
     Ok(())
 }
 
-/// Nor does any setting overflow a clock.
+/// No setting overflows a clock either.
 async fn an_operator_waits_no_longer_than_a_call() -> Case {
     let server = LocalRedis::start()?;
     let mut config = config(&server.url());

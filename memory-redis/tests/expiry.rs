@@ -1,4 +1,4 @@
-//! What expires, in Redis: the list of it, the tombstones that are taken away, and the rules.
+//! Expiry in Redis: the list of expiring records, the removal of tombstones, and the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -200,7 +200,7 @@ async fn any_number_of_records_expire_at_once() -> Case {
     Ok(())
 }
 
-/// Unless another tombstone knows the key, too.
+/// Unless another tombstone has the key, too.
 async fn a_tombstone_is_forgotten_with_its_key() -> Case {
     let server = LocalRedis::start()?;
     let admin = Admin::of(&server.url());

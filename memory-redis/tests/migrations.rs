@@ -161,7 +161,7 @@ async fn a_long_move_tells_its_progress() -> Case {
     check_no_old_key(&server).await
 }
 
-/// Nobody takes it for short, and begins to move it in a call.
+/// No call takes it for a short one and begins to move it.
 async fn a_long_collection_counts_before_its_turn() -> Case {
     let (server, config) = laid("").await?;
     let admin = Admin::of(&server.url());
@@ -183,7 +183,7 @@ async fn a_long_collection_counts_before_its_turn() -> Case {
     Ok(())
 }
 
-/// What programs of version 1 write with, in short.
+/// The writes of programs of version 1, abbreviated.
 const APPEND: &str = "
     local taken = redis.call('EXISTS', KEYS[2]) == 1 or redis.call('HGET', KEYS[1], ARGV[1])
     if taken then return 0 end
@@ -238,7 +238,7 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
     assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
     assert_eq!(program.check_health().await?.schema_version, 8);
 
-    // It repeats a store whose outcome it does not know, finds the row, and takes it for done.
+    // It repeats a store whose outcome it does not know, finds the row, and treats the store as done.
     while program.backfill().await?.is_some() {}
     let adopted = program.get(id(7)).await?.ok_or("a row of a store is lost")?;
     let under = program.query(&MemoryQuery::builder().exact("a-b").limit(1_000).build()?).await?;
@@ -418,7 +418,7 @@ async fn a_program_that_knows_no_tombstones_is_refused() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
     let stored = program.store(event("a-b", 1)).await?;
-    // As a program of version 5 leaves a ledger.
+    // The ledger of a program of version 5.
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
     admin.query::<()>(cmd("HDEL").arg(&schema).arg(6).arg(7).arg(8)).await?;
     admin.query::<()>(cmd("DEL").arg(format!("{{{NAMESPACE}}}:hash_key"))).await?;
@@ -441,7 +441,7 @@ async fn a_program_that_knows_no_expiry_is_refused() -> Case {
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
     let stored = program.store(event("a-b", 1)).await?;
     let before = program.get(stored).await?;
-    // As a program of version 6 leaves a ledger.
+    // The ledger of a program of version 6.
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
     admin.query::<()>(cmd("HDEL").arg(&schema).arg(7).arg(8)).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(7)).await?;
@@ -468,7 +468,7 @@ async fn a_program_that_knows_no_vectors_is_refused() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
     let stored = program.store(event("a-b", 1)).await?;
-    // As a program of version 7 leaves a ledger.
+    // The ledger of a program of version 7.
     let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
     admin.query::<()>(cmd("HDEL").arg(&schema).arg(8)).await?;
     admin.query::<()>(cmd("SET").arg(&writer).arg(8)).await?;
@@ -693,7 +693,7 @@ fn document(number: usize, collection: &str, space: &str, millis: i64) -> Docume
     }
 }
 
-/// Leaves documents as a program has that does not know of the index of their places.
+/// Turns documents into those of a program that does not know of the index of their places.
 async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
     for key in places(admin, NAMESPACE).await?.into_keys() {
         admin.query::<()>(cmd("DEL").arg([format!("{{{NAMESPACE}}}:").as_bytes(), &key].concat())).await?;

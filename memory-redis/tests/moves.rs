@@ -498,7 +498,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The command that tells a node what becomes of the slot.
+    /// The command that assigns the slot on a node.
     async fn set_slot(&self, state: &str, id: &str) -> Result<redis::Cmd, Failure> {
         Ok(cmd("CLUSTER").arg("SETSLOT").arg(self.slot().await?).arg(state).arg(id).clone())
     }

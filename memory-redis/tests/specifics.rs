@@ -1,4 +1,4 @@
-//! What only Redis has: keys, scripts, replicas, durability and TLS.
+//! Properties of Redis only: keys, scripts, replicas, durability and TLS.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -227,7 +227,7 @@ async fn durability_follows_the_replicas() -> Case {
     Ok(())
 }
 
-/// What README grants, on a ledger of version 1 in another database, with a replica to wait for.
+/// The rights in the README, on a ledger of version 1 in another database, with a replica to wait for.
 async fn the_documented_user_may_do_everything() -> Case {
     let server = LocalRedis::start_with(&[("repl-diskless-sync-delay", "0"), ("appendonly", "yes")])?;
     let _replica = LocalRedis::start_replica(&server)?;
@@ -746,7 +746,7 @@ async fn a_feed_that_is_gone_begins_anew() -> Case {
     Ok(())
 }
 
-/// As many entries are kept as the writer was opened with.
+/// The feed keeps as many entries as its writer was configured with.
 async fn an_operator_says_how_many_changes_are_kept() -> Case {
     let server = LocalRedis::start()?;
     let fill = "for entry = 1, 250000 do redis.call('XADD', KEYS[1], '*', 'w', '') end";
@@ -764,7 +764,7 @@ async fn an_operator_says_how_many_changes_are_kept() -> Case {
     Ok(())
 }
 
-/// Whichever command of a script the user is denied: a watch hears of no write that was not done, and of each that was.
+/// Whichever command of a script the user is denied: a watch delivers no write that was not done, and each that was.
 async fn what_is_refused_leaves_no_change() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;

@@ -28,7 +28,7 @@ const FEED: &str = "{agent_memory}:feed";
 const MANY: usize = 600;
 /// How many bytes of payload each of these has.
 const LENGTH: usize = 10_000;
-/// How many bytes a vector has at most, with what tells its model.
+/// The maximum bytes of a vector, with the bytes that name its model.
 const LONGEST: usize = 4 * MAX_WIDTH + 13;
 /// How many bytes one answer has at most.
 const ANSWER: usize = 4 << 20;
@@ -170,7 +170,7 @@ async fn what_has_changed_since_gets_no_vector() -> Case {
     Ok(())
 }
 
-/// Whoever refuses it: the operator who fenced the namespace, or the server that denies a command.
+/// Whoever refuses it: the operator's fence on the namespace, or the server, which denies a command.
 async fn what_is_refused_leaves_vectors_alone() -> Case {
     let server = LocalRedis::start()?;
     let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
@@ -247,7 +247,7 @@ async fn a_recall_by_vector_finds_what_is_near() -> Case {
     });
     let embeddings = embeddings.collect::<Result<Vec<_>>>()?;
     assert_eq!(provider.embed(&model()?, embeddings).await?, vec![true; MANY - 1]);
-    // Each record stands for itself.
+    // Each record has its own container.
     let options = || RecallOptions { container: Container::Depth(2), ..RecallOptions::default() };
     for question in ["", PAYLOAD] {
         let query = MemoryQuery::builder().under("a").limit(3).build()?;

@@ -480,6 +480,6 @@ fn make_private(path: &Path) {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // What prevents this also prevents SQLite, which then reports it.
+    // A failure here also prevents SQLite, which then reports it.
     let _ = options.open(path);
 }

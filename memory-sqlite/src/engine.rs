@@ -442,7 +442,7 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
                     Ok(false) => begun.elapsed(),
                     // Another program writes, or erased data can't be removed from the file yet.
                     Err(error) if error.is_retryable() => IDLE,
-                    // What failed is tried again after the next call.
+                    // Failed work is tried again after the next call.
                     Ok(true) | Err(_) => Duration::MAX,
                 };
                 continue;

@@ -189,7 +189,7 @@ async fn readers_that_overlap_do_not_let_the_log_grow_for_ever() {
 
 /// Overlapping readers: each ends soon after the next one has begun, so there is always one.
 struct Relay {
-    /// How many have begun; the greatest number ends them all.
+    /// How many have begun; `usize::MAX` ends them all.
     begun: Mutex<usize>,
     changed: Condvar,
 }
@@ -207,7 +207,7 @@ impl Relay {
     }
 }
 
-/// For each of some calls that wait together: how many before it are not committed when it begins.
+/// For each of some calls that wait together: how many calls before it are not committed when it begins.
 async fn uncommitted(calls: usize, bytes: usize, takes: Duration) -> Vec<usize> {
     let (folder, engine) = open().await;
     let other = Connection::open(folder.path().join("memory.db")).expect("another program");

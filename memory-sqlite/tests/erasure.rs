@@ -17,7 +17,7 @@ use memory_sqlite::{SqliteConfig, SqliteEngine, SqliteMemory};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// What only records have that are erased.
+/// A text that only erased records have.
 const MARK: &str = "xyzzy";
 const REASON: &str = "somebody asked for it";
 
@@ -169,7 +169,7 @@ async fn the_path_index_of_a_large_file_is_written_anew_while_nobody_calls() {
     check_integrity(&path);
 }
 
-/// The feed and the times of stores know memories by their numbers.
+/// The feed and the times of stores refer to memories by their rowids.
 #[tokio::test]
 async fn no_memory_gets_the_number_of_one_that_was_erased() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -351,7 +351,7 @@ async fn until_clean(path: &Path) {
     tokio::time::timeout(Duration::from_secs(60), cleaned).await.expect("nothing hinders it");
 }
 
-/// The marks of what erasures have left to do.
+/// The marks of unfinished erasures.
 fn marks(path: &Path) -> Vec<String> {
     let file = file(path);
     let mut names = file.prepare("SELECT name FROM agreements WHERE name LIKE 'unclean%'").expect("a statement");

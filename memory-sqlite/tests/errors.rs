@@ -17,7 +17,7 @@ use error::native;
 #[path = "../src/error.rs"]
 mod error;
 
-/// Stands in every payload, and must never stand in an error.
+/// A word in every payload, which must never be in an error.
 const SECRET: &str = "xyzzy";
 
 #[tokio::test]
@@ -435,7 +435,7 @@ async fn with_byte(path: &Path, at: usize, byte: u8, work: impl AsyncFnOnce()) {
     fs::write(path, &intact).expect("the repair");
 }
 
-/// What all ways to open a database answer.
+/// The errors of all ways to open a database.
 async fn init_errors(path: &Path) -> Vec<Error> {
     let config = SqliteConfig::new(path);
     vec![

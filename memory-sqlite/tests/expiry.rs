@@ -1,4 +1,4 @@
-//! Expiry in a file: the list of what expires, tombstones that are taken away, and the rules of retention.
+//! Expiry in a file: the list of expiring records, the removal of tombstones, and the retention rules.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ async fn what_has_expired_comes_in_the_order_of_its_times() {
         })
     });
     assert!(work.await.expect("steps"));
-    // Of damaged records, which hide no other.
+    // Damaged records, which hide no other.
     let damage = "INSERT INTO expiries VALUES (-9223372036854775808, x''), (1, x'6d00'), (2, x'00'), (2, x'64ff')";
     file(&path).execute_batch(damage).expect("entries of no records");
     for most in [1, 2, 3, 7, 100] {

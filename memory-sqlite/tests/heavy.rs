@@ -25,7 +25,7 @@ async fn a_call_keeps_its_permit_until_its_work_ends_also_when_it_was_given_up()
     provider.store(event(1, &"ab".repeat(500_000))).await.expect("a store");
     let filter: Vec<_> = (0..200).map(|number| format!("text LIKE '%a_a{number}b%'")).collect();
     let query = MemoryQuery::builder().all().filter_text(&filter.join(" OR ")).build().expect("a query");
-    // Nobody sees when the look begins, so each attempt leaves it more time than the one before.
+    // No event shows when the matching begins, so each attempt gives it more time than the one before.
     for millis in [1, 10, 100, 1_000] {
         let (provider, query) = (provider.clone(), query.clone());
         let asked = tokio::spawn(async move { provider.query(&query).await });

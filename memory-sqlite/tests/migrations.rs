@@ -20,7 +20,7 @@ async fn programs_of_older_versions_are_refused_each_write_and_read() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let old = Connection::open(folder.path().join("memory.db")).expect("the file");
-    // What begins each transaction of version 1 that writes.
+    // The first statement of each writing transaction of version 1.
     let error = old.prepare("SELECT 1 FROM settings WHERE name = 'ledger_text'").expect_err("refused").to_string();
     assert!(error.contains("no such table: settings"), "{error}");
     // A program of version 2 compares this with its own version, which is at most 8.

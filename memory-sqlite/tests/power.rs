@@ -82,7 +82,7 @@ mod on_linux {
         if report.failures.is_empty() { Ok(()) } else { Err("an image is not what it should be".into()) }
     }
 
-    /// Whether rows are lost that SQLite itself has committed with this setting: the recorder tells syncs apart.
+    /// Whether rows are lost that SQLite itself has committed with this setting: the recorder must distinguish syncs.
     fn losses_of(synchronous: &str, are_there: bool) -> CaseResult {
         let recorder = Recorder::of_this_process().ok_or("nobody records")?;
         let connection = Connection::open(recorder.folder().join(FILE))?;

@@ -392,7 +392,7 @@ fn start(role: &str, path: &Path) -> Result<Child, std::io::Error> {
         .spawn()
 }
 
-/// Waits for a child, and gives its lines.
+/// Waits for a child, and returns its lines.
 fn finish(child: Child) -> Result<Vec<String>, Failed> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
@@ -423,7 +423,8 @@ fn check_integrity(path: &Path) -> Result<(), Failed> {
         return Err(answer.into());
     }
     file.execute_batch("INSERT INTO memory_paths (memory_paths) VALUES ('integrity-check')")?;
-    // Each row is found under the last of its path, which is its own. What ends with a boundary is a marker, as no space here does.
+    // Each row is found under the last segment of its path, which is its own. An entry that ends with a boundary is a
+    // marker, since no space here ends with one.
     let counts = "SELECT count(*), (SELECT count(*) FROM memories) FROM memory_path_tokens
         WHERE term LIKE 'e%' AND term NOT LIKE '%-'";
     let (tokens, rows) = file.query_row(counts, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;

@@ -190,7 +190,7 @@ fn a_file_is_written_ahead_and_synced_as_far_as_the_disk_itself() {
     }
 }
 
-/// As on a file system that shares no memory between processes.
+/// As on a file system without shared memory between processes.
 #[cfg(unix)]
 #[test]
 fn a_file_that_can_not_have_a_log_is_refused() {

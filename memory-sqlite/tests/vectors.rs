@@ -17,7 +17,7 @@ use memory_sqlite::{SqliteConfig, SqliteEngine, SqliteMemory};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// What only vectors have.
+/// A byte that only vectors have.
 const MARK: &[u8] = b"xyzzy";
 /// A vector with this many numbers has pages of its own.
 const WIDTH: usize = 4_096;
@@ -39,7 +39,7 @@ async fn the_tables_have_the_vectors_of_the_present_texts() {
     }
     assert_eq!((rows(&path, "memory"), rows(&path, "document")), (vec![1, 2, 3], vec![1, 2, 3]));
 
-    // What leaves the texts as they are.
+    // Changes that keep the texts.
     let metadata = Metadata::parse(r#"{"topic":1}"#).expect("valid");
     let patch = MemoryPatch::new().with_status(Status::Failed).merge_metadata(metadata.clone()).set_expiry(at(1 << 42));
     provider.update(ids[0], patch).await.expect("an update");
@@ -48,7 +48,7 @@ async fn the_tables_have_the_vectors_of_the_present_texts() {
     documents.put_many(vec![write, note("d", "text")]).await.expect("a batch");
     assert_eq!((rows(&path, "memory"), rows(&path, "document")), (vec![1, 2, 3], vec![1, 2, 3]));
 
-    // What changes them, and what takes them away.
+    // Changes of the texts, and removals.
     let context = Context::parse(r#""a context""#).expect("valid");
     let revision = provider.update(ids[0], MemoryPatch::new().set_context(context)).await.expect("an update").revision;
     let changed = documents.put(note("a", "another text")).await.expect("a put");
@@ -126,7 +126,7 @@ async fn a_vector_is_kept_beside_what_was_read_and_nothing_else() {
     engine.close().await.expect("closes");
 }
 
-/// As when an operator deletes rows by hand: the next ones get their numbers.
+/// As if an operator deletes rows by hand: the next rows get their rowids.
 #[tokio::test]
 async fn a_row_that_is_deleted_takes_its_vector_along_whoever_deletes_it() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -208,7 +208,7 @@ async fn append(session: &mut Session, memory: &Memory) -> memory_core::Result<(
     Ok(())
 }
 
-/// Keeps a vector that is made of these bytes.
+/// Stores a vector of these bytes.
 async fn embed(provider: &SqliteMemory, record: impl Into<RecordId>, revision: Revision, bytes: &[u8]) {
     let kept = provider.embed(&model(), vec![embedding(record, revision, bytes)]).await;
     assert_eq!(kept.expect("a vector"), [true]);

@@ -13,7 +13,7 @@ use tokio::task::{JoinSet, yield_now};
 const STEPS: [Step; 3] =
     [Step::quick(1, "ledger", "one"), Step::quick(2, "documents", "two"), Step::quick(3, "words", "three")];
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Default)]
 struct Database {
     lock: Arc<Lock<()>>,

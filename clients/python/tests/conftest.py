@@ -44,7 +44,7 @@ def parts_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Notes what is left out for the summary of the run: xdist says nothing of it."""
+    """Collects the skipped tests for the summary of the run: xdist does not report them."""
     for item in items:
         output = getattr(item.config, "workeroutput", {})
         output.setdefault("deselected", []).append(item.nodeid)
@@ -52,6 +52,6 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Shows in the summary what a worker has left out; each leaves out the same."""
+    """Shows the tests that a worker has skipped in the summary; all workers skip the same."""
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     reporter.stats["deselected"] = getattr(node, "workeroutput", {}).get("deselected", [])

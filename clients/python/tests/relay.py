@@ -1,4 +1,4 @@
-"""Real servers at an address that stays, and what lies between them and a client."""
+"""Real servers at a fixed address, and a relay between them and a client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent_memory import _server as servers
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Asks again until a condition holds."""
+    """Polls until a condition holds."""
     end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end, "it never comes true"
@@ -38,7 +38,7 @@ def watches_open(memory: Memory | AsyncMemory) -> int:
 
 
 class Program:
-    """A server on a database that ends and begins again, each time with the same token."""
+    """A server on a database that can be restarted, each time with the same token."""
 
     def __init__(self, database: Path) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -46,7 +46,7 @@ class Program:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """The address of the server, which is asked to end behind the block."""
+        """The address of the server, which is told to end after the block."""
         command = [servers.find_binary(), "serve", "--listen", "127.0.0.1:0"]
         with subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
@@ -65,17 +65,17 @@ class Program:
 
 
 class Relay:
-    """Passes connections on to a server, byte by byte, until a test cuts them."""
+    """Forwards connections to a server, byte by byte, until a test cuts them."""
 
     def __init__(self) -> None:
         self.target: str | None = None
-        """The address of the server; without one, connections are closed as they come."""
+        """The address of the server; without one, new connections are closed at once."""
         self.made = 0
-        """How many connections were passed on."""
+        """The number of forwarded connections."""
         self.refused = 0
-        """How many were not."""
+        """The number of closed connections."""
         self.cut_after: int | None = None
-        """Closes each connection behind so many bytes of the server."""
+        """Closes each connection after this many bytes from the server."""
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""HTTP servers that answer as a test has it, and one that passes on to a real one."""
+"""HTTP servers whose answers a test sets, and one that forwards to a real one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_memory import Memory
 
 @dataclass
 class Asked:
-    """A request that came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -37,14 +37,14 @@ class Reply:
 
 
 def problem(status: int, **members: Any) -> Reply:
-    """Problem details as the server has them."""
+    """Problem details in the form of the server."""
     body = {"type": "about:blank", "title": "", "status": status, "detail": "no", "retryable": False, **members}
     return Reply(status, body, {"Content-Type": "application/problem+json"})
 
 
 @contextmanager
 def scripted(answer: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked]]]:
-    """A server on a free port, and what it was asked."""
+    """A server on a free port, and its requests."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -92,7 +92,7 @@ def scripted(answer: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked
 
 
 def in_turn(*replies: Reply) -> Callable[[Asked], Reply]:
-    """Each reply once; the last for all that follows."""
+    """Each reply once; the last one also for all later requests."""
     left = list(replies)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
@@ -102,7 +102,7 @@ LOST = Reply(None)
 
 @contextmanager
 def passed_on(memory: Memory, look: Callable[[Asked], Reply | None]) -> Iterator[Memory]:
-    """A client of the same server, of whose requests each is looked at first; it passes unless there is a reply already."""
+    """A client of the same server. A function sees each request first, and the request passes unless that returns a reply."""
 
     def answer(asked: Asked) -> Reply:
         reply = look(asked)
@@ -118,7 +118,7 @@ def passed_on(memory: Memory, look: Callable[[Asked], Reply | None]) -> Iterator
 
 @contextmanager
 def meanwhile(memory: Memory, before: Callable[[Asked], bool], happens: Callable[[], Reply | None]) -> Iterator[Memory]:
-    """A client beside which something happens, once, before a request passes, or instead of it if it is a reply."""
+    """A client with one event, before a request passes, or instead of the request if the event is a reply."""
     left = [happens]
     with passed_on(memory, lambda asked: left.pop()() if left and before(asked) else None) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Puts ``AgentMemoryStore`` in the place of the stores of LangGraph's own packages, for their tests: a plugin of pytest."""
+"""Replaces the stores of LangGraph's own packages by ``AgentMemoryStore`` in their tests: a plugin of pytest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent_memory import Memory
 from agent_memory.langgraph import AgentMemoryStore
 
 LEFT_OUT = {
-    # What reaches into the inside of their stores.
+    # Tests that access the internals of LangGraph's stores.
     "test_escape_glob_literal",
     "test_list_namespaces_prefix_uses_indexable_condition",
     "test_namespace_match_pattern",
@@ -24,14 +24,14 @@ LEFT_OUT = {
     "test_vector_store_initialization",
     # A behaviour of AsyncSqliteStore only: its sync methods refuse to run in an event loop.
     "test_no_running_loop",
-    # What computes the distances of their embedding; here words decide.
+    # Tests that compute the distances of LangGraph's embedding; here words decide.
     "test_scores",
     "langgraph_checkpoint-4.3.2/test_embed_with_path",
 }
 
 
 class Store(AgentMemoryStore):
-    """A new store of its own each time, made as theirs are."""
+    """A new store each time, made as LangGraph's stores are."""
 
     memory: Memory
 

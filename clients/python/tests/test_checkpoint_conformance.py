@@ -1,4 +1,4 @@
-"""LangGraph's own suite for savers, and, where large tests are selected, once more with 5 MiB of state in each checkpoint."""
+"""LangGraph's own suite for savers, and, if large tests are selected, once more with 5 MiB of state in each checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANNEL = "five mebibytes"
 
 
 class LargeSaver(AgentMemorySaver):
-    """Has a channel more in each checkpoint, which its caller does not see."""
+    """Adds a channel to each checkpoint, which its caller does not see."""
 
     def put(self, config: Any, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions) -> Any:
         values = {**checkpoint["channel_values"], CHANNEL: STATE}

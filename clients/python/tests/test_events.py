@@ -1,4 +1,4 @@
-"""What is read out of the bytes of a stream of events."""
+"""The events that are parsed from the bytes of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph's adapters: what its own tests do not ask."""
+"""LangGraph's adapters: cases that its own tests lack."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_how_many_requests_an_operation_takes(memory: Memory, root: str, collect
             # The checkpoint, and the writes.
             (2, lambda: saver.get_tuple(config)),
             (2, lambda: saver.get_tuple(stored)),
-            # The checkpoints, each with its removal, the writes, theirs, and what killed writers left.
+            # The checkpoints, each with its removal, the writes, those of others, and the remains of killed writers.
             (5, lambda: saver.delete_for_runs(["r"])),
         ]
         for number, (requests, operation) in enumerate(operations):
@@ -336,7 +336,7 @@ def test_a_deletion_beside_a_checkpoint_leaves_all_of_it_or_none(
 
 
 def killed(client: Memory, after: int) -> Memory:
-    """The client, of which the process is killed after some requests."""
+    """The client, whose process is killed after some requests."""
     send, left = client._calls.handle_request, iter(range(after))
 
     def killed_send(*arguments: Any, **options: Any) -> Any:

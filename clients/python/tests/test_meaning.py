@@ -103,7 +103,7 @@ def test_what_is_no_vector_is_refused(vector: object) -> None:
 
 
 def embeddings(asked: Asked) -> Reply:
-    """What an endpoint of embeddings answers, to which all animals are the same."""
+    """The answer of an endpoint of embeddings for which all animals have the same vector."""
     assert (asked.path, asked.json["model"]) == ("/v1/embeddings", "small")
     vectors = ([1, 0] if "kitten" in text or "animal" in text else [0, 1] for text in asked.json["input"])
     return Reply(200, {"data": [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]})

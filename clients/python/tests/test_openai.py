@@ -92,7 +92,7 @@ async def test_racing_writers_lose_nothing(memory: Memory, root: str, collection
 
 
 async def test_equal_items_of_two_writers_are_both_there(memory: Memory, session: AgentMemorySession, root: str, collection: str) -> None:
-    """The put of one is lost on its way, and the other takes its number."""
+    """The put of one writer is lost, and the other writer takes its number."""
 
     def happens() -> Reply:
         asyncio.run(session.add_items(items("yes")))

@@ -1,4 +1,4 @@
-"""What is attempted again, and what is not."""
+"""The calls that are retried, and those that are not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Ask = Callable[[Memory], object]
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the pauses that the client chooses itself a hundredth of what they are."""
+    """Shortens the pauses that the client itself chooses to a hundredth."""
     monkeypatch.setattr(_attempts, "_PAUSE", _attempts._PAUSE / 100)
 
 
@@ -68,7 +68,7 @@ def get(memory: Memory) -> object:
 
 
 def calls_of(ask: Ask, answer: Callable[[Asked], Reply]) -> tuple[object, list[Asked]]:
-    """What a call answers or fails with, and the requests that it made."""
+    """The result or the error of a call, and its requests."""
     with scripted(answer) as (url, asked), Memory.connect(url, timeout=20) as memory:
         try:
             return ask(memory), asked
@@ -213,7 +213,7 @@ def test_each_kind_is_a_class(reply: Reply, kind: type[AgentMemoryError]) -> Non
 @pytest.mark.parametrize("status", [500, 502, 200])
 @pytest.mark.parametrize("ask", [store, update, put, remove])
 def test_a_proxy_does_not_tell_what_became_of_a_write(ask: Ask, status: int) -> None:
-    """Whatever it says: the status 500 of a gateway may stand for a request that went through."""
+    """Whatever the message: a gateway may answer 500 for a request that went through."""
     pages = [
         Reply(status, b"<html>", {"Content-Type": "text/html"}),
         Reply(status, {"detail": "no", "error": "Conflict"}),

@@ -159,7 +159,7 @@ server.serve_forever()
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a test puts the program that is started."""
+    """The path at which a test puts the program to start."""
     program = tmp_path / "agent-memory"
     monkeypatch.setenv("AGENT_MEMORY_BIN", str(program))
     return program

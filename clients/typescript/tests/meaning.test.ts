@@ -60,12 +60,12 @@ test("documents are found by vectors of the caller's own", async (t) => {
   assert.deepEqual(await ids([0, 0.1, 1]), ["a"]);
 });
 
-/** The base64 of a vector as the server keeps it. */
+/** The base64 of a vector as the server stores it. */
 function base64(form: number, ...numbers: number[]): string {
   return Buffer.concat([Buffer.from([form]), Buffer.from(new Float32Array(numbers).buffer)]).toString("base64");
 }
 
-/** What an endpoint of embeddings answers, to which all animals are the same. */
+/** The answer of an endpoint of embeddings for which all animals have the same vector. */
 const embeddings: Answer = ({ body }, response) => {
   const { input } = JSON.parse(body) as { input: string[] };
   const data = input.map((text, index) => ({ index, embedding: /kitten|animal/.test(text) ? [1, 0] : [0, 1] }));

@@ -1,12 +1,12 @@
 import { type Answer, json } from "./support.js";
 
-/** What a model of Anthropic's API answers. */
+/** The answer of a model of Anthropic's API. */
 export function message(content: object[], stop_reason = "end_turn"): Answer {
   const usage = { input_tokens: 1, output_tokens: 1 };
   return json({ id: "msg_1", type: "message", role: "assistant", model: "scripted", content, stop_reason, stop_sequence: null, usage });
 }
 
-/** What a model of OpenAI's Responses API answers. */
+/** The answer of a model of OpenAI's Responses API. */
 export function response(id: string, text: string): Answer {
   const content = [{ type: "output_text", text, annotations: [] }];
   const tokens = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };

@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { temporaryFolder, until } from "./support.js";
 
-/** A program that opens a memory, tells its URL, and then does what is given. */
+/** A program that opens a memory, prints its URL, and then runs the given code. */
 function program(database: string, then: string) {
   const script = `import { Memory } from "agent-memory"; const memory = await Memory.open(process.argv[1]); console.log(memory.url); ${then}`;
   return run(script, database, process.env);

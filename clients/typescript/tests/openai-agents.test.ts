@@ -151,7 +151,7 @@ test("a number that is taken does not end a session", async (t) => {
   const memory = await openMemory(t);
   const session = new MemorySession(memory, { sessionId: "s" });
   for (const text of ["1", "2"]) await session.addItems([said(text)]);
-  // As two writers and a pop that race can leave it: the lower number is the newer one.
+  // A possible result of a race between two writers and a pop: the lower number is the newer one.
   const documents = memory.documents("openai-sessions");
   const [second, first] = (await documents.query({ space: "s" })).documents;
   assert.ok(first !== undefined && second !== undefined);

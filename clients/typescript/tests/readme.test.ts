@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { message, response } from "./models.js";
 import { scripted, serve, temporaryFolder } from "./support.js";
 
-/** What each example of the README, and then of the root README and the guide, writes, in their order. */
+/** The output of each example of the README, and then of the root README and the guide, in their order. */
 const EXPECTED = [
   /^{ text: 'I adopted a cat' }\n$/,
   /^sqlite\n$/,

@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 
-/** A server on a database at a port of its own, which goes on with the same token when it is started again. */
+/** A server on a database, with a port of its own and the same token after each restart. */
 export async function startProgram(t: TestContext, database: string, token: string): Promise<{ url: string; end(): Promise<void> }> {
   const env: NodeJS.ProcessEnv = { ...process.env, AGENT_MEMORY_URL: `sqlite://${database}`, AGENT_MEMORY_TOKEN: token };
   const stdio = ["ignore", "ignore", "pipe"] as const;
@@ -27,15 +27,15 @@ export async function startProgram(t: TestContext, database: string, token: stri
   return assert.fail("the server does not listen");
 }
 
-/** Passes connections on to a server, byte by byte, until a test cuts them. */
+/** Forwards connections to a server, byte by byte, until a test cuts them. */
 export class Relay {
-  /** The address of the server; without one, connections are closed as they come. */
+  /** The address of the server; without one, new connections are closed at once. */
   target: string | undefined;
-  /** How many connections were passed on. */
+  /** The number of forwarded connections. */
   made = 0;
-  /** How many were not. */
+  /** The number of closed connections. */
   refused = 0;
-  /** Closes each connection behind so many bytes of the server. */
+  /** Closes each connection after this many bytes from the server. */
   cutAfter = Infinity;
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((client) => this.#accept(client));

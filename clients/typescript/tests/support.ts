@@ -8,7 +8,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { startServer } from "../dist/server.js";
 
-/** A folder that goes with the test. */
+/** A folder that is removed after the test. */
 export async function temporaryFolder(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "agent-memory-"));
   t.after(() => rm(folder, { recursive: true, force: true }));
@@ -32,7 +32,7 @@ function ofItsOwn(database: string): string {
   return url.href;
 }
 
-/** A server on a new database, for who connects to it. */
+/** A server on a new database, for clients that connect to it. */
 export async function serve(t: TestContext): Promise<{ url: string; token: string }> {
   const server = await startServer(join(await temporaryFolder(t), "memory.db"));
   t.after(() => server.close());
@@ -47,7 +47,7 @@ export interface Seen {
   readonly body: string;
 }
 
-/** Answers one request; what it gets is the request, and where the answer goes. */
+/** Answers one request; its arguments are the request and the response. */
 export type Answer = (seen: Seen, response: ServerResponse) => void;
 
 /** A real HTTP server that gives these answers, one for each request; further requests get the last one. */
@@ -89,13 +89,13 @@ export function problem(status: number, members: object = {}, headers: Record<st
       .end(JSON.stringify({ type: "about:blank", title: "Error", status, detail: "a reason", retryable: false, ...members }));
 }
 
-/** Reads the request, and breaks the connection instead of an answer. */
+/** Reads the request, and closes the connection instead of answering. */
 export const cutOff: Answer = (_, response) => response.destroy();
 
 /** Reads the request, and never answers. */
 export const silence: Answer = () => {};
 
-/** Asks again until a condition holds. */
+/** Polls until a condition holds. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await new Promise((resume) => setTimeout(resume, 20));
 }

@@ -24,7 +24,7 @@ async function next(watch: Watch): Promise<Change> {
   return done ? assert.fail("the watch has ended") : value;
 }
 
-/** The next change that tells of a record. */
+/** The next change of a record. */
 async function nextRecord(watch: Watch): Promise<Change> {
   for (;;) {
     const change = await next(watch);
@@ -55,7 +55,7 @@ class Reader {
     for await (const change of watch) this.told.push(change);
   }
 
-  /** The memories that were told of, each where it was told first. */
+  /** The delivered memories, in the order of their first delivery. */
   get ids(): string[] {
     return [...new Set(this.told.map(idOf).filter((id) => id !== undefined))];
   }

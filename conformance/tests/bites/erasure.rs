@@ -19,7 +19,7 @@ pub(crate) struct Erased {
 }
 
 impl Erased {
-    /// Erases, and keeps what its flaw shows afterwards.
+    /// Erases, and remembers the records that its flaw shows afterwards.
     pub(crate) async fn erase(&self, naive: &Naive, flaw: Flaw, erasure: &Erasure) -> Result<ErasedSlice> {
         let mut memories = if keeps_memories(flaw) { naive.everything().await? } else { Vec::new() };
         let mut versions = HashMap::<RecordId, Vec<Version>>::new();

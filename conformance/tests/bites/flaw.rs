@@ -31,7 +31,7 @@ pub(crate) enum Flaw {
     // Values.
     /// A store gives ids of another version than 7, and each is less than the one before.
     IdsAreNotOfVersion7,
-    /// As a column of a type without trailing spaces.
+    /// Like a column of a type without trailing spaces.
     SpacesAreTrimmed,
     /// Triggers are parsed and written again, without duplicate keys and with other numbers.
     TriggersAreWrittenAnew,
@@ -96,7 +96,7 @@ pub(crate) enum Flaw {
 
     // Reading.
     ExactIgnoresCase,
-    /// A regex has to match the whole id.
+    /// A regex must match the whole id.
     RegexIsAnchored,
     /// Patterns over 255 bytes don't fit into the engine's column or statement.
     LongPatternsAreRefused,
@@ -149,7 +149,7 @@ pub(crate) enum Flaw {
     // Filters.
     /// LIKE ignores the case of ASCII letters, as SQLite's does.
     LikeFoldsCase,
-    /// As a collation without case.
+    /// Like a collation without case.
     EqualityFoldsCase,
     /// The key `a.b` is read as the path from `a` to `b`.
     DottedKeysArePaths,
@@ -175,7 +175,7 @@ pub(crate) enum Flaw {
     PutsAreInTheLedger,
     RemoveIgnoresMax,
     RemoveTakesTen,
-    /// An id stands for all that start with it.
+    /// An id matches all ids that start with it.
     RemoveTakesIdsByPrefix,
     /// The index of words keeps removed documents.
     RemoveLeavesText,
@@ -215,7 +215,7 @@ pub(crate) enum Flaw {
     /// An updated record is in no index any more.
     RecallForgetsUpdates,
     RecallKnowsNoLanguage,
-    /// What holds records together is always the space above theirs.
+    /// The container of a record is always the space above its own.
     RecallKnowsNoContainers,
     RecallKnowsNoSpeakers,
     /// The weights of the caller are not passed on.
@@ -301,7 +301,7 @@ pub(crate) enum Flaw {
     PlacesOutliveTheModel,
     VectorsAreRounded,
     StaleVectorsAreKept,
-    /// To keep a vector is a revision of its record.
+    /// Storing a vector makes a revision of its record.
     AVectorIsAnUpdate,
     UnembeddedAreNotCounted,
     /// The nearest records are searched in all spaces.

@@ -42,7 +42,7 @@ pub(crate) fn run() {
     assert!(slowest <= MOST, "a page takes {slowest:.2} times as long as its calls, and may take {MOST}");
 }
 
-/// Stores a ledger and some documents, and tells the id of a memory of it.
+/// Stores a ledger and some documents, and returns the id of one of its memories.
 async fn fill(url: &str, ledger: Ledger) -> String {
     let provider = memory_runtime::open(url).expect("a URL");
     provider.init().await.expect("a new database");

@@ -32,7 +32,7 @@ pub(crate) fn run() {
     println!("| {rows} | in {took:.0} s, {:.0} /s | {:.0} MB |", rows as f64 / took, most as f64 / 1e6);
 }
 
-/// Waits for a process, which must succeed, and tells its most resident memory, in bytes.
+/// Waits for a process, which must succeed, and returns its peak resident memory, in bytes.
 fn watch(child: &mut Child) -> u64 {
     let mut most = 0;
     while child.try_wait().expect("a child").is_none() {

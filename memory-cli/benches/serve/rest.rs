@@ -52,7 +52,7 @@ pub(crate) fn run() {
     runtime.block_on(provider.shutdown()).expect("closes");
 }
 
-/// Stores each share in a task of its own, and tells how many were stored in a second.
+/// Stores each share in a task of its own, and returns the number of stores per second.
 fn rate<F: Future<Output = ()> + Send + 'static>(
     runtime: &Runtime,
     shares: Vec<Vec<NewMemory>>,

@@ -30,7 +30,7 @@ pub(crate) fn run() {
     let server = Server::start(&url);
     let alone = server.most_resident();
     let (silent, times) = runtime.block_on(async {
-        // Those who watch, and who stores.
+        // The watching clients, and the storing one.
         let begun = Arc::new(Barrier::new(watchers + 1));
         let turns = Arc::new(Semaphore::new(BEGINNING));
         let mut watching = JoinSet::new();

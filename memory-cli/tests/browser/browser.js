@@ -20,10 +20,10 @@ before(async () => {
 after(() => browser.close());
 
 /**
- * Registers a flow. `body` gets the visitor, and what is where in the ledger unless `isSeeded` is false.
+ * Registers a flow. `body` gets the visitor, and the seed of the ledger unless `isSeeded` is false.
  *
  * @param {string} name what the flow shows
- * @param {object} options `server`: its address. `withoutScripts`: whether the flow is done a second time by a browser that runs none.
+ * @param {object} options `server`: its address. `withoutScripts`: whether the flow runs a second time in a browser that runs none.
  * `isSeeded`: whether the ledger must be filled before. Others are those of a context of Playwright.
  */
 export function flow(name, options, body) {
@@ -46,12 +46,12 @@ async function visit({ server = open, isSeeded = true, ...options }, body) {
   }
 }
 
-/** Who looks at the console. */
+/** A visitor of the console. */
 class Visitor {
-  /** What must not have happened. */
+  /** Errors that must not have happened. */
   problems = [];
   #server;
-  /** Addresses whose answer is a failure, as the flow expects. */
+  /** Addresses for which the flow expects an error. */
   #failing = new Set();
   #runsScripts;
 
@@ -88,7 +88,7 @@ class Visitor {
     assert.equal(response.status(), status, path);
   }
 
-  /** What comes next may be answered with a failure at this address. */
+  /** Allows an error at this address from now on. */
   expectFailureAt(path) {
     this.#failing.add(new URL(path, this.#server).href);
   }
@@ -133,12 +133,12 @@ class Visitor {
     assert.ok(!content.includes(text), `${text} is on the page`);
   }
 
-  /** What went wrong, as the page says it. */
+  /** The error message of the page. */
   async alert() {
     return this.page.getByRole("alert").textContent();
   }
 
-  /** The texts of a column of the only table, by its place. */
+  /** The texts of a column of the only table, by its position. */
   async column(place) {
     return this.page.locator(`tbody tr > :nth-child(${place})`).allTextContents();
   }
@@ -157,7 +157,7 @@ class Visitor {
     }
   }
 
-  /** No part of the page stands outside of a narrow screen, unless it scrolls by itself. */
+  /** No part of the page is outside of a narrow screen, unless it scrolls by itself. */
   async fits(width) {
     await this.page.setViewportSize({ width, height: 640 });
     const [inner, scroll] = await this.page.evaluate("[document.documentElement.clientWidth, document.documentElement.scrollWidth]");

@@ -4,7 +4,7 @@
 import { HOSTILE } from "./seed.js";
 import { closed, empty, writable } from "./servers.js";
 
-/** `path` is that of the page, or makes it from the seed. `isInReadme`: the README shows its top. */
+/** `path` is the path of the page, or a function of the seed. `isInReadme`: the README shows its top. */
 export const pages = [
   { name: "spaces", path: "/" },
   { name: "spaces-level", path: "/?under=discord-greenhouse" },

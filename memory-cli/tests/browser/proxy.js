@@ -13,7 +13,7 @@ class ServerProxy {
   #server;
   #listener = createServer((asked, answer) => this.#pass(asked, answer));
   #isGone = false;
-  /** The answers that the server has not begun. */
+  /** The answers that the server has not started yet. */
   #open = new Set();
 
   constructor(server) {
@@ -28,7 +28,7 @@ class ServerProxy {
     return `http://127.0.0.1:${this.#listener.address().port}`;
   }
 
-  /** From now on the server is gone, also for who waits for it. */
+  /** From now on the server is gone, also for waiting clients. */
   loseServer() {
     this.#isGone = true;
     for (const answer of this.#open) refuse(answer);

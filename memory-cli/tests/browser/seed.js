@@ -2,12 +2,12 @@
 
 import { rest } from "./servers.js";
 
-/** What must stay text wherever it is shown: markup, and a character that turns the direction of what follows. */
+/** A text that must stay text wherever it is shown: markup, and a character that changes the direction of the text after it. */
 export const HOSTILE = `<script>alert(1)</script>"'&\u202E<img src=x onerror=alert(1)><b>bold</b>`;
 
 const DAY = 86_400_000;
 const NEWEST = Date.UTC(2026, 10, 27, 18);
-/** More than fit on a page of the timeline. */
+/** More memories than fit on a page of the timeline. */
 const MESSAGES = 120;
 const ROOMS = 60;
 /** A history of more than one page. */
@@ -52,7 +52,7 @@ const rooms = Array.from({ length: ROOMS }, (_, place) => ({
   createdAt: NEWEST - 200 * DAY + place,
 }));
 
-/** Fills the ledger, and tells where in it the flows find what. */
+/** Fills the ledger, and returns the ids and spaces that the flows need. */
 export async function seed() {
   const batch = (memories) => rest("POST", "/v1/memories/batch", { memories });
   await batch([...messages, ...rooms]);
@@ -108,7 +108,7 @@ async function change() {
   return id;
 }
 
-/** What an agent has said in a run, with the chain of its steps. */
+/** An agent's answer in a run, with the chain of its steps. */
 async function answer() {
   const space = { spaceId: "edits-b", metadata: { author: "bot", run: "run-1", why: "it was asked" } };
   const message = (author, text, inReplyTo) => ({ author, room: "garden", source: "discord", text, inReplyTo });
@@ -123,7 +123,7 @@ async function answer() {
   return store({ ...space, trigger: message("bot", "Ben had it last.", question), context, createdAt: 8 });
 }
 
-/** Waits until the model has seen all that recall is asked about. */
+/** Waits until the model has embedded all records that recall needs. */
 async function embedded() {
   let unembedded;
   do ({ unembedded } = await rest("GET", "/v1/recall?text=kitten&under=discord-greenhouse"));
@@ -136,7 +136,7 @@ async function edit() {
   return id;
 }
 
-/** More than ten megabytes in two lines: the most that a trigger and a context may have. */
+/** More than ten megabytes in two lines: the largest trigger and context. */
 async function long() {
   const id = await store({
     spaceId: "hostile-long",

@@ -6,21 +6,21 @@ function address(name) {
   return value;
 }
 
-/** Whoever has the machine may read all of it. It has the ledger of the seed. */
+/** Without tokens: every user of the machine may read everything. It has the ledger of the seed. */
 export const open = address("MEMORY_CONSOLE_OPEN");
-/** The same ledger, for who has a token. */
+/** The same ledger, with tokens. */
 export const closed = address("MEMORY_CONSOLE_CLOSED");
 /** The same ledger, with --no-console. */
 export const without = address("MEMORY_CONSOLE_WITHOUT");
 /** The same ledger, with --console-write. */
 export const writable = address("MEMORY_CONSOLE_WRITABLE");
-/** A ledger with nothing in it. */
+/** An empty ledger. */
 export const empty = address("MEMORY_CONSOLE_EMPTY");
 
 /** Tokens of the closed server. */
 export const tokens = { all: "runtime-0123456789abcdef", some: "model-0123456789abcdef" };
 
-/** Sends a request to REST, and returns what the server answers. */
+/** Sends a request to REST, and returns the server's answer. */
 export async function rest(method, path, body) {
   const headers = { "content-type": "application/json" };
   const response = await fetch(open + path, { method, headers, body: body && JSON.stringify(body) });

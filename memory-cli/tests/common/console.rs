@@ -9,12 +9,12 @@ pub(crate) const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202E}<img src=
 /// Its beginning, as a page has it.
 pub(crate) const ESCAPED: &str = "&lt;script&gt;alert(1)";
 
-/// A page, with what all pages have in common.
+/// A page, after checks that all pages must pass.
 pub(crate) fn page(server: &Server, path: &str) -> String {
     checked(server.get(path), 200)
 }
 
-/// A page of who shows this cookie.
+/// A page for the holder of this cookie.
 pub(crate) fn page_of(server: &Server, cookie: &str, path: &str) -> Response {
     server.request("GET", path, &[("cookie", cookie)], "")
 }

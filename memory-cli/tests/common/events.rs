@@ -88,7 +88,7 @@ impl Drop for Events {
     }
 }
 
-/// Stores a memory, whose id it gives.
+/// Stores a memory, and returns its id.
 pub(crate) fn store_as(server: &Server, headers: &[(&str, &str)], space: &str) -> String {
     let body = json!({"spaceId": space, "trigger": {"text": space}}).to_string();
     let stored = server.request("POST", "/v1/memories", headers, &body);

@@ -136,7 +136,7 @@ impl Random {
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        // As Knuth's MMIX has it; its high bits are the better ones.
+        // Knuth's MMIX generator; its high bits are the better ones.
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.seed >> 33) as usize % bound
     }

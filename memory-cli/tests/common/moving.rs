@@ -33,7 +33,7 @@ impl Follower {
         Self { child, lines }
     }
 
-    /// Waits for a line of standard error that begins so.
+    /// Waits for a line of standard error that begins with this.
     pub(crate) fn wait_for(&mut self, start: &str) {
         let mut told = Vec::new();
         while !told.last().is_some_and(|line: &String| line.starts_with(start)) {

@@ -72,7 +72,7 @@ pub(crate) async fn opened(url: &str) -> Result<Arc<dyn MemoryProvider>> {
     }
 }
 
-/// What names a memory or a document in journals.
+/// The name of a memory or a document in journals.
 pub(crate) fn name(id: &RecordId) -> String {
     match id {
         RecordId::Memory(id) => id.to_string(),

@@ -42,7 +42,7 @@ const FOLDER: &str = "MEMORY_TEST_FOLDER";
 const KILLS: &str = "MEMORY_TEST_KILLS";
 /// The longest time before the next kill, in milliseconds.
 const PAUSE: usize = 150;
-/// The file that tells writers to end, and the one with the address of `serve`.
+/// The file that tells writers to end, and the file with the address of `serve`.
 const STOP: &str = "stop";
 const ADDRESS: &str = "address";
 

@@ -113,7 +113,7 @@ impl Door {
         })
     }
 
-    /// Stores a memory with this key, and gives its id.
+    /// Stores a memory with this key, and returns its id.
     async fn store(&self, key: &str) -> Result<String, Failed> {
         match self {
             Self::Provider(provider) => {
@@ -130,7 +130,7 @@ impl Door {
         }
     }
 
-    /// Changes a memory, and gives its revision.
+    /// Changes a memory, and returns its revision.
     async fn update(&self, id: &str, number: u64) -> Result<u64, Failed> {
         match self {
             Self::Provider(provider) => {
@@ -146,7 +146,7 @@ impl Door {
         }
     }
 
-    /// Puts a document, and gives its revision.
+    /// Puts a document, and returns its revision.
     async fn put(&self, id: &str, number: u64) -> Result<u64, Failed> {
         let (space, content) = (format!("notes-{id}"), number.to_string());
         match self {
@@ -184,7 +184,7 @@ pub(crate) fn notes() -> Collection {
     Collection::parse(NOTES).expect("a collection")
 }
 
-/// Only what passes may fail.
+/// Only retryable errors and unknown outcomes are allowed.
 fn failed(error: Error) -> Failed {
     assert!(error.is_retryable() || error.outcome() == Outcome::Unknown, "{error:?}");
     Failed

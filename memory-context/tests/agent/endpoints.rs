@@ -22,7 +22,7 @@ use crate::stage::{Stage, answer};
 const IMAGES: Modalities = Modalities { images: true, documents: false };
 const EVERYTHING: Modalities = Modalities { images: true, documents: true };
 
-/// An endpoint of embeddings, which tells the keys that it is sent.
+/// An endpoint of embeddings, which reports the keys that it receives.
 struct Embeddings {
     url: String,
     keys: mpsc::UnboundedReceiver<Option<String>>,

@@ -42,7 +42,7 @@ async fn present(agent: &Agent) -> Vec<String> {
     present.iter().map(|participant| participant.entity.to_string()).collect()
 }
 
-/// A build that ends before all of a room is kept is made good by the next.
+/// If a build ends before a whole room is stored, the next one completes it.
 #[tokio::test]
 async fn a_room_of_the_builder_has_its_members_wherever_a_build_was_cut() {
     let model = Model::start().await;

@@ -146,7 +146,7 @@ async fn a_host_gives_other_names_to_what_it_did_not_make() {
     }
     assert_eq!((followed, is_followed), ("FOLLOW_ROOM", true));
 
-    // A text has to be there under any name of REPLY.
+    // A text is required under any name of REPLY.
     let question = stage.asks("ana", "And?");
     stage.model.asked().await.acts("SAY_SOMETHING", "", "");
     let asked = stage.model.asked().await;

@@ -63,7 +63,7 @@ async fn a_run_that_takes_too_long_is_stopped() {
     assert!(matches!(left.end, End::Left { .. }), "{left:?}");
     asked.is_given_up().await;
     within(stage.agent.shutdown()).await.expect("a second call does nothing");
-    // It was given back, so the next agent answers it, without a lease that has to run out.
+    // It was released, so the next agent answers it without waiting for a lease to expire.
     let again =
         Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small").build().await.expect("opens");
     let mut events = Box::pin(again.events().subscribe());

@@ -359,7 +359,7 @@ async fn a_value_of_a_result_reaches_the_next_prompt() {
     templates.message_handler = Template::parse(template).expect("a template");
     let mut stage = Stage::with(|builder| builder.tool(tool).templates(templates)).await;
     let question = stage.asks("ana", "How warm is it?");
-    // The template knows of no plain text, so what answers it is read as the form; tools are offered all the same.
+    // The template does not ask for plain text, so its answer is read as the form; tools are offered all the same.
     let asked = stage.model.asked().await;
     assert_eq!(asked.offered(), ["measure"]);
     asked.writes("<response><thought>because</thought><actions>measure</actions></response>");

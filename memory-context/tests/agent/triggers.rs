@@ -1,4 +1,4 @@
-//! What brings messages to an agent.
+//! Triggers, which bring messages to an agent.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -38,10 +38,10 @@ struct Line {
     log: Log,
 }
 
-/// What began and ended, in its order.
+/// The starts and ends, in their order.
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
-/// The ends of a line that the test has.
+/// The test's ends of a line.
 struct Caller {
     calls: mpsc::UnboundedSender<String>,
     heard: mpsc::UnboundedReceiver<String>,
@@ -149,7 +149,7 @@ async fn triggers_end_where_they_are_replaced_or_taken_away_and_at_the_shutdown(
     assert!(!caller.calls.is_closed() && log.lock().expect("no panic holds it").len() == 3, "nothing starts any more");
 }
 
-/// What rings, for a runtime or for an agent.
+/// A bell, for a runtime or for an agent.
 #[derive(Debug)]
 struct Bell {
     rings: Mutex<Option<mpsc::UnboundedReceiver<Ring>>>,

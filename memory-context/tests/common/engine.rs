@@ -39,7 +39,7 @@ pub(crate) enum Call {
 
 /// What a test does around the calls of an engine.
 pub(crate) trait Around: Debug + Clone + Send + Sync + 'static {
-    /// Carries out a call, whose work begins when it is awaited, or does something else in its place.
+    /// Makes a call, whose work begins when it is awaited, or does something else instead.
     fn around<T: Send>(
         &self,
         call: Call,

@@ -129,7 +129,7 @@ async fn past_the_deadline_of_the_composition_nothing_begins() {
     assert_eq!((state.text.as_str(), calls.count()), ("A", 0));
 }
 
-/// The two examples of circular dependencies as they stand: each composes the other. They end by their deadline.
+/// The two examples of circular dependencies, unchanged: each composes the other. They end by their deadline.
 #[tokio::test(start_paused = true)]
 async fn providers_that_compose_each_other_end() {
     let place: Arc<OnceLock<(Composer, Turn)>> = Arc::default();

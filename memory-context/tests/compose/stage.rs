@@ -29,7 +29,7 @@ impl Scripted {
         Self { info, get: Box::new(get), calls: Arc::default() }
     }
 
-    /// One that always gives the same.
+    /// A provider with a constant contribution.
     pub(crate) fn giving(info: ProviderInfo, result: ProviderResult) -> Self {
         Self::new(info, move |_| {
             let result = result.clone();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Posts to the route `/messages`, with one more header; gives the status and the body of the answer.
+/// Posts to the route `/messages`, with one more header; returns the status and the body of the answer.
 pub(crate) async fn posts(address: SocketAddr, header: &str, body: &Value) -> (u16, Value) {
     let mut connection = TcpStream::connect(address).await.expect("a listener");
     let body = body.to_string();

@@ -72,7 +72,7 @@ impl Model {
         within(self.requests.recv()).await.expect("the endpoint is there")
     }
 
-    /// The next request, which has to be about this.
+    /// The next request, which must have this subject.
     pub(crate) async fn asked_to(&mut self, about: Question) -> Asked {
         let asked = self.asked().await;
         assert_eq!(asked.about, about, "{}", asked.prompt);
@@ -128,7 +128,7 @@ impl Asked {
         self.responds(StatusCode::OK, &json!({ "choices": [{ "index": 0, "message": message }], "usage": usage }));
     }
 
-    /// Answers with a text that breaks off, for a reason as the endpoint tells it.
+    /// Answers with a text that breaks off, with the endpoint's reason.
     pub(crate) fn breaks_off(self, content: &str, reason: &str) {
         let message = json!({ "role": "assistant", "content": content });
         let choice = json!({ "index": 0, "message": message, "finish_reason": reason });
@@ -169,7 +169,7 @@ impl Asked {
         tools.map(|tool| tool["function"]["name"].as_str().expect("a name")).collect()
     }
 
-    /// Begins to write an answer, which the request has to want in pieces.
+    /// Begins to write an answer to a request that must ask for a stream.
     pub(crate) fn begins(self) -> Writing {
         assert_eq!(self.body["stream"], true, "the answer is wanted in pieces");
         let (events, written) = mpsc::unbounded_channel::<String>();

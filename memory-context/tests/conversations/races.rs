@@ -111,7 +111,7 @@ async fn a_message_that_comes_twice_is_answered_once() {
     asked.says("Hi");
     assert_eq!((end(first).await, stage.hears().await.1), (End::Completed, "Hi".into()));
     assert_eq!(end(again).await, End::Ignored(Why::Known));
-    // Nor is it after a restart.
+    // After a restart it is not answered either.
     let late = stage.receives(7, 7, "Hello", Some("42")).await;
     assert_eq!(end(late).await, End::Ignored(Why::Known));
     assert_eq!(stage.stored_of(7).await.len(), 2, "one message and one answer");

@@ -1,4 +1,4 @@
-//! An agent, the people who talk to it, and all that can be seen of it.
+//! An agent, the people who talk to it, and everything visible of it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -81,7 +81,7 @@ impl Stage {
         Self { model, records, service, said, notices, _folder: folder }
     }
 
-    /// Ana writes to the agent in private; what becomes of it.
+    /// Ana writes to the agent in private; returns the end of the run.
     pub(crate) async fn writes(&self, text: &str) -> JoinHandle<End> {
         self.receives(ANA, ANA, text, None).await
     }
@@ -152,7 +152,7 @@ impl Stage {
     }
 }
 
-/// What became of a message.
+/// The end of a message's run.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) id: MemoryId,

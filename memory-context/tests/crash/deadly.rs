@@ -42,7 +42,7 @@ pub(crate) fn effects(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Each write lies between two points.
+/// Each write is between two points.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadly;
 

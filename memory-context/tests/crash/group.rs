@@ -45,7 +45,7 @@ const DAY: i64 = 1_700_000_000_000;
 const CALLS: usize = 6;
 const ANSWER: &str = "Hi";
 
-/// An agent whose writes lie between points.
+/// An agent whose writes are between points.
 pub(crate) async fn agent(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<Agent> {
     let deadly = Deadly::engine(provider);
     let files = files(&deadly, place)?;

@@ -67,7 +67,7 @@ fn block_on(test: impl Future<Output = CaseResult>) -> CaseResult {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(test)
 }
 
-/// The life of the other process, which tells at its end how many points it has passed.
+/// The life of the other process, which prints at its end how many points it has passed.
 async fn live(role: &str, place: &Place) -> CaseResult {
     let provider = place.provider().await?;
     match role.split_once(' ') {

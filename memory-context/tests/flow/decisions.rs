@@ -30,7 +30,7 @@ async fn whether_to_answer() {
         ("ana", Group, "", true, "hello", true, "", answered()),
         ("ana", Group, "", true, "hello", false, "", ignored(Why::Muted)),
         ("ana", Dm, "", true, "Elizabeth", false, "", ignored(Why::Muted)),
-        // Else a model is asked.
+        // Otherwise a model is asked.
         ("ana", Group, "", false, "hello", false, "RESPOND", asked_and_answered()),
         ("ana", Group, "", false, "hello", false, "REPLY", asked_and_answered()),
         ("ana", VoiceGroup, "", false, "hello", false, "FOLLOW_ROOM", asked_and_answered()),

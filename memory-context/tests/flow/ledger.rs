@@ -1,4 +1,4 @@
-//! What becomes of a message when the ledger does not answer.
+//! Messages while the ledger does not answer.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ async fn kept(stage: &Stage, store: MemoryStore) -> String {
     prompt_memory(stage).read(&context(stage).await, store).await.expect("read").unwrap_or_default()
 }
 
-/// An answer that also names what to keep.
+/// An answer with a memory update.
 fn keeping(updates: &str) -> String {
     text("Noted").replace("</response>", &format!("<memory>{updates}</memory></response>"))
 }

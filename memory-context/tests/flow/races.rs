@@ -1,4 +1,4 @@
-//! What happens when messages and answers meet.
+//! Races between messages and answers.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;

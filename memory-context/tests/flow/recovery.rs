@@ -398,7 +398,7 @@ async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked_before_a_cut(
 #[tokio::test]
 async fn the_status_says_how_it_ended_and_what_is_no_open_work_is_left_alone() {
     let mut stage = Stage::new().await;
-    // As programs stored it that knew of no open messages.
+    // The format of programs without open messages.
     let old = said("ana", "old", 9).message;
     stage.records.messages().add(old).await.expect("stored");
     let (end, _) = stage.play(said_in_group("ana", "aside", 3), |_| IGNORE.to_owned()).await;

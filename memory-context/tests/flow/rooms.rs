@@ -30,7 +30,7 @@ async fn a_hundred_rooms_go_on_at_once_and_each_in_order() {
     }
     let asked: BTreeSet<_> = calls.iter().map(|call| call.received().to_owned()).collect();
     assert_eq!(asked.len(), ROOMS, "each room once");
-    // Half of the rooms are answered, the others hear a newer message first.
+    // Half of the rooms are answered; the others first receive a newer message.
     let mut second = Vec::new();
     for number in (0..ROOMS).filter(|number| number % 2 == 1) {
         second.push(stage.receive(in_room(number, &format!("two {number}"), 1)));

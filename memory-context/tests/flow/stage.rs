@@ -167,7 +167,7 @@ impl Stage {
         Self::build(|services| services, parts, None, |service| service).await
     }
 
-    /// The same with what makes vectors.
+    /// The same with an embedder.
     pub(crate) async fn with_embedder(embedder: Arc<dyn Embedder>) -> Self {
         Self::build(|services| services, ContextParts::default(), Some(embedder), |service| service).await
     }
@@ -319,7 +319,7 @@ impl Stage {
         }
     }
 
-    /// What happens next in any run.
+    /// The next event of any run.
     pub(crate) async fn event(&mut self) -> EventKind {
         match self.events.next().await.expect("the service has the events") {
             Notice::Event(event) => event.kind,
@@ -332,7 +332,7 @@ impl Stage {
         while !matches!(self.event().await, EventKind::Step(step) if is_meant(&step)) {}
     }
 
-    /// What happened in all runs by now.
+    /// The events of all runs so far.
     pub(crate) fn events(&mut self) -> Vec<EventKind> {
         let mut events = Vec::new();
         while let Some(kind) = self.event().now_or_never() {

@@ -285,7 +285,7 @@ async fn finds_no_vectors(play: &mut Play) {
 
 async fn finds_by_meaning(play: &mut Play) {
     play.restarts(|builder| builder.embedder(Homes)).await;
-    // Behind its answer the facts get their vectors.
+    // After its answer the facts get their vectors.
     play.hears(dan("Look again"), vec![writes("I do.")]).await;
     let home = json!({ "question": "Whose home is in the south?" });
     play.hears(dan("Whose home is in the south?"), vec![calls("FIND_FACTS", home), writes("Yours.")]).await;

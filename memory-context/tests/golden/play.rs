@@ -66,7 +66,7 @@ pub(crate) enum Reply {
     Hangs,
 }
 
-/// Ada, her memory, and what happened so far.
+/// Ada, her memory, and the turns so far.
 pub(crate) struct Play {
     model: Model,
     ada: Ada,
@@ -80,7 +80,7 @@ pub(crate) struct Play {
     prompts: BTreeMap<&'static str, String>,
 }
 
-/// An agent, and what happens in its runs.
+/// An agent, and the events of its runs.
 struct Ada {
     agent: Agent,
     events: Events,
@@ -147,7 +147,7 @@ impl Play {
         play
     }
 
-    /// What belongs to the group from the beginning.
+    /// The group's records from the beginning.
     async fn set_up(&self) -> Result<()> {
         let (records, now) = (self.ada.agent.records(), self.parts.clock.now());
         origin(GROUP, "ana").ensure(records).await?;
@@ -242,7 +242,7 @@ impl Play {
         self.is_now(self.parts.agent(set).await);
     }
 
-    /// Goes on with another agent; gives the one before.
+    /// Continues with another agent; returns the previous one.
     fn is_now(&mut self, agent: Agent) -> Ada {
         std::mem::replace(&mut self.ada, Ada::new(agent))
     }

@@ -14,7 +14,7 @@ static IDS: LazyLock<Regex> =
 /// Milliseconds since 1970, from 2017 on.
 static TIMES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b1[5-9][0-9]{11}\b").expect("valid"));
 
-/// Everything that a provider holds, a line each: memories, oldest first, then documents by their collections and contents.
+/// All records of a provider, one per line: memories, oldest first, then documents by their collections and contents.
 pub(crate) async fn export(provider: &dyn MemoryProvider) -> Vec<String> {
     let all = MemoryQuery::builder().all().order(Order::OldestFirst).limit(1_000).build().expect("a query");
     let page = provider.query(&all).await.expect("read");

@@ -1,4 +1,5 @@
-//! The program that the README and the guide show, on every engine. A place on a server of this test stands for the URL that it names.
+//! The program of the README and the guide, on every engine. A database on a server of this test replaces the URL that
+//! the program names.
 
 use std::cell::RefCell;
 use std::process::ExitCode;

@@ -58,7 +58,7 @@ impl From<(StatusCode, String)> for Reply {
 }
 
 impl Endpoint {
-    /// Starts it, and tells its URL.
+    /// Starts it, and returns its URL.
     pub(crate) async fn start(replies: impl IntoIterator<Item = impl Into<Reply>>) -> (Arc<Self>, String) {
         let replies = Mutex::new(replies.into_iter().map(Into::into).collect());
         let endpoint = Arc::new(Self {

@@ -33,7 +33,7 @@ fn finish(reason: &str) -> String {
 const USAGE: &str = r#"data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
 const DONE: &str = "data: [DONE]\n\n";
 
-/// The texts that a stream gives, and how it ends.
+/// The texts of a stream, and how it ends.
 async fn streamed(replies: impl IntoIterator<Item = Reply>) -> (Vec<String>, Result<Completion, Error>) {
     let (endpoint, url) = Endpoint::start(replies).await;
     let mut config = OpenAiConfig::new(url, "small");

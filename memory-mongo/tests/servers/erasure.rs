@@ -12,7 +12,7 @@ use mongodb::bson::spec::BinarySubtype;
 use super::expiry::timeless;
 use super::*;
 
-/// Arguments of a server whose files hold texts as they are.
+/// Arguments of a server whose files are not compressed.
 const UNCOMPRESSED: [&str; 6] = [
     "--wiredTigerCollectionBlockCompressor",
     "none",

@@ -97,7 +97,8 @@ pub(crate) async fn what_expires_is_listed() -> CaseResult {
     Ok(())
 }
 
-/// Its id and its key can be stored again, unless another tombstone has that; what changed since stays.
+/// Its id and its key can be stored again, unless another tombstone has that key; a tombstone that has changed since
+/// stays.
 pub(crate) async fn what_is_forgotten_keeps_nothing_out() -> CaseResult {
     let server = LocalMongo::start()?;
     let config = timeless(&server.url());

@@ -4,7 +4,8 @@ use memory_core::engine::{Access, Reader};
 
 use super::*;
 
-/// Two programs whose clocks are days apart put and remove one document: its entries stand in the order of the commits (H1, H5).
+/// Two programs whose clocks are days apart put and remove one document: its entries are in the order of the commits
+/// (H1, H5).
 pub(crate) async fn entries_have_the_order_of_their_commits() -> CaseResult {
     const ROUNDS: usize = 20;
     let server = LocalMongo::start()?;

@@ -42,7 +42,7 @@ use tokio::time::timeout;
 /// Stands in payloads and passwords; no error may show it.
 const SECRET: &str = "xyzzy";
 
-/// Within this time everybody is served whom a dead program was in the way of.
+/// The time limit for all calls that a dead program has blocked.
 const SOON: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -159,7 +159,7 @@ async fn users_are_asked_for_their_password() -> CaseResult {
     admin(&server.url()).await?.run_command(owner).await?;
     let app = config(&server.url().replace("admin:", "app:"));
     use_everything(open(app.clone()).await?).await?;
-    // As the step has found it.
+    // The collections as the step has found them.
     let database = admin(&server.url()).await?.client().database("agent_memory");
     database.run_command(doc! { "collMod": "memories", "validator": {} }).await?;
     let later = doc! { "version": { "$gte": 3 } };

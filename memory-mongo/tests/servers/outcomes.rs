@@ -4,7 +4,7 @@ use super::*;
 
 pub(crate) async fn what_is_passing_is_tried_again() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
-    // A server that only pretends not to be the primary does not tell that it is one again, but has to be asked.
+    // A server that only pretends not to be the primary does not announce that it is one again, so it is polled.
     let provider = open(config(&format!("{}&heartbeatFrequencyMS=500", server.url()))).await?;
     let admin = admin(&server.url()).await?;
     let mut stored = vec![provider.store(event("a-b", 1)).await?];

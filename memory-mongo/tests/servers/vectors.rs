@@ -371,7 +371,7 @@ fn embeddings(records: &[RecordId], revision: u64) -> Vec<Embedding> {
 async fn vectors(provider: &MongoMemory, records: &[RecordId], revision: u64) -> Result<usize, Error> {
     let found = provider.vectors(records).await?;
     for (found, given) in found.iter().zip(embeddings(records, revision)) {
-        // It tells its texts, too.
+        // The provider also returns the hash of its texts.
         let is_given = |found: &Embedding| *found == Embedding { texts: found.texts, ..given.clone() };
         assert!(found.as_ref().is_none_or(is_given), "{found:?}");
     }

@@ -32,7 +32,7 @@ const UNDER: &str = concat!(
     ") ORDER BY created_at DESC, id DESC LIMIT $3"
 );
 const BELOW: &str = select!("WHERE path_4 = $1 ORDER BY created_at DESC, id DESC LIMIT 50");
-// What runtimes without a path index do; the index on the space finds the rows, and all of them are sorted.
+// The schema of runtimes without a path index: the index on the space finds the rows, and all of them are sorted.
 const PREFIX: &str =
     select!("WHERE space_id >= $1 AND space_id < $1 || '~' ORDER BY created_at DESC, id DESC LIMIT 50");
 const PENDING: &str = select!(
@@ -48,7 +48,7 @@ pub(crate) struct BareSqlx {
 }
 
 impl BareSqlx {
-    /// As many connections as the provider has, with the same settings.
+    /// A pool of the provider's size, with the same settings.
     pub(crate) fn connect(url: &str, config: &PostgresConfig) -> Self {
         let options: PgConnectOptions = url.parse().expect("the URL of a test server");
         let schema = config.namespace.as_str();

@@ -1,4 +1,4 @@
-//! The connections that a provider keeps.
+//! The connections of a provider.
 
 use std::future::pending;
 use std::num::NonZeroU32;

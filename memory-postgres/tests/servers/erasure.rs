@@ -163,7 +163,7 @@ async fn embed(provider: &PostgresMemory, records: &[RecordId]) -> Result<Vec<u8
     Ok(vector.kept(Precision::Compact).to_bytes())
 }
 
-/// The files below a folder in which 31 of these bytes stand next to each other, or more.
+/// The files below a folder with at least 31 of these bytes in a row.
 fn with_parts_of(bytes: &[u8], folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     const BLOCK: usize = 16;
     let parts: HashSet<&[u8]> = bytes.windows(BLOCK).collect();

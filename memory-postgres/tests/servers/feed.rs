@@ -183,7 +183,7 @@ pub(crate) fn trimmed() -> Case {
     })
 }
 
-/// As many are kept as the operator has asked for.
+/// The feed keeps as many rows as the operator has set.
 pub(crate) fn kept() -> Case {
     let server = LocalPostgres::start()?;
     run(async {

@@ -179,7 +179,7 @@ pub(crate) fn newer_minimum() -> Case {
     })
 }
 
-/// A step that would hold writers up for long is refused until an operator has made what takes the time.
+/// A step that would block writers for long is refused until an operator has done its slow part.
 pub(crate) fn large_feed() -> Case {
     const LARGE: &str = "
         SELECT setval(pg_get_serial_sequence('agent_memory.changes', 'seq'), 6000000);

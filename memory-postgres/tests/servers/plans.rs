@@ -17,7 +17,7 @@ const ROWS: i64 = 100_000;
 /// No step of a plan may see more rows than this: the heads of a dozen lists do not, and a walk by time to the newest 50 of a
 /// hundredth of the ledger does.
 const MOST_ROWS: u64 = 4_000;
-/// Often enough that the server also makes the plan that it keeps, which knows no values.
+/// Often enough that the server also makes the generic plan, which knows no values.
 const TIMES: usize = 7;
 
 const EXPLAINS: [(&str, &str); 4] = [
@@ -203,7 +203,7 @@ pub(crate) fn vectors() -> Case {
     const MORE: [&str; 3] = [
         "INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content)
         SELECT 'notes', 'note-' || n, n, 1, 'guild-7-' || n % 3, '{}', 'word' || n FROM generate_series(1, 3000) AS n",
-        // Of records that are elsewhere.
+        // For records elsewhere.
         "INSERT INTO agent_memory.memory_vectors SELECT gen_random_uuid(), 'v'::bytea FROM generate_series(1, 20000)",
         "INSERT INTO agent_memory.document_vectors SELECT 'others', n::text, 'v'::bytea FROM generate_series(1, 20000) AS n",
     ];

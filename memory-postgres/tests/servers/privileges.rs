@@ -140,7 +140,7 @@ pub(crate) fn of_documents_alone() -> Case {
     })
 }
 
-/// Makes the roles, and gives the SQL of the README.
+/// Makes the roles, and returns the SQL of the README.
 async fn listed(admin: &mut PgConnection) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     let (_, sql) = README.split_once("```sql\n").ok_or("the README lists the privileges")?;
     let (sql, _) = sql.split_once("```").ok_or("the list has an end")?;
@@ -223,7 +223,7 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     provider.update(id, MemoryPatch::new().clear_expiry()).await?;
     let put = documents.put(document().expires_at(at(5_000))).await?;
     documents.put(document().with_id(put.id)).await?;
-    // What gets a vector, and then another text.
+    // A record that gets a vector, and then another text.
     provider.set_vector_model(&model()?).await?;
     let id = provider.store(event("a-b", 1)).await?;
     let put = documents.put(document()).await?;

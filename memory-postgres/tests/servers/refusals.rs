@@ -78,7 +78,7 @@ pub(crate) fn statements() -> Case {
         let provider = open(config(server.url())).await?;
         let kept = provider.store(event("a-b", 1)).await?;
 
-        // A lock that is held makes the statement wait until the server gives up.
+        // A lock makes the statement wait until the server ends it.
         let mut hasty = config(server.url());
         hasty.statement_timeout = Some(Duration::from_millis(50));
         let hasty = open(hasty).await?;

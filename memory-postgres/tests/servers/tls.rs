@@ -58,7 +58,7 @@ pub(crate) fn modes() -> Case {
         config.server.hosts = vec![Host { name: NAME.to_owned(), port: config.server.hosts[0].port }];
         assert!(is_encrypted(&config, TlsMode::VerifyFull, &mut admin).await?);
 
-        // A role that has to show a certificate of its own.
+        // A role that must present a certificate of its own.
         admin.execute("CREATE ROLE robot LOGIN SUPERUSER").await?;
         let access = server.folder().join("data/pg_hba.conf");
         fs::write(&access, format!("hostssl all robot all cert\n{}", fs::read_to_string(&access)?))?;

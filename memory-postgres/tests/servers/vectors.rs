@@ -133,7 +133,7 @@ pub(crate) fn changed_meanwhile() -> Case {
         assert_eq!(kept, embeddings(&revisions, &second).into_iter().map(Some).collect::<Vec<_>>());
         assert_eq!(sqlx::query_scalar::<_, String>(STATE).fetch_one(&mut admin).await?, state);
 
-        // Of several of one record the last one stays.
+        // Of several vectors for one record the last one stays.
         let several = [&first, &second, &first].map(|vector| embeddings(&revisions, vector).swap_remove(0));
         assert_eq!(provider.embed(&model(), several.into()).await?, [true; 3]);
         let kept = kept_in(&provider, &records[..1]).await?;
@@ -186,7 +186,7 @@ pub(crate) fn beside_older_programs() -> Case {
         old.execute(OLDER_PUT).await?;
         check_count(&mut admin, 0, 0).await?;
         embed_all(&provider, &vector).await?;
-        // By hand.
+        // A change by hand.
         old.execute("UPDATE agent_memory.memories SET trigger = '2'").await?;
         old.execute("UPDATE agent_memory.documents SET id = 'another'").await?;
         check_count(&mut admin, 0, 0).await?;

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 /// Well above what anything takes; it ends a test that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What happened, in order, from the provider and the plugins.
+/// The events of the provider and the plugins, in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// A call of the provider that has no other event here.
@@ -305,7 +305,7 @@ impl TestPlugin {
         Self { id: id.to_owned(), log: log.clone(), executors: Vec::new() }
     }
 
-    /// Also an executor that takes any object.
+    /// Adds an executor that takes any object.
     pub(crate) fn on<F>(self, name: &str, act: impl Fn(Value) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<AnswerJson>> + Send + 'static,
@@ -313,7 +313,7 @@ impl TestPlugin {
         self.with_schema(name, json!({ "type": "object" }), act)
     }
 
-    /// Also an executor with a schema.
+    /// Adds an executor with a schema.
     pub(crate) fn with_schema<F>(
         mut self,
         name: &str,

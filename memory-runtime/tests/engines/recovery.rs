@@ -1,4 +1,4 @@
-//! What happens to a task whose runtime dies, or that somebody else reaches for.
+//! Tasks whose runtime dies, or that another runtime tries to take.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -204,7 +204,7 @@ pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<En
     let slow = builder(&engine, &log, never.subscribe()).clock(clock(0)).lease(lease).build().await.expect("starts");
     let lost = slow.submit(task("a", "a-1", 1)).await.expect("submitted");
     log.wait_for_plugin("waiting").await;
-    // As if the other had stood still for a long time.
+    // As if the other runtime had paused for a long time.
     let other_log = Log::new();
     let other = rescuer(&engine, &other_log).clock(clock(10_000)).build().await.expect("starts");
     // A renewal may come between the runtime's search and its claim: then it takes nothing, and searches again.

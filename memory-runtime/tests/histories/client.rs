@@ -29,7 +29,7 @@ pub(crate) struct Part {
     pub(crate) own: BTreeMap<u32, u32>,
 }
 
-/// What all clients of a program know of a record.
+/// The shared knowledge of a program's clients about a record.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     id: Option<String>,

@@ -55,7 +55,7 @@ pub(crate) enum What {
         expect: Wanted,
     },
     Remove,
-    /// As a part of an action on many.
+    /// A part of an action on many records.
     Read {
         under: String,
     },
@@ -126,7 +126,7 @@ pub(crate) struct Version {
     pub(crate) variant: u8,
     pub(crate) space: String,
     pub(crate) revision: u64,
-    /// The numbers of the calls that it is made of: all updates of a memory, the last put of a document.
+    /// The numbers of the calls that made it: all updates of a memory, the last put of a document.
     pub(crate) writes: BTreeSet<u32>,
 }
 

@@ -10,7 +10,7 @@ use memory_core::{
 
 use crate::log::{Answer, How, Page, Row, Version, Wanted, What, now};
 
-/// What every text has, so that a recall finds all of them.
+/// A word in every text, so that a recall finds all of them.
 const WORD: &str = "history";
 /// The maximum number of hits of a recall: with fewer hits, it has found all records.
 const HITS: usize = 200;

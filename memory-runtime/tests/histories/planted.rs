@@ -255,12 +255,12 @@ fn failovers() {
     assert!(!allows(&shown, Loss::Nothing, true));
     assert!(allows(&shown, Loss::Unacknowledged, false));
     let known = |from, to, found| one(from, to, What::Get { id: Some("a".to_owned()) }).finds(found);
+    let shown = over(of([one(3, 4, store(0)).fails(true), known(5, 6, mem(1, &[])), known(21, 22, None)]));
+    assert!(allows(&shown, Loss::Unacknowledged, false), "a read has shown a store without an answer");
     let store = one(9, 22, store(0)).is(id("a"));
     let repeated = over(of([store, known(11, 12, mem(1, &[])), known(13, 14, None), known(23, 24, mem(1, &[]))]));
     assert!(!allows(&repeated, Loss::Nothing, false));
     assert!(allows(&repeated, Loss::Unacknowledged, false), "what was under way is repeated behind the failover");
-    let shown = over(of([one(3, 4, store(0)).fails(true), known(5, 6, mem(1, &[])), known(21, 22, None)]));
-    assert!(allows(&shown, Loss::Unacknowledged, false), "a read has shown a store without an answer");
     let others = (3..9).map(|from| put(from, 9).fails(true));
     let lost = of([put(1, 2).is(rev(1)), get(21, 22, None)].into_iter().chain(others));
     assert!(!allows(&over(lost), Loss::Unacknowledged, true), "beside many without an answer");

@@ -1,4 +1,4 @@
-//! One history: the programs that make it, what happens to them and to the servers, and the last reads.
+//! One history: its programs, the disturbances of programs and servers, and the last reads.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -25,7 +25,7 @@ const CLIENTS: u32 = 4;
 /// How long a watch may lag in the end.
 const FEED_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What happens in a history, in an order of its seed.
+/// The events of a history, in an order by its seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     KillsProgram,
@@ -61,7 +61,7 @@ struct Stage {
     calls: usize,
 }
 
-/// Makes the history of a seed, and tells what happened during it.
+/// Makes the history of a seed, and returns the disturbances.
 pub(crate) fn play(system: &mut dyn System, seed: u64, calls: usize) -> Fallible<(History, Vec<String>)> {
     let (url, mut random, runtime) = (system.begin()?, Rng::with_seed(seed), Runtime::new()?);
     runtime.block_on(async { Fallible::Ok(opened(&url).await?.shutdown().await?) })?;

@@ -36,7 +36,7 @@ pub(crate) async fn watch(post: Post) -> Fallible {
     }
 }
 
-/// Tells of changes until the stream ends.
+/// Reports changes until the stream ends.
 async fn follow(provider: &dyn MemoryProvider, from: WatchFrom, token: &mut Option<String>) -> memory_core::Result<()> {
     let watch = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().under("h"))?.from(from);
     let mut changes = provider.watch(&watch).await?;

@@ -55,7 +55,7 @@ async fn times_are_ordered_as_numbers(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q4: rows of one millisecond stand in the order in which one process stored them (ties in random order).
+/// Q4: rows of one millisecond come in the order in which one process stored them (ties in random order).
 async fn five_hundred_rows_of_one_millisecond_keep_their_order(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let rows = (0..500).map(|number| new_memory(&format!("guild-1-{}", number % 7), 1_700_000_000_000));

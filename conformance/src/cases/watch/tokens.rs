@@ -155,7 +155,7 @@ async fn a_token_belongs_to_its_watch(stage: Stage) -> CaseResult {
     for text in ["", "x", &cursor, &changed, &token.as_str()[..60], &format!("{token}AA"), &"A".repeat(5_000)] {
         assert!(refused(watch(|query| query.under("a")), text).await, "{text}");
     }
-    // Nor is it a cursor, or a token of another namespace.
+    // It is not accepted as a cursor either, nor by another namespace.
     let query = MemoryQuery::builder().under("a").cursor(&token).build()?;
     assert_eq!(kind(provider.query(&query).await), Some(ErrorKind::InvalidInput));
     let elsewhere = stage.elsewhere().open().await?;

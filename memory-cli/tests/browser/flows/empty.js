@@ -1,4 +1,4 @@
-// What stands there before anything is remembered.
+// The pages of an empty memory.
 
 import { flow } from "../browser.js";
 import { empty } from "../servers.js";

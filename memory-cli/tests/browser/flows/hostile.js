@@ -7,7 +7,7 @@ import { BIDI, HOSTILE } from "../seed.js";
 const reading = { withoutScripts: true };
 const encoded = encodeURIComponent(HOSTILE);
 
-/** Markup of the hostile text has become none of the page: a listener fails the flow should a script run. */
+/** Checks that no markup of the hostile text became an element: a listener fails the flow if a script runs. */
 async function isText(visitor) {
   const elements = await visitor.page.locator("body script, body img, main b, body style, body iframe, body object, [onerror]").count();
   assert.equal(elements, 0, visitor.page.url());
@@ -65,7 +65,7 @@ flow("ten megabytes of one line are cut, and make no page wide", reading, async 
 });
 
 flow("a text that turns its direction turns no other", reading, async (visitor, { turned }) => {
-  /** Where the label of a row begins and ends, beside a text or without one. */
+  /** The position of a row's label, beside a text or without one. */
   const ends = (locator) => locator.evaluate((element) => {
     const { left, right } = element.getBoundingClientRect();
     return [left, right];
@@ -78,7 +78,7 @@ flow("a text that turns its direction turns no other", reading, async (visitor, 
   assert.ok(spaceEnd <= statusBegin + 1, "columns keep their order");
   await visitor.open(`/console/memory/${turned}`);
   assert.ok((await visitor.page.locator("pre").first().textContent()).includes("אבג abc"));
-  // Each of these texts stands in an element that isolates it.
+// Each of these texts is in an element that isolates it.
   const open = await visitor.page.evaluate((characters) => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const found = [];

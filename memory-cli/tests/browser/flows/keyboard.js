@@ -5,10 +5,10 @@ import { flow } from "../browser.js";
 import { pages, pathOf } from "../pages.js";
 import { closed, tokens } from "../servers.js";
 
-/** More than any of these pages has. */
+/** More elements than any of these pages has. */
 const STOPS = 400;
 
-/** What has the focus: its place among all that can have it, and how it is seen. */
+/** The focused element: its position among all focusable elements, and its outline. */
 const focus = (visitor) =>
   visitor.page.evaluate(() => {
     const element = document.activeElement;
@@ -26,7 +26,7 @@ const focus = (visitor) =>
     };
   });
 
-/** Presses Tab until what has this text, or is the field of this name, has the focus. */
+/** Presses Tab until the element with this text, or the field of this name, has the focus. */
 async function tabTo(visitor, text) {
   for (let stop = 0; stop < STOPS; stop++) {
     await visitor.page.keyboard.press("Tab");

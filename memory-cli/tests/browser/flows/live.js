@@ -1,4 +1,4 @@
-// What changes while somebody looks: the live page, levels that open in place, and the doctor.
+// Pages that change while they are open: the live page, levels that open in place, and the doctor.
 
 import assert from "node:assert/strict";
 import { after } from "node:test";
@@ -14,7 +14,7 @@ async function happens(text) {
   await rest("POST", "/v1/memories", { spaceId: "live-a", trigger: { text }, createdAt: 10 });
 }
 
-/** The live page, when it has said where it is in the feed. */
+/** The live page, once it shows its position in the feed. */
 async function watch(visitor) {
   await visitor.open("/console/live?under=live");
   await visitor.heading("Live");

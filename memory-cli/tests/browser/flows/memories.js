@@ -6,7 +6,7 @@ import { flow } from "../browser.js";
 const reading = { withoutScripts: true };
 const GUILD = { "Space with all below it": "discord-greenhouse" };
 const newestFirst = (one, other) => other.createdAt - one.createdAt;
-/** The spaces of messages, which are all different, as the second column has them. */
+/** The spaces of messages in the second column, which are all different. */
 const spaces = (messages) => messages.map(({ spaceId }) => spaceId);
 
 /** Opens the timeline, and narrows it by the form. */

@@ -1,11 +1,11 @@
-// What holds on each page.
+// Checks of every page.
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { flow } from "../browser.js";
 import { pages, pathOf } from "../pages.js";
 
-/** Where pictures of the pages go; none are made without it. */
+/** The folder for pictures of the pages; none are made without it. */
 const folder = process.env.MEMORY_SCREENSHOTS;
 
 for (const page of pages) {

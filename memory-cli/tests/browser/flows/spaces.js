@@ -5,7 +5,7 @@ import { flow } from "../browser.js";
 
 const reading = { withoutScripts: true };
 
-/** The spaces of the level, as they are named. */
+/** The names of the level's spaces. */
 const named = (visitor) => visitor.page.locator("tbody th > a, tbody th > bdi").allTextContents();
 /** The row of a space that has others below it. */
 const row = (visitor, space) => visitor.page.getByRole("row").filter({ has: visitor.page.getByRole("link", { name: space, exact: true }) });

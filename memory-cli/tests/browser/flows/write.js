@@ -1,4 +1,4 @@
-// What somebody changes, on a server with --console-write. The open server of the other flows only reads.
+// Changes by a user, on a server with --console-write. The open server of the other flows only reads.
 
 import assert from "node:assert/strict";
 import { flow } from "../browser.js";

@@ -1,4 +1,4 @@
-//! What waits for somebody's choice.
+//! Choices that wait for somebody's decision.
 
 use memory_context::records::{AWAITING_CHOICE, Choice, ChoiceOption, NewChoice, Records};
 use memory_core::{Context, Erasure, ErrorKind, Memory, MemoryId, Metadata, NewMemory, SpaceId, Status, Trigger};

@@ -79,7 +79,7 @@ fn with(records: Records, embedder: &Arc<Subjects>) -> Records {
     records.with_embedder(Arc::clone(embedder) as Arc<dyn Embedder>)
 }
 
-/// Records with a model, which know these facts of ana's in a room, with their vectors.
+/// Records with a model, with these facts of ana's in a room and their vectors.
 async fn knowing(stage: &Stage, texts: &[&str]) -> Records {
     let records = with(stage.records("a"), &Subjects::new("m"));
     for (number, text) in texts.iter().enumerate() {

@@ -167,7 +167,7 @@ async fn any_text_is_a_question(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The collections in which something of the room `r` lies.
+/// The collections with records of the room `r`.
 async fn holding(stage: &Stage, records: &Records) -> memory_core::Result<Vec<Collection>> {
     let documents = stage.provider().documents();
     let mine = format!("spaceId = '{}'", records.room_space(&room("r"))?);

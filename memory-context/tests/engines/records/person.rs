@@ -109,7 +109,7 @@ async fn what_is_known_of_somebody_is_found_and_erased(stage: Stage) -> CaseResu
         let choice = records.choices().ask(choice).await?;
         records.choices().choose(&Audience::new(room(&group), entity(chooser)), choice.id, "yes").await?;
     }
-    // Another agent knows a person of this name too.
+    // Another agent knows a person of this name, too.
     let other = stage.records("b");
     direct(&other, &own, &[&ana, other.agent().as_str()]).await;
     other.messages().add(said(&own, &ana, "to another agent", 1)).await?;

@@ -268,7 +268,7 @@ async fn a_room_with_too_many_participants_goes_on_with_the_newest(stage: Stage)
     direct(&records, "elsewhere", &["newcomer"]).await;
     direct(&records, "r", &["first", agent.as_str(), "muted"]).await;
     participants.set_state(&room("r"), &entity("muted"), Some(RoomState::Muted)).await?;
-    // As many as their document takes.
+    // As many as their document can hold.
     let (documents, collection) = (stage.provider().documents(), Collection::parse("_participants")?);
     let query =
         DocumentQuery::builder(collection.clone()).under(format!("agent/{}", agent.as_str().replace('-', "%2D")));

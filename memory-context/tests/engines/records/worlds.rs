@@ -1,4 +1,4 @@
-//! What rooms belong to, whose it is, and how it is set up.
+//! The worlds that rooms belong to, their owners, and their settings.
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,7 @@ const GIVEN_UP: &str = "the search for an order was given up";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) loss: Loss,
-    /// Whether who was replaced may answer reads from before.
+    /// Whether a replaced server may answer reads with earlier states.
     pub(crate) reads_the_past: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What calls do to one record: the model that a history is compared with.
+//! The effects of calls on one record: the model with which a history is compared.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::log::{Answer, Version, Wanted, What, is_document};
 pub(crate) enum State {
     Absent,
     There(Version),
-    /// For good. Only memories are.
+    /// Permanently. Only memories can be.
     Erased,
 }
 

@@ -22,9 +22,9 @@ pub(crate) use redis::Redis;
 pub(crate) use redis_cluster::Cluster;
 pub(crate) use sqlite::Sqlite;
 
-/// What histories are made on: an engine with its servers.
+/// The system under test: an engine with its servers.
 pub(crate) trait System {
-    /// Makes the servers whole, and gives the URL of an empty namespace.
+    /// Repairs the servers, and returns the URL of an empty namespace.
     fn begin(&mut self) -> Fallible<String>;
 
     /// Which anomalies are no surprise.
