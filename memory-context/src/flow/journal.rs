@@ -20,7 +20,7 @@ use crate::records::{
 ///
 /// # Behavior
 /// - Each write goes through the lease of the message. If the lease is lost or the message was erased, the write fails with `Conflict`.
-/// - A write goes on even if its future is dropped. Writes are made in order.
+/// - A write is completed even if its future is dropped. Writes are made in order.
 /// - All entries together have at most [`MAX_BYTES`]; an entry over that fails with `TooLarge` and is not kept.
 /// - The end of the run removes the journal. The messages of the run stay, and the versions of its message if the ledger keeps a
 ///   history.
@@ -39,7 +39,7 @@ struct State {
     size: usize,
     /// Whether the context of the message's memory may hold entries, which the end of the run must remove.
     is_written: bool,
-    /// Whether the ledger failed to store an entry, so that the run can't go on for now.
+    /// Whether a write failed for a reason that may pass; see [`Journal::is_stuck`].
     is_stuck: bool,
 }
 
@@ -189,7 +189,8 @@ impl Journal {
         self.state().is_stuck |= may_be_repeated(error);
     }
 
-    /// Whether a retryable write failed, so that a later run can continue from the journal.
+    /// Whether a write failed for a reason that may pass. If the run fails after that, its message stays open, so that a later run can
+    /// continue from the journal.
     pub(super) fn is_stuck(&self) -> bool {
         self.state().is_stuck
     }

@@ -79,7 +79,7 @@ pub struct Rooms<'a> {
     records: &'a Records,
 }
 
-/// The most rooms, beside the audience's own, of which records are shown: those that its entity joined last.
+/// The most rooms, beside the audience's own, whose records are shown: those that the audience's entity joined last.
 const MAX_OTHERS: usize = 100;
 impl Records {
     /// The rooms of the agent.

@@ -57,8 +57,8 @@ impl Composer {
     /// # Behavior
     /// - Providers of lower positions run first; those of the same position run concurrently. Each sees the results of lower positions, and
     ///   none of its own position.
-    /// - A provider that fails, panics or misses its deadline contributes nothing; the others go on. Waiting for a concurrent composition
-    ///   that runs the same provider for the same message counts towards the deadline.
+    /// - A provider that fails, panics or misses its deadline contributes nothing; the other providers still run. Waiting for a concurrent
+    ///   composition that runs the same provider for the same message counts towards the deadline.
     /// - Values, text and outcomes are in the order of positions, and within a position in that of registration. So the same results make
     ///   the same bytes.
     /// - Dropping the future drops all running providers.

@@ -96,7 +96,8 @@ impl Composer {
         Ok(true)
     }
 
-    /// Uninstalls all plugins, the last one first, and refuses new ones. It goes on after an error and returns the first one.
+    /// Uninstalls all plugins, the last one first, and refuses new ones. After an error the other plugins are still uninstalled, and the
+    /// first error is returned.
     pub async fn shutdown(&self) -> Result<()> {
         self.plugins().is_closed = true;
         let mut result = Ok(());

@@ -191,7 +191,7 @@ impl Dialogue<'_> {
         loop {
             tokio::select! {
                 biased;
-                // Checked first, so that a tool that keeps talking ends, too.
+                // The deadline is checked first, so that it also ends a tool that never stops saying texts.
                 () = sleep_until(deadline) => return Err(late()),
                 Some(saying) = sayings.recv() => {
                     let step = saying_step(step, number);

@@ -458,7 +458,7 @@ impl<'a> Dialogue<'a> {
     }
 }
 
-/// The longest name written by a model that is kept, in bytes.
+/// How many bytes are kept of a name that a model wrote.
 const MAX_NAME_SHOWN: usize = 128;
 
 /// The name of the step of a round.
