@@ -383,7 +383,8 @@ impl Shared {
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
-    /// Stores the author and the room of a message if they are new. For those seen recently it checks only whether they were erased.
+    /// Stores the author and the room of a message if they are new, and adds the author and the agent to the room. If both were seen
+    /// recently, it only checks whether they were erased.
     async fn keep(&self, origin: &Origin) -> Result<()> {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);

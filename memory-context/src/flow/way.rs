@@ -114,7 +114,7 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            // An author who has left the room joins again with a new message, but not with a repeated delivery.
+                            // An author who has left the room joins again with a new message. A repeated delivery does not come here.
                             let (services, said) = (service.composer.services(), &task.open.message.content);
                             let participants = services.records().participants();
                             service.in_time(participants.join(&said.room, &said.author)).await?;

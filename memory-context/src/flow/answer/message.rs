@@ -165,7 +165,8 @@ impl MessageAnswer {
     }
 }
 
-/// Returns a text without a form as an answer, though a form was asked for; `None` if it is blank, too long or a broken form.
+/// Returns a text without a form as an answer, though a form was asked for; `None` if it is blank or too long, has a tag of the form, or
+/// begins as JSON that is not valid.
 fn without_form(answer: &str) -> Option<MessageAnswer> {
     let text = without_thinking(answer).trim();
     let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
