@@ -5,7 +5,8 @@ use std::time::Duration;
 use memory_core::{DEFAULT_DEADLINE, Error, ErrorKind, Outcome, Result};
 use tokio::time::{Instant, timeout};
 
-/// Runs a compare-and-set loop with a deadline. At the deadline the outcome of its last write is unknown.
+/// Runs a compare-and-set loop with the default deadline. The error at the deadline has an unknown outcome, since the last write may take
+/// effect.
 pub(crate) async fn within_deadline<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     timeout(DEFAULT_DEADLINE, work).await.unwrap_or_else(|_| Err(late(DEFAULT_DEADLINE, Outcome::Unknown)))
 }

@@ -1,4 +1,4 @@
-//! Queries of documents that several modules share.
+//! Paged reads of documents, which several modules share.
 
 use memory_core::{Document, DocumentStore, Documents, MAX_LIMIT, QueryBuilder, Result};
 

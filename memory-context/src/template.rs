@@ -48,8 +48,8 @@ pub struct Templates {
     /// as [`RespondAnswer`](crate::flow::answer::RespondAnswer).
     pub should_respond: Template,
     /// Asks what to answer, over the default providers. It has one more value, `callsTools`: whether the model calls tools by itself
-    /// ([`Model::calls_tools`](crate::model::Model::calls_tools)). If the template uses that value and the model calls tools, the answer is
-    /// said unchanged. Otherwise it is parsed as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
+    /// ([`Model::calls_tools`](crate::model::Model::calls_tools)). If the template uses that value and the model calls tools, the text of
+    /// the answer is said unchanged. Otherwise it is parsed as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
     pub message_handler: Template,
     /// Asks what was learned, over the default providers and [`REFLECTION_PROVIDERS`](crate::flow::REFLECTION_PROVIDERS). The answer is
     /// parsed as [`ReflectionAnswer`](crate::flow::answer::ReflectionAnswer).
@@ -118,7 +118,7 @@ impl Template {
         environment.set_syntax(syntax.map_err(|error| mistake(&error))?);
         environment.set_fuel(Some(FUEL));
         environment.set_formatter(|out, state, value| match value.kind() {
-            // Written as JSON; the library would write them as Python does.
+            // These are written as JSON; the library would write them in the notation of Python.
             ValueKind::Bool | ValueKind::None | ValueKind::Seq | ValueKind::Map => {
                 let json = serde_json::to_string(value).map_err(|_| ErrorKind::BadSerialization)?;
                 Ok(out.write_str(&json)?)
@@ -166,7 +166,7 @@ impl Object for Names {
     }
 }
 
-/// A name without a value. It is false in a condition, and itself in braces as text.
+/// A name without a value. In a condition it is false; in the text it stays as it is, in its braces.
 #[derive(Debug)]
 struct Missing(String);
 

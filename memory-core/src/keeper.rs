@@ -92,7 +92,8 @@ enum Until {
 
 /// A batch of texts is full at this many bytes; its last text may exceed that.
 const MAX_BYTES: usize = 1 << 20;
-/// Vectors of one call, so that little time passes between the check for vectors that their records have and the write.
+/// How many vectors one call stores, so that little time passes between the check whether their records have vectors
+/// and the write.
 const KEPT_TOGETHER: usize = 64;
 /// The position is stored after this many changes, and after this time. Changes that are read again already have their
 /// vector.
@@ -106,7 +107,8 @@ const KNOWN: &str = "a text";
 const MODEL_PATIENCE: Duration = Duration::from_secs(300);
 /// How often refused texts are checked for being due.
 const TRIED_EVERY: Duration = Duration::from_secs(60);
-/// Pause after a temporary failure: the first and the longest.
+/// The pause after a temporary failure that followed progress. Without progress each pause is twice as long, up to the
+/// longest.
 const PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -250,7 +252,7 @@ impl VectorKeeper {
     async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> (Batch, Option<Error>) {
         let (count, max_text) = (self.embedder.batch().clamp(1, MAX_VECTORS), self.embedder.max_text());
         let mut batch = Batch::default();
-        // Before the end of the feed more is sure to come: at least the notice that it was reached.
+        // Before the end of the feed a change is sure to come: at least the notice that the end was reached.
         let mut waits = !(is_caught_up && is_trying);
         loop {
             let next = match waits {

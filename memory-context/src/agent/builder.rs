@@ -46,7 +46,7 @@ pub struct AgentBuilder {
     prompt_memory: Option<Arc<dyn PromptSource>>,
     context: ContextParts,
     built_in_tools: ContextParts,
-    /// Kept apart and registered last, since they may name tools of plugins.
+    /// The aliases. They are registered last, since they may name tools of plugins.
     aliases: ContextParts,
     plugins: Vec<Installation>,
     has_memory_tools: bool,
@@ -70,7 +70,7 @@ struct Installation {
     config: Values,
 }
 
-/// A room to be kept at the build, and its members.
+/// A room to store when the agent is built, and its members.
 struct Founding {
     room: Room,
     members: Vec<Entity>,
@@ -169,8 +169,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the small model, which decides whether to answer and which reflects. Its calls are not retried, as those of
-    /// [`model_client`](Self::model_client) are not.
+    /// Sets the small model, which decides whether to answer and which reflects. Its calls are not retried, like those of
+    /// [`model_client`](Self::model_client).
     pub fn small_model_client(mut self, model: impl Model) -> Self {
         self.small_model = Some(ModelSource::Client(Arc::new(model)));
         self
@@ -248,7 +248,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets where the prompt memory is kept, instead of in the memory; see [`Services::with_prompt_memory`].
+    /// Sets the prompt memory, in place of the one on the engine of the memory; see [`Services::with_prompt_memory`].
     pub fn prompt_memory(mut self, memory: impl PromptSource) -> Self {
         self.prompt_memory = Some(Arc::new(memory));
         self
@@ -298,13 +298,13 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a trigger, whose messages the agent answers; see [`MessageTrigger`].
+    /// Adds a trigger, which brings messages to the agent; see [`MessageTrigger`].
     pub fn trigger(mut self, trigger: impl MessageTrigger) -> Self {
         self.context.triggers.push(Arc::new(trigger));
         self
     }
 
-    /// Adds an evaluator, which looks at each answered message afterwards; see [`Evaluator`].
+    /// Adds an evaluator, which runs after each message that was answered; see [`Evaluator`].
     pub fn evaluator(mut self, evaluator: impl Evaluator) -> Self {
         self.context.evaluators.push(Arc::new(evaluator));
         self
@@ -336,8 +336,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Keeps this room at the build, with these members and the agent in it; see [`Agent::room`]. A room that exists already stays as it
-    /// is, with its members. The build fails with `InvalidInput` for the direct room of a user and the agent.
+    /// Stores this room when the agent is built, with these members and the agent in it; see [`Agent::room`]. A room that exists already
+    /// stays as it is, with its members. The build fails with `InvalidInput` for the direct room of a user and the agent.
     pub fn room(mut self, room: Room, members: impl IntoIterator<Item = Entity>) -> Self {
         self.rooms.push(Founding { room, members: members.into_iter().collect() });
         self
@@ -419,8 +419,8 @@ impl AgentBuilder {
         built
     }
 
-    /// Passes their settings to the endpoints. Chat endpoints get a deadline slightly later than that of the flow, whose error says more,
-    /// and retries that end before it.
+    /// Passes their settings to the endpoints. A chat endpoint gets a deadline slightly later than that of the flow, so that the error is
+    /// the one of the flow, which says more. Its retries end before the deadline of the flow.
     #[cfg(feature = "openai")]
     fn set_endpoints(&mut self) {
         let limit_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX);
@@ -481,7 +481,7 @@ impl AgentBuilder {
         let builder = Composer::builder(services.with_templates(templates)).built_in();
         let composer = builder.parts(self.context).parts(self.built_in_tools).build()?;
         let events = Events::new(EVENTS, Arc::clone(&self.clock));
-        // Made before the plugins are initialised, which find its models in the services.
+        // The service is made before the plugins are initialised, since they find its models in the services.
         let service = MessageService::new(composer.clone(), large, Arc::new(Platforms(self.platforms)), events)
             .with_small_model(small)
             .with_rules(self.rules)
@@ -514,7 +514,8 @@ impl AgentBuilder {
 }
 
 impl Founding {
-    /// Keeps a new room with its members and the agent in it. In a room that exists already nothing changes, so members who left stay away.
+    /// Stores a new room with its members and the agent in it. A room that exists already does not change, so members who left it stay
+    /// away.
     async fn ensure(self, records: &Records) -> Result<()> {
         let agent = records.agent().entity();
         if records.rooms().get(&Audience::new(self.room.id.clone(), agent.clone())).await?.is_some() {

@@ -38,8 +38,9 @@ impl Conversation {
         AnswerStream::of(&self.agent, self.received(user.as_ref(), text.into(), Spoken::ToTheAgent))
     }
 
-    /// Passes on what a user says to the room. The agent answers if it is called by its name, follows the room, or decides that it is
-    /// meant. Otherwise the answer has no text and its end is [`End::Ignored`](super::End::Ignored).
+    /// Passes on a message of a user to the room, without addressing the agent. Whether the agent answers is decided by its
+    /// [rules](super::AgentBuilder::rules), for example since it follows the room, and otherwise by the small model. If it does not answer,
+    /// the answer has no text and its end is [`End::Ignored`](super::End::Ignored).
     pub async fn tell(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         let (origin, incoming) = self.received(user.as_ref(), text.into(), Spoken::InTheRoom)?;
         self.agent.receive(origin, incoming).await
@@ -62,8 +63,8 @@ impl Conversation {
         self.agent.service().preview(message).await
     }
 
-    /// Cancels the answers in this room that the model is still working on; they end as superseded. What was already decided is still said
-    /// and done.
+    /// Cancels the answers in this room for which the model has not given its first answer yet; they end as superseded. Answers that are
+    /// decided are still said and done.
     pub fn interrupt(&self) {
         self.agent.service().interrupt(&self.room.id);
     }

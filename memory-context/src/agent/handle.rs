@@ -71,12 +71,13 @@ struct Shared {
     /// The provider that the agent opened itself and must close.
     opened: Option<Arc<dyn MemoryProvider>>,
     grace: Duration,
-    /// The authors and rooms seen most recently, whose records are already kept.
+    /// The authors and rooms of recent messages, whose records are stored already.
     seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
     runs: TaskTracker,
     triggers: Triggers,
-    /// Cancels the recovery.
+    /// Ends the recovery of open messages.
     closing: CancellationToken,
+    /// Drops the runs that did not end within the grace period.
     stop: CancellationToken,
 }
 
@@ -138,16 +139,16 @@ impl Agent {
     ///   an error with unknown outcome, and so is one that is late (`Timeout`). What was said before the error stays stored.
     /// - The question is answered even if the future is dropped. If the process is killed, the next agent with this name on this memory
     ///   answers it after the lease of the question has expired.
-    /// - If the agent stops, another process takes the question, the memory can't keep the answer for now, or an operator erases the
-    ///   question, then the answer holds what was said until then and its end is left.
+    /// - The end of the answer is left, and the answer holds what was said so far, if the agent is shut down meanwhile, if another process
+    ///   takes the question, if the memory can't store the answer for now, or if an operator erases the question.
     /// - Fails with `InvalidInput` if the name is invalid, with `TooLarge` if the text has more than 64 KiB, and with `Closed` after
     ///   [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(&user)?.ask(user, text).await
     }
 
-    /// Like [`ask`](Self::ask), but streams the text, and then the answer. The text of an answer in XML or JSON is streamed after it was
-    /// parsed.
+    /// Like [`ask`](Self::ask), but streams the text, and then the answer. An answer that begins as XML or JSON is parsed first, and its
+    /// text is streamed as a whole.
     ///
     /// The question is asked when the stream is first polled. If it is superseded before the answer is said, the streamed text is not
     /// part of the answer. If the process is killed before that, the text may be streamed again and may differ.
@@ -353,7 +354,7 @@ async fn over(run: JoinHandle<Result<()>>, answered: oneshot::Receiver<Answer>) 
     Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped))
 }
 
-/// The error that the end of a run means for the caller of `ask`; `None` if it is an answer.
+/// Returns the error that the caller of `ask` gets for the end of a run; `None` if the caller gets an answer.
 fn failure(end: &End) -> Option<Error> {
     match end {
         End::Failed { reason } => Some(unclear(ErrorKind::Unexpected, reason)),
@@ -382,7 +383,8 @@ impl Shared {
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
-    /// Stores the author and the room of a message if they are new. For those seen recently it checks only whether they were erased.
+    /// Stores the author and the room of a message if they are new, and adds the author and the agent to the room. If both were seen
+    /// recently, it only checks whether they were erased.
     async fn keep(&self, origin: &Origin) -> Result<()> {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -395,8 +397,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the records of a recently seen author still exist. If the check fails, they count as existing, so that the message is
-    /// stored.
+    /// Whether the records of a room and an author that were seen recently still exist. If this can't be checked, they count as existing,
+    /// so that the message is stored nevertheless.
     async fn is_known(&self, origin: &Origin) -> bool {
         self.service.in_time(origin.is_known(&self.records)).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "nobody can tell whether somebody is known still");

@@ -72,7 +72,7 @@ impl MessageTrigger for SourceTrigger {
     }
 }
 
-/// The host of the source, which passes its tasks to the agent.
+/// Receives the tasks of the source, and passes them to the agent as messages.
 struct Receiving {
     context: TriggerContext,
     read: Arc<Read>,

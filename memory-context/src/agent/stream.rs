@@ -59,7 +59,7 @@ impl Streaming {
                 }
             }
         }
-        // All pieces were sent before the answer.
+        // The answer is complete, so all pieces were sent; those that are still in the channel come first.
         if let Ok(piece) = self.pieces.try_recv() {
             return Some((Ok(piece), self));
         }

@@ -71,7 +71,7 @@ impl fmt::Debug for dyn MessageTrigger {
     }
 }
 
-/// The context of a [`MessageTrigger`]. Cheap to clone; it does not keep the agent alive.
+/// The context of a [`MessageTrigger`]. It is cheap to clone, and does not keep the agent alive.
 #[derive(Debug, Clone)]
 pub struct TriggerContext {
     agent: WeakAgent,

@@ -17,7 +17,7 @@ use super::{MessageTrigger, TriggerContext};
 /// How long a trigger may take to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The running triggers of an agent. Dropping it tells them to stop.
+/// The running triggers of an agent. Dropping this value tells them to stop.
 #[derive(Debug)]
 pub(super) struct Triggers {
     runtime: Handle,

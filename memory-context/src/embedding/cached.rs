@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use crate::hash;
 
-/// An embedding model with a cache of the last questions' vectors. Concurrent calls with the same question share one call of the model,
-/// so a question to several rooms is embedded once.
+/// An embedding model with a cache of the vectors of the last questions. Concurrent calls with the same question share one call of the
+/// model, so a question to several rooms is embedded once.
 #[derive(Debug)]
 pub(crate) struct Cached {
     inner: Arc<dyn Embedder>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The constant k of reciprocal rank fusion, with its published value. The larger it is, the less the first ranks weigh.
+/// The constant k of reciprocal rank fusion, with its published value. The larger it is, the smaller is the advantage of the first ranks.
 const DAMPING: f64 = 60.0;
 
 /// Fuses rankings, each best first, by reciprocal rank fusion. Returns the keys with their scores, best first.

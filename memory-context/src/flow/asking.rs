@@ -13,7 +13,7 @@ use crate::state::{ComposeOptions, Turn};
 use crate::template::Template;
 
 impl MessageService {
-    /// Asks the large model about a turn.
+    /// Asks the large model with a template over the composed state of a turn; see [`ask`](Self::ask).
     pub(super) async fn ask_writer<T>(
         &self,
         run: &Run,
@@ -25,7 +25,8 @@ impl MessageService {
         self.ask(run, &self.large, template, turn, options, parse).await
     }
 
-    /// Asks a model with a state and a template, until its answer can be parsed.
+    /// Asks a model with a template over the composed state of a turn. An answer that can't be parsed is sent back with the reason, a few
+    /// times at most.
     pub(super) async fn ask<T>(
         &self,
         run: &Run,
@@ -51,7 +52,8 @@ impl MessageService {
         system.into_iter().chain([model::ChatMessage::user(asked)]).collect()
     }
 
-    /// Calls the large model once, for plain text or for a form. If the answer is streamed, its pieces are passed on as they are generated.
+    /// Calls the large model once, for plain text or for a form. If the caller of the run wants a stream, pieces are passed on as they are
+    /// generated.
     pub(super) async fn complete(&self, run: &Run, prompt: &Prompt, is_plain: bool) -> Result<Completion> {
         let (limit, tap) = (self.limits.model, run.tap());
         let late = |_| {

@@ -126,7 +126,7 @@ fn document_of(attachment: &Attachment) -> Option<model::PromptAttachment> {
 ///
 /// # Behavior
 /// - Only the first [`MAX_SHOWN`] are read. An attachment that has a description or a text is not read again.
-/// - If the reader fails, panics or misses its deadline, the attachment stays as it is, and the others go on.
+/// - If the reader fails, panics or misses its deadline, the attachment stays as it is, and the other attachments are still read.
 pub(super) async fn read_attachments(
     reader: &dyn AttachmentReader,
     message: &Message,

@@ -20,7 +20,7 @@ pub(super) struct Door {
 /// A guard of a run: a shutdown waits until it is dropped.
 pub(super) type Entered = OwnedRwLockReadGuard<bool>;
 
-/// Which messages a shutdown gives back.
+/// Which messages a shutdown gives back, so that another process can continue them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stopping {
     Nothing,
@@ -35,7 +35,7 @@ impl Door {
         Self { stopping: watch::Sender::new(Stopping::Nothing), is_open: Arc::new(RwLock::new(true)) }
     }
 
-    /// Closes the service and waits until all runs have ended. Runs that `stopping` includes are dropped.
+    /// Closes the service and waits until all runs have ended. The work that `stopping` covers is dropped.
     pub(super) async fn close(&self, stopping: Stopping) {
         self.stopping.send_if_modified(|now| std::mem::replace(now, stopping.max(*now)) != *now);
         *self.is_open.write().await = false;
@@ -48,7 +48,7 @@ impl Door {
         is_open.ok_or_else(|| Error::new(ErrorKind::Closed, "the service was shut down"))
     }
 
-    /// Runs `work`, and drops it if a shutdown gives back messages in this stage.
+    /// Runs `work`, and drops it when a shutdown gives back messages in the stage `at`.
     pub(super) async fn unless<T>(&self, at: Stopping, work: impl Future<Output = T>) -> Result<T, End> {
         let mut stopping = self.stopping.subscribe();
         let stopped = stopping.wait_for(|stopping| *stopping >= at);

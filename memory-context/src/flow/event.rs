@@ -31,7 +31,7 @@ pub enum EventKind {
     Ended(End),
 }
 
-/// The identity of a run and the message that it is about.
+/// The identity of a run, and the room and the author of the message that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunContext {
@@ -39,9 +39,9 @@ pub struct RunContext {
     pub id: MemoryId,
     /// The room of the message.
     pub room: RoomId,
-    /// The author of the message.
+    /// The author of the message; for a post the agent.
     pub author: EntityId,
-    /// The time at which the message was received.
+    /// The time at which this process started or continued the run.
     pub began_at: Timestamp,
 }
 
@@ -56,7 +56,7 @@ pub enum End {
     Ignored(Why),
     /// The run took longer than its limit and was dropped.
     TimedOut {
-        /// How long it took, without the time that it waited for other messages.
+        /// The limit. The time that the run waited for other messages does not count.
         after: Duration,
     },
     /// The run failed.
@@ -78,7 +78,7 @@ pub enum End {
 pub enum FlowStep {
     /// The message was stored in the ledger.
     Stored(MemoryId),
-    /// An answer was stored in the ledger.
+    /// A message of the agent was stored and said.
     Answered(MemoryId),
     /// An action started.
     ActionStarted {

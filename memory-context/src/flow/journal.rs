@@ -15,11 +15,12 @@ use crate::records::{
 
 /// The journal of a run. An interrupted run continues from it, in this process or another. Cloning is cheap.
 ///
-/// A run is a list of steps with deterministic names. A step whose result is in the journal does not run again; its result is read.
+/// A run is a list of steps with deterministic names. A step whose result is in the journal does not run again; the result is taken from
+/// the journal.
 ///
 /// # Behavior
 /// - Each write goes through the lease of the message. If the lease is lost or the message was erased, the write fails with `Conflict`.
-/// - A write goes on even if its future is dropped. Writes are made in order.
+/// - A write is completed even if its future is dropped. Writes are made in order.
 /// - All entries together have at most [`MAX_BYTES`]; an entry over that fails with `TooLarge` and is not kept.
 /// - The end of the run removes the journal. The messages of the run stay, and the versions of its message if the ledger keeps a
 ///   history.
@@ -36,9 +37,9 @@ struct State {
     entries: Vec<Entry>,
     /// The size of the entries in bytes.
     size: usize,
-    /// Whether the memory has a journal, which the end must remove.
+    /// Whether the context of the message's memory may hold entries, which the end of the run must remove.
     is_written: bool,
-    /// Whether the ledger failed to store an entry, so that the run can't go on for now.
+    /// Whether a write failed for a reason that may pass; see [`Journal::is_stuck`].
     is_stuck: bool,
 }
 
@@ -96,8 +97,8 @@ impl Journal {
         }
     }
 
-    /// Records that a step begins, before it does. After a crash, [`Recorded::Begun`] says that it may have had its effect. An idempotent
-    /// step need not record it.
+    /// Records that a step is about to begin. After a crash, [`Recorded::Begun`] then says that the step may have had its effect. An
+    /// idempotent step need not record that.
     pub(crate) async fn begun(&self, step: &str) -> Result<()> {
         if self.state().size > MAX_BYTES - RESERVE {
             return Err(Error::too_large("the run has done as much as its journal takes"));
@@ -112,7 +113,7 @@ impl Journal {
         self.write().await
     }
 
-    /// Like [`done`](Self::done), but written together with the next write.
+    /// Like [`done`](Self::done), but the result is stored only with the next write.
     pub(crate) fn note(&self, step: &str, result: &impl Serialize) -> Result<()> {
         let result = serde_json::to_value(result)
             .map_err(|error| Error::invalid("the result of a step has no JSON form").with_source(error))?;
@@ -183,12 +184,13 @@ impl Journal {
         self.lease.give_back(runs).await.map_err(lost)
     }
 
-    /// Takes note of the error of a write that may be retried.
+    /// Marks the run as stuck if the error of a write may pass; see [`is_stuck`](Self::is_stuck).
     pub(super) fn note_failure(&self, error: &Error) {
         self.state().is_stuck |= may_be_repeated(error);
     }
 
-    /// Whether a retryable write failed, so that a later run can continue from the journal.
+    /// Whether a write failed for a reason that may pass. If the run fails after that, its message stays open, so that a later run can
+    /// continue from the journal.
     pub(super) fn is_stuck(&self) -> bool {
         self.state().is_stuck
     }
@@ -251,7 +253,7 @@ impl State {
     }
 }
 
-/// Turns `NotFound` and `Erased` into `Conflict`, since whoever sees the end of a run must not learn of an erasure.
+/// Turns `NotFound` and `Erased` into `Conflict`, since an erasure must not show in the end of a run, which any subscriber sees.
 pub(super) fn lost(error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::Erased => Error::conflict("the message is there no more"),

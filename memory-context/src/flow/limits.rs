@@ -14,8 +14,8 @@ pub struct Limits {
     /// The deadline for one delivery of a message by the platform; ten seconds by default. A message that may have been delivered is sent
     /// once more, under its id.
     pub say: Duration,
-    /// The deadline of each ledger step at the start and the end of a run: storing the author, storing or claiming the message, and storing
-    /// the end; 30 s by default.
+    /// The deadline of each ledger step at the start and the end of a run, such as storing the author, storing or claiming the message, and
+    /// storing the end; 30 s by default.
     pub ledger: Duration,
     /// The deadline of all awaited evaluators together, and of all others together; two minutes each by default.
     pub evaluators: Duration,

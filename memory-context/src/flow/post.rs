@@ -9,7 +9,7 @@ use super::{End, FlowStep, MessageService, POST_PROVIDERS, Run};
 use crate::records::{Message, MessageContent, NewMessage, Room};
 use crate::state::{ComposeOptions, Turn};
 
-/// A post that was said.
+/// A post that the agent has said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Posted {

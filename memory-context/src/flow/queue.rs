@@ -54,7 +54,7 @@ enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     at: Timestamp,
-    /// The number among messages of the same time.
+    /// The number of its arrival, which orders messages of the same time.
     number: u64,
 }
 
@@ -106,7 +106,7 @@ impl RoomQueues {
         self.insert(room, |newest| newest.max(at))
     }
 
-    /// Enters a recovered message at its time.
+    /// Enters a recovered message at its time, before messages that were sent later.
     pub(super) fn enter_again(&self, room: &RoomId, at: Timestamp) -> Ticket {
         self.insert(room, |_| at)
     }
@@ -181,7 +181,7 @@ impl Ticket {
     /// superseding it. Returns `None` if it was superseded before.
     pub(super) async fn claim(self) -> Option<Claim> {
         self.unless_superseded(self.first()).await?;
-        // The decisive check: whatever is decided after it comes after the answer.
+        // From this check on the answer counts as claimed: a message that is decided later waits for its end.
         if self.is_superseded() { None } else { Some(Claim { _place: self.place }) }
     }
 

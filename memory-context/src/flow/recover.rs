@@ -43,8 +43,8 @@ impl MessageService {
     ///   that may have run is repeated only if its tool is [repeatable](crate::tool::Tool::repeatable).
     /// - Messages of a room are recovered in the order of their times. An undecided message is superseded by a newer one of its room that
     ///   was answered meanwhile. A message that was answered because the agent follows the room supersedes only others of this kind.
-    /// - A message that was started as often as [`Limits::runs`](super::Limits::runs) allows and never ended fails. Its last attempt runs
-    ///   alone, so that a message that crashes its process takes no others with it.
+    /// - A message that was started as often as [`Limits::runs`](super::Limits::runs) allows and never ended fails. During its last attempt
+    ///   no other message is recovered, so that a message that crashes its process takes no others with it.
     /// - The cost grows with the open messages, not with the ledger. Call it after the start, and from time to time.
     /// - Dropping the future drops the runs, which leaves their messages open.
     pub async fn recover(self: &Arc<Self>) -> Result<Vec<Recovered>> {
@@ -101,7 +101,7 @@ impl MessageService {
         }
     }
 
-    /// Whether this is the last attempt of a message, which may have crashed the processes that had it.
+    /// Whether the next attempt is the last one of a message. The message may have crashed the processes that tried it before.
     fn is_last_begin(&self, memory: &Memory) -> bool {
         Claim::read(memory).is_ok_and(|claim| claim.runs().saturating_add(1) >= self.limits.runs)
     }
@@ -124,7 +124,7 @@ impl MessageService {
         Ok(lease.map(|lease| Left { open, lease, entered }))
     }
 
-    /// Continues the run of a message, which enters its room's queue at its time with this call.
+    /// Continues the run of a message. The call itself enters the message into its room's queue, at its time; the future does the work.
     pub(super) fn go_on(self: &Arc<Self>, left: Left, tap: Tap) -> impl Future<Output = End> + Send + use<> {
         let (service, Left { open, lease, entered }) = (Arc::clone(self), left);
         let (content, id) = (&open.message.content, open.run.unwrap_or_else(MemoryId::generate));

@@ -60,9 +60,9 @@ pub enum Why {
     Own,
     /// It was delivered before.
     Known,
-    /// The agent is muted in the room and was not called by name.
+    /// The agent is muted in the room, and was neither addressed nor called by name.
     Muted,
-    /// The message addresses the agent.
+    /// The message addresses the agent, or calls by name an agent that is muted.
     Addressed,
     /// The room is of a type in which the agent always answers.
     ChannelType,
@@ -154,8 +154,8 @@ impl RespondRules {
     /// # Behavior
     /// - If the agent is muted, it answers only if it is addressed or the text has the words of its name, ignoring case. This holds in
     ///   direct conversations, too.
-    /// - Otherwise it answers in the rooms and to the sources of these rules, if it is addressed, and if it follows the room, as long as it
-    ///   has not said too much there lately.
+    /// - Otherwise it answers in the rooms and to the sources of these rules, if it is addressed, and if it follows the room. If it follows
+    ///   the room and has said too much there lately, the caller asks a model nevertheless.
     /// - In all other cases a model decides.
     pub(super) fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
         let Received { content, is_addressed, state } = *received;
@@ -177,23 +177,24 @@ impl RespondRules {
     }
 }
 
-/// Splits a list at commas; it may also be a JSON array.
+/// Splits a list at commas. Brackets and quotes around items are removed, so the list may also be a JSON array of plain names.
 fn listed(list: String) -> Vec<String> {
     let plain = |name: &str| name.trim_matches(|sign: char| sign.is_whitespace() || "[]\"'".contains(sign)).to_owned();
     list.split(',').map(plain).filter(|name| !name.is_empty()).collect()
 }
 
-/// Whether the agent said the message itself. Such a message is not recorded, since its echo would supersede the answer.
+/// Whether the agent said the message itself. An echo of its own message is not recorded, since it would supersede the agent's answer.
 pub(crate) fn is_own(agent: &AgentId, content: &MessageContent) -> bool {
     content.author == agent.entity()
 }
 
-/// Whether a reflection is due: since the last one, more messages came than a quarter of the conversation length.
+/// Whether a reflection is due: the messages since the last one are more than a quarter of the conversation length.
 pub(super) fn is_reflection_due(messages_since: usize, conversation_length: usize) -> bool {
     messages_since > conversation_length.div_ceil(4)
 }
 
-/// Whether a text has the words of a name in sequence, as whole words: "also" does not name Al. A name without words is searched as is.
+/// Whether a text has the words of a name in sequence, as whole words, ignoring case: "also" does not name Al. A name without words, such
+/// as an emoji, is searched character by character.
 fn is_named(text: &str, name: &str) -> bool {
     let (said, name_words): (Vec<_>, Vec<_>) = (words::of(text).collect(), words::of(name).collect());
     match name_words.is_empty() {

@@ -33,7 +33,7 @@ impl Run {
         run
     }
 
-    /// Sets the receiver of the run's answer.
+    /// Sets the tap, which collects the answer for a caller.
     #[must_use]
     pub(super) fn with_tap(mut self, tap: Tap) -> Self {
         tap.began(self.context.id);

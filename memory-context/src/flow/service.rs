@@ -106,7 +106,7 @@ impl MessageService {
 
     /// Sets the instance name; a new unique name by default. After a restart with the same name, [`recover`](Self::recover) takes the
     /// messages that the previous process held when this call was made, without waiting for their leases. If that process still runs, it
-    /// loses these messages and keeps what it takes later. So use a name in one process at a time.
+    /// loses these messages, but not those that it takes later. So use a name in one process at a time.
     ///
     /// Fails with `InvalidInput` unless the name has 1 to 128 bytes and no control characters.
     pub fn with_instance(mut self, name: impl Into<String>) -> Result<Self> {

@@ -7,8 +7,9 @@ use super::answer::{IGNORE, MAX_ANSWER, THINKING, markup_in};
 use super::tap::BETWEEN;
 use crate::state::ToolResult;
 
-/// Passes on the text of a model as it is generated, as far as it is plain text. Text that may be an answer in XML or JSON is held back
-/// until it is parsed and said. If plain text was asked for, only the thinking of the model, and what may be `IGNORE`, is held back.
+/// Passes on the text of a model as it is generated, as far as it is plain text. If a form was asked for, a text that begins like XML, JSON
+/// or a code fence is held back until it is parsed and said, and so is any text from the first tag of the form on. If plain text was asked
+/// for, a text that begins with thinking is held back, and so is a beginning that may become `IGNORE`.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
     /// Whether the model was asked for plain text.
@@ -37,7 +38,7 @@ impl Streamed {
         self.ends();
     }
 
-    /// Separates the next text from what was passed on before, whether that became an answer or was refused.
+    /// Ends the present text, so that the next one is separated from it, whether it became an answer or was refused.
     fn ends(&mut self) {
         self.has_said |= self.passed > 0;
         (self.written, self.passed, self.is_held) = (String::new(), 0, false);
@@ -53,7 +54,7 @@ impl Streamed {
         let text = self.written.trim_start();
         let rest = &text[self.passed..];
         let markup = match self.is_plain {
-            // Held back until it is clear whether it is such a word or the beginning of a text.
+            // Held back until it is clear whether the text is one of these words or only begins like it.
             true if [IGNORE, THINKING].iter().any(|word| word.starts_with(text.trim_end())) => return,
             true if text.starts_with(THINKING) => Some(0),
             true => None,
@@ -75,7 +76,7 @@ impl Streamed {
         let passed = &self.written.trim_start()[..self.passed];
         let rest = text.strip_prefix(passed).map(str::to_owned);
         if rest.is_none() {
-            // The text that was passed on is separate.
+            // What was passed on is not the beginning of this text, so this text is separated from it.
             self.ends();
         }
         self.pass(rest.unwrap_or_else(|| text.to_owned()));

@@ -31,8 +31,8 @@ pub(super) struct Voice<'a> {
 }
 
 impl Voice<'_> {
-    /// Stores a message and then says it, so that nothing is said that was not stored. If it can't be said, it is marked as undelivered,
-    /// unless its delivery is unknown. The outcome of such an error is unknown, since the message is stored.
+    /// Stores a message and then says it, so that nothing is said that is not stored. A message that could not be said is marked as
+    /// undelivered, unless it may have been delivered. The outcome of the error is unknown in both cases, since the message is stored.
     pub(super) async fn say(&self, new: NewMessage) -> Result<Message> {
         let message = self.services.records().messages().add(new).await?;
         match self.speak(&message).await {
@@ -46,8 +46,8 @@ impl Voice<'_> {
         }
     }
 
-    /// Says the message of a step: records it in the journal, stores it, then says it, each under the key of the run and the step. A
-    /// message in the journal is said unchanged; one that was delivered is not said again.
+    /// Says the message of a step: records it in the journal, stores it under the key of the answered message and the step, and then says
+    /// it. A message that the journal has is stored and said unchanged; one that was delivered is not said again.
     pub(super) async fn say_once(
         &self,
         journal: &Journal,
@@ -86,7 +86,7 @@ impl Voice<'_> {
         Err(unsaid("it could not be said"))
     }
 
-    /// Calls the platform; once more under the same id if the outcome is unknown, so that the platform can drop the repetition.
+    /// Calls the platform. If the outcome is unknown, calls it once more with the same id, by which the platform can drop the repetition.
     async fn speak(&self, message: &Message) -> Result<()> {
         match self.speak_once(message).await {
             Err(error) if error.outcome() == Outcome::Unknown => {
@@ -113,8 +113,8 @@ impl Voice<'_> {
     }
 }
 
-/// The error of a step that has not said its text. The words are the same in each attempt of the run, since they become part of what is
-/// stored under a key.
+/// The error of a step that has not said its text. Its words are the same in each attempt of the run, since they become part of a message
+/// that is stored under a key.
 fn unsaid(why: &str) -> Error {
     Error::new(ErrorKind::Unavailable, why).with_outcome(Outcome::Unknown)
 }

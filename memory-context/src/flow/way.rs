@@ -1,6 +1,6 @@
 //! The processing of a message, from its receipt to its end.
 //!
-//! Longer futures are boxed, since all of them together would overflow the stack of a thread.
+//! Large futures are boxed, since together they would overflow the stack of a thread.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -114,7 +114,7 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            // An author who has left the room joins again with a new message, but not with a repeated delivery.
+                            // An author who has left the room joins again with a new message. A repeated delivery does not come here.
                             let (services, said) = (service.composer.services(), &task.open.message.content);
                             let participants = services.records().participants();
                             service.in_time(participants.join(&said.room, &said.author)).await?;
@@ -193,7 +193,7 @@ impl MessageService {
         }
     }
 
-    /// Answers a message, or returns why not. When it returns, the next message of the room goes on.
+    /// Answers a message, or returns why it is not answered. When it returns, its place in the queue is free for the next message.
     async fn respond(
         &self,
         run: &Run,
@@ -227,7 +227,8 @@ impl MessageService {
         end
     }
 
-    /// Decides on the answer to a message and claims it. Nothing is said or done before.
+    /// Decides whether to answer a message, asks the model for the first answer, and claims the right to give it. Nothing is said or done
+    /// before.
     async fn think<'a>(
         &'a self,
         run: &'a Run,
@@ -298,18 +299,19 @@ impl MessageService {
         Ok(decide(Why::Model))
     }
 
-    /// Whether a quarter of the room's last messages are the agent's own, or most of the last stored ones are results of its tools.
+    /// Whether at least two of the room's eight newest messages are the agent's own, or more than three quarters of the 32 newest are
+    /// results of tools.
     async fn says_much(&self, message: &Message) -> Result<bool> {
         let services = self.composer.services();
         let records = services.records();
         let (recent, agent) = (records.messages().until(message, RECENT).await?, records.agent().entity());
-        // Results of tools do not count as said. If little else is left, the agent does much.
+        // Results of tools don't count as said. If they leave fewer than eight other messages, the agent has been busy.
         let said: Vec<_> = recent.iter().filter(|one| one.content.action_result.is_none()).take(SAID_LAST).collect();
         let is_busy = recent.len() == RECENT && said.len() < SAID_LAST;
         Ok(is_busy || 4 * said.iter().filter(|one| one.content.author == agent).count() >= SAID_LAST)
     }
 
-    /// Stores the end of the run and the reason for answering. If that fails, the run ends anyway, and its message stays open.
+    /// Stores the end of the run and the reason for answering. If that fails, the run ends nevertheless, and its message stays open.
     ///
     /// If a run failed because the ledger could not store its journal, its message stays open: after the lease has expired, another run
     /// continues from the journal.

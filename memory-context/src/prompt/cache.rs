@@ -12,7 +12,8 @@ use tokio::time::Instant;
 /// The most stores in the cache.
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
-/// The texts that were read last. A read during a write of this process is not cached, since it may be older than the write.
+/// The texts that were read last. If a write of this process ends during a read, the read is not cached, since it may be older than the
+/// write.
 #[derive(Debug)]
 pub(super) struct Cache(Mutex<State>);
 

@@ -16,7 +16,7 @@ pub struct PromptConfig {
     /// What a prefetch does if a store can't be read before the deadline; it fails by default.
     pub on_failure: OnFailure,
     /// How long a text stays cached, unless this process changes it; zero by default, so that each prefetch reads the store and sees the
-    /// writes of other processes. If this process is the only writer, it can be hours.
+    /// writes of other processes. Hours are safe if this process is the only writer.
     pub cache_for: Duration,
     /// The most bytes in one update; 32 KiB by default.
     pub max_entry_bytes: usize,

@@ -1,4 +1,4 @@
-//! The key of a prompt memory, and the text for the prompt.
+//! The session, user and agent to which a prompt memory belongs, and its text for the prompt.
 
 use std::fmt;
 
@@ -20,11 +20,11 @@ pub struct MemoryLoadContext {
     pub session_id: String,
     /// The session to which the memory belongs, as in `cli:default` or `telegram:42`.
     pub session_key: String,
-    /// The user, whose profile all sessions share. Without a user, the profile belongs to the session key.
+    /// The user, whose profile is shared by all sessions. Without a user, the profile belongs to the session key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// The agent. Each agent has its own profile of a user or session. Until it first changes it, it reads the profile that was kept
-    /// without an agent; its first change makes a copy.
+    /// The agent, which has its own profile of a user or session. Until the agent first changes it, the profile that was stored without an
+    /// agent is read; the first change copies that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The platform of the conversation, which the history shows, as in `cli` or `telegram`.
@@ -104,7 +104,7 @@ impl MemoryLoadContext {
 pub struct MemoryContext {
     /// The sections, the user's profile first; at most as many bytes as the budget allows.
     pub content: String,
-    /// Always `custom`, the name of this kind of memory provider.
+    /// The name of the kind of prompt memory: `custom` by default, `markdown` for a [`MarkdownMemory`](super::MarkdownMemory).
     pub source: &'static str,
     /// Whether the budget cut something.
     pub truncated: bool,

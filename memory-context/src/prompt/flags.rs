@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::Serialize;
 
-/// The number of characters in a text that a reader can't see. They are reported and not removed, since some scripts and emoji need them.
+/// The numbers of characters in a text that a reader can't see. The characters are reported and not removed, since some scripts and emoji
+/// need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flags {
@@ -17,7 +18,7 @@ pub struct Flags {
     pub bidi: usize,
 }
 
-// Both patterns are constants that a test compiles.
+// Neither `expect` can fail: both patterns are constants, and a test compiles them.
 static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"[[\p{Default_Ignorable_Code_Point}\p{Cc}\u2800]--[\t\r\n\uFE0E\uFE0F\p{Bidi_Control}]]";
     Regex::new(pattern).expect("a valid pattern")

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptSource, SyncReport};
 use crate::deadline::late;
 
-/// The deadline of a call.
+/// The deadline of one call of the host's prompt memory.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Wraps a host's prompt memory. A call that panics fails with `Unexpected`, and one that misses [`DEADLINE`] with `Timeout`.

@@ -14,11 +14,11 @@ const SPACE: &str = "prompt";
 /// The longest part of a key, in bytes.
 const MAX_PART: usize = 256;
 
-/// The document of one store.
+/// Where one store is kept: the id, the collection and the space of its document, and its metadata.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) id: DocumentId,
-    /// The document that an agent reads until it has its own: the one for all agents, in which earlier versions kept profiles.
+    /// The document that is read until the agent has its own: that of all agents, in which earlier versions kept profiles.
     pub(super) of_all: Option<DocumentId>,
     pub(super) collection: Collection,
     pub(super) space_id: SpaceId,

@@ -68,7 +68,7 @@ impl MarkdownMemory {
     fn apply(&self, context: &MemoryLoadContext, batch: &str, updates: &[MemoryUpdate]) -> Result<SyncReport> {
         fs::create_dir_all(&self.folder).map_err(|error| failed(&error))?;
         let lock = File::create(self.folder.join(".lock")).map_err(|error| failed(&error))?;
-        // The lock is held until the file is dropped.
+        // Other processes wait here until `lock` is dropped at the end of this call.
         lock.lock().map_err(|error| failed(&error))?;
         let mut reports: Vec<Option<UpdateReport>> = iter::repeat_with(|| None).take(updates.len()).collect();
         let mut writes = Vec::new();
@@ -108,7 +108,7 @@ impl MarkdownMemory {
         }
         for (at, (path, header, text)) in writes.into_iter().enumerate() {
             let written = write(&path, &header, &text);
-            // The first store was written already, so the outcome of the call is unknown.
+            // If the second write fails, the first store is written already, so the outcome of the call is unknown.
             written.map_err(|error| if at > 0 { error.with_outcome(Outcome::Unknown) } else { error })?;
         }
         Ok(SyncReport { updates: reports.into_iter().flatten().collect() })
@@ -154,7 +154,7 @@ impl PromptSource for MarkdownMemory {
     }
 }
 
-/// Runs blocking work on a thread of tokio's pool for it.
+/// Runs blocking work on tokio's thread pool for blocking work.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let panicked = |_| Error::new(ErrorKind::Unexpected, "the work on a file panicked");
     spawn_blocking(work).await.map_err(panicked)?
@@ -179,10 +179,10 @@ fn read(path: &Path) -> Result<Option<(Header, String)>> {
     }))
 }
 
-/// Puts a file in the place of another in one step: what a reader sees is whole.
+/// Replaces a file atomically: a reader sees either the old file or the new one.
 fn write(path: &Path, header: &Header, text: &str) -> Result<()> {
     let json = serde_json::to_string(header).map_err(|error| Error::invalid("no JSON form").with_source(error))?;
-    // Escaped, so that nothing in the JSON ends the comment.
+    // `>` is escaped, so that nothing in the JSON ends the comment.
     let header = json.replace('>', "\\u003e");
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| {
@@ -193,7 +193,7 @@ fn write(path: &Path, header: &Header, text: &str) -> Result<()> {
     written.map_err(|error| failed(&error))
 }
 
-/// Leaves out the path, which may hold private names.
+/// The error of a file operation, without the path, which may hold private names.
 fn failed(error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("a file of the prompt memory can't be used: {}", error.kind()))
 }

@@ -69,8 +69,8 @@ impl PromptMemory {
     /// Returns the text for the system prompt of a turn; `None` if both stores are empty.
     ///
     /// # Behavior
-    /// - The user's profile comes first, under `## About You`, then the project memory, under `## Memory`. An empty one is left out with
-    ///   its heading. Nothing in the texts themselves can make a heading.
+    /// - The user's profile comes first, under `## About You`, then the project memory, under `## Memory`. An empty text is left out with
+    ///   its heading. Nothing in the texts can make a heading.
     /// - Over the budget, whole lines are cut and `truncated` is set: first the oldest lines of the memory, and lines of the profile only
     ///   after the whole memory.
     /// - If a store can't be read before the deadline, the call fails with `Timeout` or the engine's error. With [`OnFailure::Open`] it
@@ -225,7 +225,7 @@ impl PromptMemory {
                 Err(error) => return Err(error),
             }
         }
-        // The reports are in the order of the stores; they are returned in the order of the updates.
+        // So far the reports are in the order of the stores. They are returned in the order of the updates.
         let mut places: Vec<_> = (0..updates.len()).collect();
         places.sort_by_key(|place| updates[*place].store);
         let mut placed: Vec<_> = places.into_iter().zip(reports).collect();
@@ -278,7 +278,8 @@ impl PromptMemory {
         Ok((text, reports.collect()))
     }
 
-    /// Writes the result of `plan` by compare-and-set, and plans again after a lost race. Returns the last plan's result.
+    /// Writes the text that `plan` returns by compare-and-set, and plans again after a lost race. Returns the other result of the last
+    /// plan.
     async fn commit<T>(
         &self,
         key: &Key,
@@ -300,7 +301,7 @@ impl PromptMemory {
             let now = self.shared.config.clock.now();
             let write = DocumentWrite::new(key.collection.clone(), key.space_id.clone(), record.to_content()?, now);
             let write = write.with_id(key.id.clone()).with_metadata(key.metadata.clone()).expect(expect);
-            // Even if this future is dropped, the write may take effect.
+            // Tells the cache that a write has ended even if this future is dropped, since the write may take effect nevertheless.
             let mut ended = Ended { cache: &self.shared.cache, key, known: None };
             match self.shared.documents.put(write).await {
                 Ok(document) => {
@@ -315,16 +316,16 @@ impl PromptMemory {
         }
     }
 
-    /// Copies the document of all agents to one agent, with history and revision, so that its batches stay known. An existing document
-    /// stays unchanged. Returns `false` if the agent's document was erased: then nothing is copied, and the next write starts a new
-    /// document.
+    /// Copies the document of all agents to one agent, with its history and revision, so that its batches stay known. If the agent has a
+    /// document already, that stays unchanged. Returns `false` if the agent's document was erased: then nothing is copied, and the next
+    /// write starts a new document.
     async fn copy(&self, of_all: &DocumentId, key: &Key) -> Result<bool> {
         let Some(mut document) = self.shared.documents.get(&key.collection, of_all).await? else { return Ok(true) };
         (document.id, document.metadata) = (key.id.clone(), key.metadata.clone());
         Ok(self.shared.documents.restore(vec![document]).await?.erased.is_empty())
     }
 
-    /// Returns the present text of a store, or the last known one with the error of the read.
+    /// Returns the present text of a store. If it can't be read and the settings allow it, returns the last known text and the error.
     async fn recall(&self, key: &Key) -> Result<(Known, Option<Error>)> {
         let config = &self.shared.config;
         if let Some(known) = self.cached(key, config.cache_for) {

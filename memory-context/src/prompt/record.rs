@@ -6,12 +6,12 @@ use std::fmt;
 use memory_core::{Content, Document, Error, IdempotencyKey, Result, Revision, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// How many changes the history keeps. The keys of their batches are known as long.
+/// How many changes the history keeps. The key of a batch is known as long as its change is kept.
 const MAX_CHANGES: usize = 100;
 /// The most bytes of earlier text that are kept for undo.
 const MAX_EARLIER_BYTES: usize = 128 << 10;
 
-/// A text with its history, in one document, so that one compare-and-set changes both and recognises repeated batches.
+/// A text with its history. Both are in one document, so one compare-and-set changes both, and sees whether a batch was applied before.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
@@ -25,7 +25,7 @@ pub(super) struct Record {
 struct Entry {
     revision: Revision,
     origin: Origin,
-    /// The difference to the previous text; `None` for old changes.
+    /// The difference to the previous text; `None` for an old change, whose lines are no longer kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     back: Option<Back>,
 }
@@ -47,11 +47,11 @@ pub(super) struct Origin {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Batch {
     pub(super) key: IdempotencyKey,
-    /// The hash of the updates, by which another batch under the same key is recognised.
+    /// The hash of the updates, by which a different batch under the same key is detected.
     pub(super) digest: String,
 }
 
-/// The difference to the previous text: the lines that were replaced.
+/// The difference to the previous text: after `line` unchanged lines, `removed` was replaced by `added` other lines.
 #[derive(Serialize, Deserialize)]
 struct Back {
     line: usize,
@@ -209,7 +209,7 @@ impl Back {
         Some([head, &self.removed, tail].concat())
     }
 
-    /// Splits the later lines into those before, those that were added, and those behind.
+    /// Splits the later lines into those before the difference, those that were added, and those after it.
     fn split<'a>(&self, after: &'a [String]) -> Option<(&'a [String], &'a [String], &'a [String])> {
         let (head, rest) = after.split_at_checked(self.line)?;
         let (added, tail) = rest.split_at_checked(self.added)?;

@@ -43,7 +43,7 @@ fn newest_lines(text: &str, room: usize) -> (&'static str, &str) {
         return ("", text);
     }
     let first = text.len().saturating_sub(room.saturating_sub(MARK.len()));
-    // A line begins after a break; the break itself may be right before the first byte that fits.
+    // A line begins after a break. The break itself may be the byte before the first byte that fits.
     let bytes = text.as_bytes();
     let start = (first.max(1)..text.len()).find(|at| bytes[at - 1] == b'\n').unwrap_or(text.len());
     (MARK, text[start..].trim_start_matches('\n'))

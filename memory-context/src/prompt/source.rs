@@ -9,8 +9,8 @@ use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, SyncRe
 
 /// The prompt memory of an agent: a [`PromptMemory`] over any engine, or a host's own. Held as `Arc<dyn PromptSource>`.
 ///
-/// An agent gives each call ten seconds; then the future is dropped and the call has failed. A panic is a failure, too. The message is
-/// answered anyway.
+/// Each call of an agent has a deadline of ten seconds, at which its future is dropped. A call that is late, fails or panics does not keep
+/// the message from being answered.
 #[async_trait]
 pub trait PromptSource: Send + Sync + 'static {
     /// Returns the text for the prompt of a turn; `None` if there is none.

@@ -82,7 +82,8 @@ impl MemoryUpdate {
         Self { store, action: Action::Remove, content: String::new(), substring_match }
     }
 
-    /// Parses the words of a model: `store` is `user` or `memory`, the default; `change` is `add`, the default, `replace` or `remove`.
+    /// Parses the words of a model: `store` is `user` or `memory`, by default `memory`; `change` is `add`, `replace` or `remove`, by
+    /// default `add`.
     pub(crate) fn of_words(store: &str, change: &str, text: &str, matched: &str) -> Result<Self, Unclear> {
         let store = match store.to_ascii_lowercase().as_str() {
             "user" => MemoryStore::User,
@@ -170,14 +171,14 @@ pub struct UpdateReport {
     pub changed: bool,
     /// Whether the batch was applied before under the same key, so that it was not applied again.
     pub repeated: bool,
-    /// The revision of the store after the batch, or, if it was applied before, after its first application; `None` if the store was never
-    /// written.
+    /// The revision of the store after the batch, or, if the batch was applied before, after its first application. `None` if the store was
+    /// never written, and always for a [`MarkdownMemory`](super::MarkdownMemory), which has no revisions.
     pub revision: Option<Revision>,
     /// The invisible characters in the update.
     pub flags: Flags,
 }
 
-/// Trims white space. A byte order mark counts as white space, as in the rule that this follows.
+/// Trims white space. A byte order mark counts as white space, as it does for `trim` in JavaScript.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\u{feff}')
 }

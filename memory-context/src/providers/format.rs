@@ -58,7 +58,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<Value> {
         .map_err(|error| memory_core::Error::invalid("a record has no JSON form").with_source(error))
 }
 
-/// The names of the participants.
+/// The names under which the authors of messages are shown.
 #[derive(Debug)]
 pub(super) struct Names(BTreeMap<EntityId, String>);
 
@@ -75,8 +75,8 @@ impl Names {
         Ok(Self::told_apart((one_line(&cx.services().character().name), agent), names.collect()))
     }
 
-    /// An author with the name of the agent or of another author, or a name that looks the same, is shown with the id, so that nobody can
-    /// impersonate another.
+    /// Chooses the shown names. An author whose name is, ignoring case, that of the agent or of another author, or another author's name
+    /// with the id, is shown with the id, so that nobody can impersonate another.
     fn told_apart((name, agent): (String, EntityId), others: Vec<(String, EntityId)>) -> Self {
         let mut users = BTreeMap::from([(name.to_lowercase(), 1)]);
         for (name, id) in &others {
@@ -92,12 +92,12 @@ impl Names {
         Self(shown.chain([(agent, name.clone())]).collect())
     }
 
-    /// The usual name; the id if the entity is unknown.
+    /// Returns the name under which an author is shown; the id of one that is unknown.
     pub(super) fn name(&self, id: &EntityId) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| one_line(id.as_str()))
     }
 
-    /// Formats a message as `[2023-05-08 13:56] Ana: Hello`, with its attachments and other parts on separate lines. The text is complete.
+    /// Formats a message as `[2023-05-08 13:56] Ana: Hello`, with its attachments and other parts on separate lines. The text is not cut.
     pub(super) fn line(&self, message: &Message) -> String {
         self.line_with(message, &message.content.text)
     }
@@ -207,7 +207,7 @@ pub(super) fn people(text: &str) -> String {
     if !text.contains("{{") {
         return text.to_owned();
     }
-    // From the highest on, though the closing braces keep 1 and 10 apart anyway.
+    // The order does not matter, since the closing braces keep 1 and 10 apart.
     (1..=10).rev().fold(text.to_owned(), |text, number| {
         let name = format!("User {number}");
         text.replace(&format!("{{{{name{number}}}}}"), &name).replace(&format!("{{{{user{number}}}}}"), &name)

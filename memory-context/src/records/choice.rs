@@ -21,7 +21,7 @@ pub const AWAITING_CHOICE: &str = "AWAITING_CHOICE";
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChoiceOption {
-    /// The name with which it is picked; unique within its choice.
+    /// The name by which the option is picked; unique within its choice.
     pub name: String,
     /// What picking the option means; empty by default.
     #[serde(default)]
@@ -113,7 +113,7 @@ impl Records {
 }
 
 impl Choices<'_> {
-    /// Asks for a choice: stores a pending task, which no runtime takes. Fails with `InvalidInput` if there are no options, or if two have
+    /// Asks for a choice: stores a pending task, which no runtime claims. Fails with `InvalidInput` if there are no options, or if two have
     /// the same name.
     pub async fn ask(&self, new: NewChoice) -> Result<Choice> {
         let mut names: Vec<_> = new.options.iter().map(|option| &option.name).collect();
@@ -149,7 +149,7 @@ impl Choices<'_> {
     /// Picks an option of a choice in the audience's room, on behalf of the audience's entity, and completes the task. The option and the
     /// entity are stored as the context of the memory.
     ///
-    /// Fails with `NotFound` if no such choice is open in the room, with `InvalidInput` if it has no such option, and with `Conflict` if
+    /// Fails with `NotFound` if the choice is not open in this room, with `InvalidInput` if it has no such option, and with `Conflict` if
     /// somebody else has changed the task meanwhile.
     pub async fn choose(&self, audience: &Audience, id: MemoryId, option: &str) -> Result<()> {
         let memory = self.records.provider().get(id).await.map_err(without_erasure)?;

@@ -94,7 +94,7 @@ impl Components<'_> {
         data.transpose().map_err(|_| Error::corrupt(format!("the component {document} holds something else")))
     }
 
-    /// Stores a component and replaces the one that the entity has of this type. Fails with `InvalidInput` if the type's name is empty or
+    /// Stores a component, in place of the one of this type that the entity has. Fails with `InvalidInput` if the type's name is empty or
     /// the component has no JSON form, and with `TooLarge` if the name has more than 64 bytes or the JSON more than 1 MiB.
     pub async fn put<T: Serialize + Sync>(&self, entity: &EntityId, kind: &str, part: &T) -> Result<()> {
         if kind.is_empty() {

@@ -114,7 +114,7 @@ impl Entities<'_> {
         Ok(found.into_iter().map(|entity| (entity.id.clone(), entity)).collect())
     }
 
-    /// Whether the audience may see an entity by the rule of [`named`](Self::named), whether it exists or not.
+    /// Whether the audience may see an entity by the rule of [`named`](Self::named), even if the entity does not exist.
     pub(super) async fn is_shown(&self, audience: &Audience, id: &EntityId) -> Result<bool> {
         Ok(!self.shown(audience, [id.clone()]).await?.is_empty())
     }

@@ -21,11 +21,11 @@ pub(crate) struct Entry {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum EntryState {
-    /// The step was begun, so it may have had its effect.
+    /// The step was begun, so it may have had its effect, and it has no result.
     Begun,
     /// The step is done, with this result.
     Done(Value),
-    /// The step says something.
+    /// The step says this message.
     Said(Box<Said>),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Said {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Delivery {
-    /// It may have been delivered.
+    /// It is not delivered yet, or the process ended before it recorded the delivery.
     Pending,
     /// It was delivered.
     Delivered,

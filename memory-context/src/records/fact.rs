@@ -11,11 +11,11 @@ use super::{EntityId, RoomId};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewFact {
-    /// The room in which it became known. It is shown there, and elsewhere as an [`Audience`](super::Audience) allows.
+    /// The room in which it became known. The fact is shown there, and elsewhere as an [`Audience`](super::Audience) allows.
     pub room: RoomId,
     /// The entity that the fact is about.
     pub subject: EntityId,
-    /// The entity that states the fact. It is the agent if the agent has concluded it.
+    /// The entity that states the fact; the agent if the agent concluded it.
     pub author: EntityId,
     /// The fact as a sentence.
     pub text: String,
@@ -162,8 +162,8 @@ impl FactQuery {
 pub struct RecalledFacts {
     /// The facts, best first.
     pub facts: Vec<FoundFact>,
-    /// How many facts of the searched rooms have no vector yet, so that they could be found only by their words. All of them if there is no
-    /// embedder, or if the embedder failed on the question.
+    /// How many facts of the searched rooms could be found only by their words, since they have no vector yet. It is the number of all
+    /// facts of these rooms if there is no embedder, or if the embedder failed on the question.
     pub unembedded: usize,
 }
 
@@ -173,8 +173,8 @@ pub struct RecalledFacts {
 pub struct FoundFact {
     /// The fact.
     pub fact: Fact,
-    /// The cosine of the vectors of the fact and the question. `None` if one of them has no vector, or if that is not known: for a fact
-    /// that holds a word and has the least cosine, while other facts have no vector yet.
+    /// The cosine of the vectors of the fact and the question; `None` if one of them has no vector. It is also `None` for a fact that holds
+    /// a word of the question and has the least cosine, while other facts have no vector: the search can't tell these cases apart.
     pub similarity: Option<f32>,
     /// The score of the ranking: the reciprocal rank in the room or, if several rooms have facts, the sum of the reciprocal ranks by
     /// meaning and by words.

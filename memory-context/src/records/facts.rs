@@ -46,7 +46,8 @@ impl Facts<'_> {
     /// Stores a fact. If the same fact about the same subject is known in the room, ignoring case, white space and the last full stop, it
     /// is not stored again, even in concurrent calls.
     ///
-    /// The call does not wait for a model: a [`keeper`](crate::embedding::keeper), which follows the feed, makes the vector later.
+    /// The call does not wait for the embedding model: a [`keeper`](crate::embedding::keeper), which follows the feed, makes the vector
+    /// later.
     pub async fn remember(&self, new: NewFact) -> Result<Remembered> {
         let id = self.id(&new)?;
         let collection = fact_collection(self.records.agent(), &new.room)?;
@@ -61,7 +62,7 @@ impl Facts<'_> {
                     Err(error) if error.kind() == ErrorKind::Conflict => {}
                     Err(error) => return Err(error),
                 }
-                // A concurrent write can cause a conflict before it can be read.
+                // The write that caused the conflict may not be readable yet, so both are tried again.
                 if let Some(document) = self.records.documents().get(&collection, &id).await? {
                     return Ok(Remembered { fact: Fact::read(document)?, is_new: false });
                 }
@@ -71,9 +72,10 @@ impl Facts<'_> {
     }
 
     /// Replaces a fact, for example one that turned out to be wrong. The new fact is stored before the known one is removed, so a call that
-    /// is cut off loses neither, and repeating it ends with the new one alone.
+    /// is cut off loses neither, and after its repetition only the new one is left.
     ///
-    /// Fails with `Conflict` if somebody else has replaced or removed the known fact; then the new one is not stored.
+    /// Fails with `Conflict` if somebody else has replaced or removed the known fact. Then the new fact is not stored, unless it was known
+    /// already: in that case the call succeeds.
     pub async fn replace(&self, known: &Fact, new: NewFact) -> Result<Remembered> {
         let remembered = self.remember(new).await?;
         if remembered.fact.id == known.id || self.take(known).await? || !remembered.is_new {
@@ -88,10 +90,10 @@ impl Facts<'_> {
         if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
     }
 
-    /// Finds the fact with this text that may be changed on behalf of the audience, that is, one that became known in its room. Facts of
-    /// other rooms may be shown but are changed only there: a group can't undo what was said in private, nor a direct conversation what a
-    /// group knows. The text may have the form in which `FACTS` writes it, with the day in brackets. Of several facts, one about the
-    /// audience's entity comes first.
+    /// Finds the fact with this text that became known in the audience's room. Only such a fact may be changed on behalf of the audience.
+    /// Facts of other rooms may be shown, but are changed only in those rooms: a group can't undo what was said in private, and a direct
+    /// conversation can't undo what a group knows. The text may have the form in which `FACTS` writes it, with the day in brackets. If
+    /// several facts have this text, one about the audience's entity is preferred.
     pub async fn find(&self, audience: &Audience, text: &str) -> Result<Option<Fact>> {
         let text = text.trim_start_matches(['-', ' ']);
         let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
@@ -115,8 +117,8 @@ impl Facts<'_> {
     ///
     /// Each room is searched by words and, with an embedder, by meaning (M3). The scores of different rooms are not comparable. So for
     /// several rooms, the ranking of all facts by meaning and the ranking by words (by the ranks within the rooms) are fused by reciprocal
-    /// ranks. The search goes by words alone if the embedder makes no vector of the question in time, or if the namespace has its vectors
-    /// from another model.
+    /// ranks. Words alone are searched if the embedder makes no vector of the question in time, or if the namespace has its vectors from
+    /// another model.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
         self.answers(audience, query, PATIENCE).await
     }
@@ -131,7 +133,7 @@ impl Facts<'_> {
             return Ok(RecalledFacts::default());
         }
         let rooms = self.records.rooms().readable(audience).await?;
-        // The question is embedded once for all rooms; if that fails, the search goes by words alone.
+        // The question is embedded once for all rooms. If that fails, all rooms are searched by words alone.
         let embedder = match self.records.asking(patience) {
             Some(embedder) => match embedder.vectors(&[question(&query.text)?]).await {
                 Ok(_) => Some(embedder),
@@ -155,8 +157,8 @@ impl Facts<'_> {
         Ok(fused(rooms, query, options.weights.meaning))
     }
 
-    /// Requests the vector of a question ahead of a [`recall`](Self::recall) of the same text, which then shares this call. The vectors
-    /// of the last 100 texts are cached. It does nothing without an embedder, or if the text is blank.
+    /// Makes the vector of a question ahead of a [`recall`](Self::recall) with the same text, which then uses it or waits for this call.
+    /// The vectors of the last 100 texts are cached. It does nothing without an embedder, or if the text is blank.
     pub async fn prepare(&self, text: &str) -> Result<()> {
         match self.records.asking(Duration::MAX).filter(|_| !text.trim().is_empty()) {
             Some(embedder) => embedder.vectors(&[question(text)?]).await.map(drop),
@@ -179,7 +181,7 @@ impl Facts<'_> {
         Ok(facts.into_iter().flatten().collect())
     }
 
-    /// Removes a fact. Returns whether it existed. The text is part of the id, so no other fact can be removed by mistake.
+    /// Removes a fact. Returns whether it existed. The id is a hash of the text, so a fact with another text is never removed by mistake.
     async fn take(&self, fact: &Fact) -> Result<bool> {
         let collection = fact_collection(self.records.agent(), &fact.room)?;
         let selection = DocumentSelection::ids(collection, [fact.id.clone()])?;
@@ -246,7 +248,8 @@ fn fused(rooms: Vec<Recalled<Document>>, query: &FactQuery, weight: f64) -> Reca
         }
     }
     if lists.len() > 1 {
-        // The best fact of one room may be worse than all of another. Cosines are comparable between rooms; by words only ranks are.
+        // The best fact of one room may be worse than all facts of another. Between rooms, cosines can be compared, but of the scores by
+        // words only the ranks.
         let by_words = fuse(&words).into_iter().map(|(id, _)| id).collect();
         lists = vec![best_first(near), by_words];
     }

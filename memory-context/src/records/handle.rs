@@ -33,7 +33,7 @@ pub struct Records {
 struct Upkeep {
     /// Locked while vectors are made, so that concurrent calls don't make the same ones.
     at_it: Mutex<()>,
-    /// Locked by the one call that waits for that. It will see every record that earlier calls could see.
+    /// Locked by the one call that waits for `at_it`. It will see every record that the calls before it could see.
     waits: Mutex<()>,
 }
 
@@ -44,8 +44,8 @@ impl Records {
         Self { provider, documents, agent, embedder: None, clock: Arc::new(SystemClock), upkeep: Arc::default() }
     }
 
-    /// Sets the embedding model, with which facts and messages are also found by meaning. It must be the model of the namespace, the one
-    /// that [`upkeep`](Self::upkeep) or a separate [`keeper`] makes the vectors with. The engine must support vectors.
+    /// Sets the embedding model, with which facts and messages are also found by meaning. It must be the model of the namespace, with which
+    /// [`upkeep`](Self::upkeep) or a separate [`keeper`] makes the vectors. The engine must support vectors.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(Arc::new(Cached::new(embedder)));
@@ -60,7 +60,7 @@ impl Records {
     }
 
     /// Makes all missing vectors of the memory with the [`keeper`], and returns how many were made. Call it from time to time, for example
-    /// after each run. Without an embedder it does nothing. If the future is dropped, the next call goes on from there.
+    /// after each run. Without an embedder it does nothing. If the future is dropped, the next call continues from there.
     ///
     /// Only one call on these records and their clones works at a time. A second call waits for it; a third returns at once, since the
     /// second will do its work.

@@ -14,7 +14,7 @@ macro_rules! record_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         ///
-        /// 1 to 80 bytes of UTF-8 without control characters, compared byte for byte: a UUID, or what a platform calls it.
+        /// 1 to 80 bytes of UTF-8 without control characters, compared byte for byte, such as a UUID or a platform's own id.
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);

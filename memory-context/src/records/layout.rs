@@ -23,7 +23,7 @@ impl AgentId {
         Self::parse(id).ok()
     }
 
-    /// The space of the agent, in or below which all its records lie that have a space.
+    /// The space of the agent. All of its records lie in it or below it, except its prompt memory.
     pub fn space(&self) -> Result<SpaceId> {
         agent_space(self)
     }
@@ -79,14 +79,15 @@ pub(crate) fn is_fact_collection(collection: &Collection) -> bool {
     collection.as_str().strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT)
 }
 
-/// The name of the fact collection to which a collection belongs: itself, or the one whose vectors older versions kept in it.
+/// The name of the fact collection to which a collection belongs: its own name or, for a collection in which older versions kept vectors,
+/// that of the facts.
 pub(super) fn facts_beside(collection: &Collection) -> Option<&str> {
     let name = collection.as_str();
     let facts = name.strip_suffix("-vectors").unwrap_or(name);
     facts.strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT).then_some(facts)
 }
 
-/// The collection in which older versions kept which vectors of an agent were still to be made.
+/// The collection in which older versions noted the vectors that were still to be made for an agent.
 pub(super) fn pending_collection(agent: &AgentId) -> Result<Collection> {
     Collection::parse(format!("_embeddings-{}", short(hash::of_parts([agent.as_str()]))))
 }

@@ -1,7 +1,7 @@
 //! Links: sets of ids, each in one document, so that the cost of a look-up grows only with its result.
 //!
-//! A link is a hint; the record that it points to is the truth. So a link is written before that record and removed only by an erasure.
-//! A crash in between leaves a dangling link, which readers skip.
+//! A link only helps to find a record, and the record decides whether the link holds. Most links are written before their record, so that a
+//! crash in between leaves a dangling link, which readers skip, and not a record that nobody finds. Links are removed only by an erasure.
 
 use std::collections::BTreeMap;
 

@@ -207,11 +207,11 @@ pub struct NewMessage {
     pub content: MessageContent,
     /// The time at which it was said.
     pub created_at: Timestamp,
-    /// The progress of the work on the message; `observed` by default, that is, not to be answered.
+    /// The progress of the work on the message; by default `observed`, which means that it is not to be answered.
     pub status: Status,
     /// The platform's own id of the message. A message that is delivered twice under the same id is stored once.
     pub external_id: Option<String>,
-    /// The run that answers the message, or that said it.
+    /// The run that answers the message; for a message of the agent the run that said it.
     pub run: Option<MemoryId>,
 }
 

@@ -61,11 +61,11 @@ pub(crate) struct OpenMessage {
 
 /// The label of a message that holds its author.
 pub(super) const AUTHOR: &str = "author";
-/// The label that holds the run that answers a message, or that said it.
+/// The label with the run that answers a message, or with the run that said it.
 const RUN: &str = "run";
 /// The label that is set if the platform says that the message addresses the agent.
 const ADDRESSED: &str = "addressed";
-/// The reason for answering a message: a label after its run is over, and before that a step in the journal.
+/// The reason for answering a message. During the run it is a step in the journal; after the run it is a label of the message.
 pub(crate) const WHY: &str = "why";
 /// The label with a random value by which a writer recognises its own message.
 const RECEIPT: &str = "receipt";
@@ -95,13 +95,14 @@ impl Records {
 }
 
 impl Messages<'_> {
-    /// Appends a message to its room. If the room has a message with the same external id, that one is returned; the call fails with
-    /// `Conflict` if its content differs or it was erased.
+    /// Appends a message to its room. If the room has a message with the same source and external id, that one is returned; the call fails
+    /// with `Conflict` if its content differs or it was erased.
     pub async fn add(&self, new: NewMessage) -> Result<Message> {
         self.add_once(new).await.map(|added| added.message)
     }
 
-    /// Like [`add`](Self::add), but says whether the message is new. Of concurrent calls with the same external id, it is new for one.
+    /// Like [`add`](Self::add), but says whether the message is new. Of concurrent calls with the same external id, only one is told that
+    /// it is new.
     pub async fn add_once(&self, new: NewMessage) -> Result<Added> {
         Ok(match self.store(new, &Metadata::default()).await? {
             Taken::New(message) => Added { message: *message, is_new: true },
@@ -116,8 +117,8 @@ impl Messages<'_> {
         self.store(new, &labels.merge(&claim.to_metadata()?)?).await
     }
 
-    /// Appends a message of a run's step under an idempotency key made of both, so that repeating it returns the same message. Therefore it
-    /// is retried after errors that may pass.
+    /// Appends the message of a step of a run. Its idempotency key is made of the answered message and the step, so a repetition returns
+    /// the same message, and the write can be retried after errors that may pass.
     pub(crate) async fn add_keyed(&self, new: NewMessage, about: MemoryId, step: &str) -> Result<Message> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
         let key = hash::of_parts([space.as_str(), "run", &about.to_string(), step]);
@@ -126,7 +127,7 @@ impl Messages<'_> {
         loop {
             let error = match self.records.provider().store(memory.clone()).await {
                 Ok(id) => return Ok(message(id, new)),
-                // Not `Conflict`, which would tell the run that it has lost its own message.
+                // The error is not `Conflict`, which would mean that the run has lost the message that it answers.
                 Err(error) => without_erasure(error, gone),
             };
             let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
@@ -146,7 +147,7 @@ impl Messages<'_> {
         let stored = self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await;
         let id = stored.map_err(|error| without_erasure(error, taken))?;
         let stored = self.stored(id).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
-        // A message that was there before has another receipt.
+        // A message that another call stored has another receipt.
         if stored.metadata.to_object().get(RECEIPT) == Some(&Json::String(receipt)) {
             Ok(Taken::New(Box::new(message(id, new))))
         } else {
@@ -237,7 +238,7 @@ impl Messages<'_> {
         memory.as_ref().map(read).transpose()
     }
 
-    /// Returns the memory with this id, if it is in the audience's room. `None` also if it was erased.
+    /// Returns the memory with this id, if it is in the audience's room; `None` for one that was erased.
     async fn in_room(&self, audience: &Audience, id: MemoryId) -> Result<Option<Memory>> {
         let space = messages_space(self.records.agent(), &audience.room)?;
         match self.records.provider().get(id).await {
@@ -253,8 +254,8 @@ impl Messages<'_> {
         self.records.find(MemoryQuery::builder().exact(space).limit(limit.min(MAX_LIMIT)), readable).await
     }
 
-    /// Returns the conversation up to a message, newest first; at most 1,000 messages: the message, the earlier messages of its room, and
-    /// what the agent has since answered to these. Later messages and the answers to them are left out.
+    /// Returns the conversation up to a message, newest first; at most 1,000 messages. It has the message, the earlier messages of its
+    /// room, and the answers that the agent has given to these since. Later messages and the answers to them are left out.
     pub async fn until(&self, message: &Message, limit: usize) -> Result<Vec<Message>> {
         let (space, at) = (messages_space(self.records.agent(), &message.content.room)?, message.created_at);
         let limit = limit.min(MAX_LIMIT);
@@ -284,8 +285,8 @@ impl Messages<'_> {
         Ok(after)
     }
 
-    /// Recalls earlier messages of the same room that are related to a message, oldest first: those from before a time that match it by
-    /// words (R4) and, with an embedder, by meaning (M3). By words alone if the embedder makes no vector within 500 ms.
+    /// Recalls the messages of the same room from before a time that are related to a message, by words (R4) and, with an embedder, by
+    /// meaning (M3); oldest first. They are recalled by words alone if the embedder makes no vector within 500 ms.
     ///
     /// The cost grows with the room, up to [`MAX_RECALLED`](memory_core::engine::MAX_RECALLED) messages.
     pub async fn earlier(&self, message: &Message, before: Timestamp, limit: usize) -> Result<Vec<Message>> {
@@ -327,7 +328,7 @@ impl Messages<'_> {
     }
 
     /// Replaces the attachments of a message in the audience's room, with their descriptions. Fails with `NotFound` if the message does not
-    /// exist, and with `Conflict` while a run works on it.
+    /// exist, and with `Conflict` while it waits for an answer or a run works on it.
     pub async fn describe(&self, audience: &Audience, id: MemoryId, attachments: Vec<Attachment>) -> Result<()> {
         let memory = self.in_room(audience, id).await?.ok_or_else(Error::not_found)?;
         if memory.status.is_open() && Claim::read(&memory).is_ok() {
@@ -383,7 +384,7 @@ fn reason(memory: &Memory) -> Option<String> {
     if let EntryState::Done(Value::String(why)) = step.state { Some(why) } else { None }
 }
 
-/// Reads a message; `None` if the memory is not a message, so that a foreign row does not hide the others.
+/// Reads a message; `None` if the memory is not a message, so that one foreign memory does not make the others unreadable.
 fn readable(memory: &Memory) -> Option<Message> {
     read(memory).inspect_err(|error| tracing::warn!(id = %memory.id, %error, "a message can't be read")).ok()
 }
@@ -395,7 +396,7 @@ fn read(memory: &Memory) -> Result<Message> {
     if let Some(context) = &memory.context {
         content.attachments = context.to_value::<Described>().map_err(corrupt)?.attachments;
     }
-    // The status of a received message is that of the work on it, not of its delivery.
+    // The status of a received message is that of the work on it, so it says nothing about a delivery.
     let is_undelivered = memory.status == Status::Failed && !memory.metadata.to_object().contains_key(TASK);
     Ok(Message { id: memory.id, created_at: memory.created_at, content, is_undelivered })
 }

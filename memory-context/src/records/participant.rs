@@ -26,9 +26,9 @@ pub struct Participant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RoomState {
-    /// The agent answers without asking a model first whether to, as long as not too many of the newest messages are its own.
+    /// The agent answers without asking a model whether to, as long as few of the newest messages are its own.
     Followed,
-    /// The agent answers only if it is called by name.
+    /// The agent answers only if it is addressed or called by name.
     Muted,
 }
 
@@ -47,7 +47,8 @@ pub(super) struct Members {
 const MAX_BYTES: usize = 1_000_000;
 
 impl Members {
-    /// Drops the earliest participants until the others fit. The agent, the newcomer and participants with a state are never dropped.
+    /// Drops the participants that joined first until the others fit. The agent, the newcomer and participants with a state are never
+    /// dropped.
     fn make_room(&mut self, agent: &EntityId, newcomer: &EntityId) {
         // An id always has a JSON form.
         let size = |one: &Participant| serde_json::to_string(one).map_or(0, |json| json.len() + 1);
@@ -80,9 +81,9 @@ impl Record for Members {
 
 /// The participants of an agent's rooms; see [`Records::participants`].
 ///
-/// The participants of a room are one document of up to 1 MB, about 10,000 of them. When more join, the earliest are dropped, but never
-/// the agent and those with a state. A dropped participant can join again, which an agent makes it do when it says something. Until then
-/// it is shown nothing of the room elsewhere.
+/// The participants of a room are one document of up to 1 MB, about 10,000 participants. When more join, those that joined first are
+/// dropped, but never the agent and those with a state. A dropped participant joins again with its next message. Until then, nothing of
+/// the room is shown to it in other rooms.
 #[derive(Debug, Clone, Copy)]
 pub struct Participants<'a> {
     records: &'a Records,
@@ -98,11 +99,11 @@ impl Records {
 impl Participants<'_> {
     /// Adds an entity to a room, unless it is in it.
     pub async fn join(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
-        // A participant is already linked, so the links of an entity in many rooms are not read for each message.
+        // A participant has its link already, so the links of an entity in many rooms need not be read for each message.
         if self.members(room).await?.iter().any(|participant| participant.entity == *entity) {
             return Ok(());
         }
-        // The agent is in all of its rooms, which may be more than one document of links can hold.
+        // The agent has no links: it is in all of its rooms, which may be more than one document of links can hold.
         if *entity != self.records.agent().entity() {
             self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
         }

@@ -31,8 +31,8 @@ pub struct Person<'a> {
     entity: EntityId,
 }
 
-/// Everything that exists about an entity. Erase it in this order, field by field: the last records tell where to look, so an erasure
-/// that was cut off finds the rest when it is repeated.
+/// Everything that exists about an entity. Erase it in this order, field by field, and `records` from first to last: the last records are
+/// those by which the others are found, so an erasure that was cut off finds the rest when it is repeated.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Traces {
@@ -40,12 +40,13 @@ pub struct Traces {
     pub memories: Vec<QueryBuilder<Ledger>>,
     /// The documents in its own rooms.
     pub documents: Vec<QueryBuilder<Documents>>,
-    /// Single records: facts about the entity or by it, its choices, its profile in the prompt memory, and its records as an entity.
+    /// Single records: facts about the entity or by it, its choices, its profile in the prompt memory, the entity itself with its
+    /// components and relationships, and its own rooms.
     pub records: Vec<RecordId>,
     /// Records of others that list the entity, such as the participants of a group. They stay; [`Person::leave_lists`] removes the entity
     /// from them.
     pub lists: Vec<RecordId>,
-    /// Those of `records` that other agents read, too: prompt memory that was kept without an agent.
+    /// The part of `records` that other agents read, too: prompt memory that was stored without an agent.
     pub shared: Vec<RecordId>,
 }
 
@@ -164,7 +165,8 @@ impl Person<'_> {
         rooms.iter().try_fold(query, |query, room| Ok(query.under(room_space(self.agent(), room)?)))
     }
 
-    /// The facts about or by the entity in shared rooms; first the records that belong to these facts and to those of its own rooms.
+    /// Finds the facts about or by the entity in shared rooms. Returns first the records of older versions that belong to these facts or to
+    /// its own rooms, and then the facts.
     async fn facts(&self, own: &[RoomId], collections: &[Collection]) -> Result<(Vec<RecordId>, Vec<RecordId>)> {
         let of_own = own.iter().map(|room| fact_collection(self.agent(), room)).collect::<Result<BTreeSet<_>>>()?;
         let named = |name: &str| Field::metadata([name]).eq(self.entity.as_str());
@@ -211,7 +213,7 @@ impl Person<'_> {
             .await
     }
 
-    /// The prompt memory of the entity's profile and of its own rooms: that of this agent, and that which all agents share.
+    /// The prompt memory of the entity's profile and of its own rooms: the texts of this agent, and the texts that all agents share.
     async fn prompts(&self, own: &[RoomId]) -> Result<Prompts> {
         let part = |name: &str| Field::metadata([name]);
         let is_shared = part("agent").is_null().and(part("personality").is_null());
@@ -231,7 +233,7 @@ impl Person<'_> {
         Ok(Prompts { all: all.into_iter().collect(), shared: shared.into_iter().collect() })
     }
 
-    /// The records of the entity itself.
+    /// The components and relationships of the entity, and the entity itself.
     async fn parts(&self) -> Result<Vec<RecordId>> {
         let named = |name: &str| Field::metadata([name]).eq(self.entity.as_str());
         let space = self.agent().space()?;
@@ -286,7 +288,7 @@ impl Person<'_> {
 
     /// Whether only the entity and the agent take part in a room, and nobody else ever wrote there.
     async fn is_own(&self, audience: &Audience, room: Option<&Room>) -> Result<bool> {
-        // The direct room has this id, even if no program has stored the room itself.
+        // A room that no program has stored is the direct room if it has this id.
         let is_named = || audience.room.as_str().strip_prefix(DIRECT) == Some(self.entity.as_str());
         if !room.map_or_else(is_named, |room| room.channel_type.is_direct()) {
             return Ok(false);

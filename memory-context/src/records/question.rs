@@ -2,7 +2,7 @@
 
 use memory_core::{ErrorKind, Kind, Query, Recall, RecallOptions, Result};
 
-/// Makes a recall with any text as the question; a text over the limit of a recall is cut.
+/// Makes a recall with any text as the question. A text over the limits of a recall is halved until it fits.
 pub(crate) fn about<K: Kind + Clone>(mut text: &str, query: &Query<K>, options: &RecallOptions) -> Result<Recall<K>> {
     loop {
         match Recall::with(text, query.clone(), options.clone()) {

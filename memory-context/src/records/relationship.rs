@@ -30,7 +30,7 @@ pub struct Relationship {
     /// Other properties, for the host.
     #[serde(default)]
     pub metadata: Metadata,
-    /// The last messages that were counted as interactions.
+    /// The last messages that were counted as interactions, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counted: Vec<MemoryId>,
 }
@@ -93,7 +93,7 @@ impl Relationships<'_> {
         .await
     }
 
-    /// Counts a message as one interaction. The work on a message may be repeated, so the last 16 counted messages are not counted again.
+    /// Counts a message as one interaction, unless it is one of the last 16 counted messages, since the work on a message may be repeated.
     pub(crate) async fn interact_by(
         &self,
         source: &EntityId,

@@ -79,7 +79,7 @@ pub struct Rooms<'a> {
     records: &'a Records,
 }
 
-/// The most rooms, beside the audience's own, of which records are shown: those that its entity joined last.
+/// The most rooms, beside the audience's own, whose records are shown: those that the audience's entity joined last.
 const MAX_OTHERS: usize = 100;
 impl Records {
     /// The rooms of the agent.
@@ -91,7 +91,7 @@ impl Records {
 impl Rooms<'_> {
     /// Stores a room unless it exists. Returns whether it was stored.
     pub async fn ensure(&self, room: &Room) -> Result<bool> {
-        // A room that exists is already linked, so the links of a large world are not read for each message.
+        // A room that exists has its link already, so the links of a large world need not be read for each message.
         let known: Option<Room> = self.records.table().get(&room_document(self.records.agent(), &room.id)?).await?;
         if known.is_some() {
             return Ok(false);
@@ -110,7 +110,7 @@ impl Rooms<'_> {
             room.id = id.clone();
             Ok(room)
         };
-        // Linked before the room is written. After a lost race the room may belong to another world; the link is then dangling.
+        // The link is written before the room. If a concurrent change moves the room to another world, this link is left dangling.
         self.link(&change(self.records.table().get(&document).await?)?).await?;
         let room = self.records.table().change(&document, self.records.now(), change).await?;
         self.link(&room).await?;
@@ -123,7 +123,7 @@ impl Rooms<'_> {
     }
 
     /// Returns the rooms of the audience's world, in the order in which they became known: the audience's room, and those in which the
-    /// audience's entity takes part; for the agent all of them. Empty if the room belongs to no world.
+    /// audience's entity takes part. For the agent it returns all of them. It returns none if the room belongs to no world.
     pub async fn of_world(&self, audience: &Audience) -> Result<Vec<Room>> {
         let Some(world) = self.get(audience).await?.and_then(|room| room.world) else { return Ok(Vec::new()) };
         let mut linked = self.records.linked(link::Kind::WorldRooms, world.as_str()).await?;
@@ -140,7 +140,7 @@ impl Rooms<'_> {
     }
 
     /// Returns the rooms in which both the audience's entity and another take part. The rooms that the audience's entity joined last come
-    /// first; if it is the agent, those that the other joined last.
+    /// first; if it is the agent, the rooms that the other entity joined last.
     pub async fn shared(&self, audience: &Audience, other: &EntityId) -> Result<Vec<RoomId>> {
         let both = BTreeSet::from([audience.entity.clone(), other.clone()]);
         self.common(&both, &audience.entity, usize::MAX).await
@@ -150,14 +150,14 @@ impl Rooms<'_> {
     /// [direct](ChannelType::is_direct) room, up to 100 rooms in which all its participants take part, those first that the audience's
     /// entity joined last.
     ///
-    /// The agent takes part in all of its rooms and does not count. Alone in its own room, it sees the rooms that became known last. If the
-    /// participants of the room are unknown or not all known, no other room is shown.
+    /// The agent does not count as a participant, since it is in all of its rooms. If it is alone in its own room, it sees the rooms that
+    /// became known last. If not all participants of the room are known, no other room is shown.
     pub async fn readable(&self, audience: &Audience) -> Result<Vec<RoomId>> {
         let mut rooms = vec![audience.room.clone()];
         let Some(room) = self.get(audience).await?.filter(|room| room.channel_type.is_direct()) else {
             return Ok(rooms);
         };
-        // A participant that was dropped from the list may listen, too.
+        // `None` if participants were dropped from the list: one of them may listen.
         let Some(present) = self.records.participants().all_of_room(audience).await? else { return Ok(rooms) };
         let mut listeners: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
         listeners.insert(audience.entity.clone());
@@ -173,8 +173,8 @@ impl Rooms<'_> {
         Ok(rooms)
     }
 
-    /// Returns the rooms in which all of these entities take part, those first that `first` joined last. If the agent is alone, the rooms
-    /// that became known last.
+    /// Returns the rooms in which all of these entities take part; the rooms that `first` joined last come first. If the agent is the only
+    /// entity, returns the rooms that became known last.
     async fn common(&self, entities: &BTreeSet<EntityId>, first: &EntityId, limit: usize) -> Result<Vec<RoomId>> {
         let (participants, agent) = (self.records.participants(), self.records.agent().entity());
         let others = entities.iter().filter(|entity| *entity != first);
@@ -185,7 +185,7 @@ impl Rooms<'_> {
         };
         let mut rooms = participants.rooms_of(first).await?;
         rooms.reverse();
-        // The links narrow the candidates, mostly to a single room; the participants of the rooms decide.
+        // The links only narrow the candidates, often to a single room. The participants of the rooms decide.
         for entity in linked {
             if rooms.len() <= 1 {
                 break;

@@ -89,7 +89,7 @@ impl fmt::Debug for SettingValue {
     }
 }
 
-/// A setting as it is stored. It is private, since it is the only type with a secret and a JSON form.
+/// A setting as it is stored. The type is private, since it alone holds a secret and has a JSON form.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Stored {
     definition: SettingDefinition,
@@ -100,7 +100,7 @@ struct Stored {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct WorldSettings {
     world: WorldId,
-    /// The settings, in the order of their definition.
+    /// The settings, in the order in which they were first defined.
     settings: Vec<Stored>,
 }
 
@@ -145,8 +145,8 @@ impl Records {
 }
 
 impl Settings<'_> {
-    /// Defines a setting of a world, or replaces its definition. The value stays, unless the new definition makes a secret public: then the
-    /// setting is unset.
+    /// Defines a setting of a world, or replaces its definition. The value stays, except that a secret whose new definition is public is
+    /// unset.
     pub async fn define(&self, world: &WorldId, definition: SettingDefinition) -> Result<()> {
         self.change(world, |settings| {
             let known = settings.iter_mut().find(|stored| stored.definition.key == definition.key);
@@ -174,8 +174,8 @@ impl Settings<'_> {
         .await
     }
 
-    /// Returns the settings of a world, in the order of their definition. The world must be that of the audience's room, or one that the
-    /// audience's entity owns; otherwise the call fails with `Unauthorized`.
+    /// Returns the settings of a world, in the order in which they were first defined. The world must be that of the audience's room, or
+    /// one that the audience's entity owns; otherwise the call fails with `Unauthorized`.
     pub async fn of(&self, audience: &Audience, world: &WorldId) -> Result<Vec<Setting>> {
         Ok(self.read(audience, world).await?.into_iter().map(Setting::from).collect())
     }

@@ -21,7 +21,7 @@ pub struct ExampleMessage {
     pub actions: Vec<String>,
 }
 
-/// The actions of the agent in a turn so far. It is passed as an argument; turns share no state.
+/// The actions of the agent in a turn so far. It is passed along with the turn, so turns share no state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ActionState {
@@ -29,12 +29,12 @@ pub struct ActionState {
     pub results: Vec<ToolResult>,
     /// The plan, if it has more than one action.
     pub plan: Option<ActionPlan>,
-    /// Notes of actions for later actions, oldest first.
+    /// Notes for later actions, oldest first: the texts of the last results that are not private.
     pub working_memory: Vec<Note>,
 }
 
 impl ActionState {
-    /// Marks a step of the plan as over, if there is a plan.
+    /// Marks a step of the plan as completed or failed, if there is a plan.
     pub(crate) fn end_step(&mut self, at: usize, success: bool) {
         if let Some(step) = self.plan.as_mut().and_then(|plan| plan.steps.get_mut(at)) {
             step.status = if success { StepStatus::Completed } else { StepStatus::Failed };
@@ -46,7 +46,7 @@ impl ActionState {
         self.results.iter().any(|result| result.is_private)
     }
 
-    /// Returns a copy without the texts of private results.
+    /// Returns a copy without the outputs of private results, and without the plan's thought if there are any.
     pub(crate) fn shared(&self) -> Self {
         let mut shared = Self { results: self.results.iter().map(ToolResult::shared).collect(), ..self.clone() };
         if let Some(plan) = shared.plan.as_mut().filter(|_| self.has_private()) {
@@ -104,7 +104,7 @@ impl ToolResult {
         Self { tool: tool.into(), error: Some(error.into()), ..Self::default() }
     }
 
-    /// Returns a copy without what is private.
+    /// Returns a copy without the output, if that is private.
     pub(crate) fn shared(&self) -> Self {
         let mut shared = self.clone();
         if self.is_private {
@@ -116,12 +116,12 @@ impl ToolResult {
     /// What the model is shown: the text or the reason of the failure, up to [`MAX_RESULT`].
     pub(crate) fn told(&self) -> Cow<'_, str> {
         let told = self.error.as_ref().or(self.text.as_ref()).map_or("", String::as_str);
-        // A text that is not said was cut when the result was made.
+        // Only a text that is said can be longer: any other text was cut when the result was made.
         if self.is_said { cut(told, MAX_RESULT) } else { Cow::Borrowed(told) }
     }
 }
 
-/// Cuts a text to a number of bytes, and appends how much is missing.
+/// Cuts a text to a number of bytes, and appends a line with the number of bytes that are missing.
 pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);

@@ -11,12 +11,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A limit in bytes.
+    /// Makes a limit in bytes.
     pub fn bytes(limit: usize) -> Self {
         Self::counted(limit, str::len)
     }
 
-    /// A limit in tokens, or in any unit that `count` measures. The counts of the sections and of the separators between them are summed.
+    /// Makes a limit in tokens, or in any unit that `count` measures. The size of a text is the sum of the counts of its sections and of
+    /// the separators between them.
     pub fn counted(limit: usize, count: impl Fn(&str) -> usize + Send + Sync + 'static) -> Self {
         Self { limit, count: Arc::new(count) }
     }

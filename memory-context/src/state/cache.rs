@@ -45,7 +45,7 @@ pub(super) struct Slot {
     pub(super) running: tokio::sync::Mutex<()>,
 }
 
-/// A cached result, and what it depends on.
+/// A cached result, with the results of other providers that it depends on.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) result: Arc<ProviderResult>,
@@ -60,13 +60,13 @@ pub(super) struct Kept {
 /// The providers in a snapshot, each with the run that gave its result.
 pub(super) type Seen = Vec<(String, Stamp)>;
 
-/// A logical time of a start.
+/// The place of a start in the order of all starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(u64);
 
 impl StateCache {
     pub(super) fn new(messages: u64, time_to_live: Duration) -> Self {
-        // Each message weighs at least its share of the bytes, so that the bound on the number of messages holds, too.
+        // Each message weighs at least its share of the bytes, so that the bound on the bytes also bounds the number of messages.
         let least = MAX_BYTES.checked_div(messages).unwrap_or(MAX_BYTES + 1);
         let weigh = move |_: &MemoryId, slots: &Arc<Slots>| slots.bytes().max(least).try_into().unwrap_or(u32::MAX);
         let builder = moka::sync::Cache::builder().max_capacity(MAX_BYTES).weigher(weigh);

@@ -11,9 +11,9 @@ use super::ExampleMessage;
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Character {
-    /// The name.
+    /// The name, which prompts show, and by which a muted agent is called.
     pub name: String,
-    /// The system message.
+    /// The instructions that are sent as the system message; may be empty.
     pub system: String,
     /// Sentences about the character.
     #[serde(deserialize_with = "one_or_many")]

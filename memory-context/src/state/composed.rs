@@ -100,7 +100,7 @@ impl State {
         self.data.providers.get(name).map(Arc::as_ref)
     }
 
-    /// Returns only values and results, as actions and evaluators see them.
+    /// Returns the values and the results without the text, as evaluators see them in [`Cx::state`](super::Cx::state).
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { values: self.values.clone(), data: self.data.clone() }
     }

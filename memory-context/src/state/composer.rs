@@ -57,8 +57,8 @@ impl Composer {
     /// # Behavior
     /// - Providers of lower positions run first; those of the same position run concurrently. Each sees the results of lower positions, and
     ///   none of its own position.
-    /// - A provider that fails, panics or misses its deadline contributes nothing; the others go on. Waiting for a concurrent composition
-    ///   that runs the same provider for the same message counts towards the deadline.
+    /// - A provider that fails, panics or misses its deadline contributes nothing; the other providers still run. Waiting for a concurrent
+    ///   composition that runs the same provider for the same message counts towards the deadline.
     /// - Values, text and outcomes are in the order of positions, and within a position in that of registration. So the same results make
     ///   the same bytes.
     /// - Dropping the future drops all running providers.
@@ -77,7 +77,7 @@ impl Composer {
         composition.run(&selected, unknown).instrument(span).await
     }
 
-    /// Returns the context for evaluators in this turn: the services, and a state that was composed for it.
+    /// Returns the context for evaluators in this turn: the turn, the services, and a state that was composed for the turn.
     pub fn cx<'a>(&self, turn: &'a Turn, state: &'a Snapshot) -> Cx<'a> {
         Cx::new(turn, self.services_of(turn), state)
     }
@@ -174,14 +174,15 @@ impl Composer {
         self.shared.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a copy of the registration, and puts it in place unless the change fails.
+    /// Changes a copy of the registration, and replaces the present one with it unless the change fails.
     fn change<T, E>(&self, change: impl FnOnce(&mut Services) -> Result<T, E>) -> Result<T, E> {
         let mut present = self.present();
         let mut services = Services::clone(&present);
         let changed = change(&mut services)?;
         services.generation += 1;
         let before = mem::replace(&mut *present, Arc::new(services));
-        // Dropped here, without the lock: a part may run any code when it is dropped, even change the registration.
+        // The earlier registration is dropped without the lock, since a part may run any code when it is dropped, and even change the
+        // registration.
         drop(present);
         drop(before);
         Ok(changed)
@@ -210,8 +211,8 @@ impl ComposerBuilder {
         self
     }
 
-    /// Sets for how many messages results stay cached, the most recently used ones; 1,000 by default, and fewer if the results have more than
-    /// 64 MiB together.
+    /// Sets for how many messages results stay cached, the most recently used ones; 1,000 by default, and fewer if the results have more
+    /// than 64 MiB together.
     #[must_use]
     pub fn cached_messages(mut self, messages: u64) -> Self {
         self.cached_messages = messages;

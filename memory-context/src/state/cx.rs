@@ -54,7 +54,8 @@ impl Turn {
     }
 }
 
-/// The context of a provider call: the turn, the services of the host, and the results of lower positions.
+/// The context of a provider call: the turn, the services of the host, and the results of lower positions. Evaluators get one with the
+/// whole state.
 #[derive(Debug)]
 pub struct Cx<'a> {
     turn: &'a Turn,
@@ -95,7 +96,7 @@ impl<'a> Cx<'a> {
         self.services.providers().iter().map(|provider| provider.info())
     }
 
-    /// The results of lower positions in this composition.
+    /// The results of lower positions in this composition. A provider that reads them runs again when they have changed.
     pub fn state(&self) -> &'a Snapshot {
         self.has_read_state.store(true, Ordering::Relaxed);
         self.state
@@ -107,7 +108,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// The immutable results of a composition so far.
+/// The results of a composition so far; a copy, which does not change.
 #[derive(Clone, PartialEq, Default, Serialize)]
 pub struct Snapshot {
     /// The values of all providers. On a collision the value of the higher position wins.

@@ -62,7 +62,8 @@ pub struct Evaluation<'a> {
     pub cx: &'a Cx<'a>,
     /// The present state, from the default providers and those that a reflection needs.
     pub state: &'a State,
-    /// The messages that the agent said in the turn and the results of its actions, oldest first; empty if it did not answer.
+    /// The messages that the agent said in the turn and the results of its actions, oldest first, up to about 70. Empty if the agent did
+    /// not answer, or if they can't be read.
     pub responses: &'a [Message],
     /// Whether the agent answered.
     pub has_answered: bool,
@@ -71,8 +72,8 @@ pub struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Says a text in the room of the message, as a reply to it. It is stored first, then said. It is part of the answer if the evaluator
-    /// is [awaited](EvaluatorInfo::is_awaited). Fails with the error of the platform or the engine.
+    /// Says a text in the room of the message, as a reply to it. The text is stored first and then said. It is part of the answer if the
+    /// evaluator is [awaited](EvaluatorInfo::is_awaited). Fails with the error of the platform or the engine.
     pub async fn say(&self, text: &str) -> Result<Message> {
         self.voice.say(text).await
     }
@@ -103,8 +104,8 @@ pub struct EvaluatorInfo {
     pub description: Cow<'static, str>,
     /// Whether it also runs if the agent did not answer.
     pub always_run: bool,
-    /// Whether the answer waits for it, so that what it says is part of the answer. What other evaluators say is delivered only by the
-    /// platform.
+    /// Whether the answer waits for the evaluator, so that its messages are part of the answer. The messages of other evaluators are
+    /// delivered only by the platform.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_awaited: bool,
     /// Examples of its input and outcome.

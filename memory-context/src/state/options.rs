@@ -81,7 +81,7 @@ impl ComposeOptions {
         self
     }
 
-    /// Runs those of these providers again that are selected, and those that depend on their results.
+    /// Runs these providers again, as far as they are selected, and the providers that read their results.
     #[must_use]
     pub fn refresh<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.fresh = Fresh::Named(names.into_iter().map(Into::into).collect());
@@ -103,7 +103,8 @@ impl ComposeOptions {
         self
     }
 
-    /// Sets a deadline for the whole composition. At the deadline, running providers have timed out, and those not started are skipped.
+    /// Sets a deadline for the whole composition. At the deadline, running providers are dropped as timed out, and the others are not
+    /// started.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);

@@ -24,7 +24,7 @@ pub struct ContextParts {
     pub providers: Vec<Arc<dyn ContextProvider>>,
     /// Tools, which the agent can call.
     pub tools: Vec<Tool>,
-    /// Other names for tools, which may come from any source.
+    /// Other names for tools. The tools may come from any source.
     pub aliases: Vec<ToolAlias>,
     /// Evaluators, which run after a turn.
     pub evaluators: Vec<Arc<dyn Evaluator>>,
@@ -66,7 +66,7 @@ impl ContextParts {
         self
     }
 
-    /// Adds another name for the tool with the name `tool`, which may come from any source.
+    /// Adds another name for the tool with the name `tool`. The tool may come from any source.
     #[must_use]
     pub fn with_alias(mut self, name: impl Into<String>, tool: impl Into<String>) -> Self {
         self.aliases.push(ToolAlias { name: name.into(), tool: tool.into() });

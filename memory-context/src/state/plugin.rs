@@ -53,7 +53,7 @@ struct Installed {
     parts: ContextParts,
 }
 
-/// Reserves the name of a plugin while it is initialised or shut down, until dropped. It holds no lock.
+/// Reserves the name of a plugin while it is initialised or shut down, until dropped. It holds no lock meanwhile.
 struct Busy<'a> {
     composer: &'a Composer,
     name: String,
@@ -63,9 +63,9 @@ impl Composer {
     /// Initialises a plugin and registers its parts, as a whole or not at all. Other plugins can be installed concurrently.
     ///
     /// # Errors
-    /// `InvalidInput` if its name is empty or taken, or if the name of a part is taken (then the plugin is shut down); `Timeout` if `init`
-    /// misses [`PLUGIN_DEADLINE`]; `Unexpected` if `init` panics; `Closed` after a [`shutdown`](Self::shutdown); otherwise the error of
-    /// `init`.
+    /// `InvalidInput` if the plugin's name is empty or taken, or if a part is not valid or its name is taken (then the plugin is shut
+    /// down); `Timeout` if `init` misses [`PLUGIN_DEADLINE`]; `Unexpected` if `init` panics; `Closed` after a [`shutdown`](Self::shutdown);
+    /// otherwise the error of `init`. A plugin whose `init` fails is not shut down.
     pub async fn install(&self, plugin: Arc<dyn ContextPlugin>, config: &Values) -> Result<()> {
         let busy = self.begin_install(plugin.name())?;
         let services = self.services();
@@ -96,7 +96,8 @@ impl Composer {
         Ok(true)
     }
 
-    /// Uninstalls all plugins, the last one first, and refuses new ones. It goes on after an error and returns the first one.
+    /// Uninstalls all plugins, the last one first, and refuses new ones. After an error the other plugins are still uninstalled, and the
+    /// first error is returned.
     pub async fn shutdown(&self) -> Result<()> {
         self.plugins().is_closed = true;
         let mut result = Ok(());
@@ -106,7 +107,7 @@ impl Composer {
         }
     }
 
-    /// Removes the triggers of a plugin, before its other parts.
+    /// Removes the triggers of a plugin, so that the caller can wait for their end before it removes the other parts.
     pub(crate) fn remove_triggers_of(&self, name: &str) {
         let plugins = self.plugins();
         let installed = plugins.installed.iter().find(|installed| installed.plugin.name() == name);

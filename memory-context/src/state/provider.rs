@@ -45,9 +45,10 @@ pub trait ContextProvider: Send + Sync + 'static {
     ///
     /// # Behavior
     /// - The future is dropped at the deadline, and when the composition is dropped.
-    /// - After an error, a panic or a missed deadline the provider contributes nothing and nothing is cached; the others go on.
-    /// - A cached result is used again for the same message, as long as what the provider read by [`Cx::state`] is the same. Other inputs
-    ///   are not tracked: a provider whose result changes between two compositions of a turn must be
+    /// - After an error, a panic or a missed deadline the provider contributes nothing and nothing is cached; the other providers still
+    ///   run.
+    /// - A cached result is used again for the same message, as long as [`Cx::state`] would be the same, if the provider read it. Other
+    ///   inputs are not tracked: a provider whose result changes between two compositions of a turn must be
     ///   [`uncached`](ProviderInfo::uncached).
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult>;
 }
@@ -104,7 +105,7 @@ pub enum Keep {
 /// sections by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Stability {
-    /// Rarely; it is the same for many messages of a room.
+    /// Changes rarely: it is the same for many messages of a room.
     Stable,
     /// Grows with the conversation.
     Conversation,

@@ -54,7 +54,8 @@ pub(super) fn render(sections: &[Section<'_>], order: Order, budget: Option<&Bud
     (shown, text)
 }
 
-/// Cuts sections to the budget: each gets what those of higher priority leave; among equal ones the first come first.
+/// Cuts sections to the budget. A section gets the room that sections of higher priority leave; of equal priorities the earlier section is
+/// served first.
 fn fit(sections: &[Section<'_>], budget: &Budget) -> Vec<Shown> {
     let mut places: Vec<_> = (0..sections.len()).collect();
     places.sort_by_key(|place| std::cmp::Reverse(sections[*place].info.priority));
@@ -75,7 +76,7 @@ fn fit(sections: &[Section<'_>], budget: &Budget) -> Vec<Shown> {
     shown
 }
 
-/// Keeps as many whole lines as fit, with a mark for the others; nothing if not even one line fits.
+/// Keeps as many whole lines as fit, with a mark in place of the others; nothing if not even one line fits.
 fn cut(text: &str, keep: Keep, fits: impl Fn(&str) -> bool) -> Shown {
     if fits(text) {
         return Shown { text: text.to_owned(), ..Shown::default() };

@@ -5,10 +5,10 @@ use memory_core::{Error, Result};
 use super::definition::{MAX_NAME, Tool, plain};
 use crate::flow::answer::{IGNORE, REPLY};
 
-/// Another name by which a model may call a tool, beside the tool's own name and its similes. It also works for tools that the host did
-/// not make, and for [`REPLY`] and [`IGNORE`]. Case and word separators are ignored.
+/// Another name by which a model may call a tool, beside the tool's own name and its similes. The tool may come from any source, and may
+/// also be [`REPLY`] or [`IGNORE`]. Case and word separators are ignored.
 ///
-/// It is removed with its tool, and stays when the tool is replaced.
+/// An alias is removed with its tool, and stays when the tool is replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolAlias {
     /// The other name; 1 to [`MAX_NAME`] bytes, unique among all aliases, tools and similes.

@@ -57,12 +57,12 @@ impl ToolContext {
         Audience::new(content.room.clone(), content.author.clone())
     }
 
-    /// The state when the model decided to call the tool.
+    /// The state of the turn before this call. It has the results of the calls before it, also of those in the same round.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The earlier actions of this turn.
+    /// The plan of the round, and the results of the earlier calls of this turn.
     pub fn actions(&self) -> &ActionState {
         &self.turn.actions
     }
@@ -87,7 +87,7 @@ impl ToolContext {
         self.deadline
     }
 
-    /// Whether the result is no longer needed: the call is over, it missed its deadline, or its run was stopped.
+    /// Whether the result is no longer needed, since the call is over, missed its deadline, or belongs to a run that was stopped.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
@@ -97,7 +97,7 @@ impl ToolContext {
         self.cancellation.cancelled().await;
     }
 
-    /// Says a text to the user at once, as a message of the agent, which is stored like any other.
+    /// Says a text to the user at once. The text is a message of the agent, and is stored like any other.
     ///
     /// Fails with `InvalidInput` if the text is blank, with `TooLarge` if it has more than 256 KiB, with `Closed` if the call is over, and
     /// otherwise with the error of the engine or the platform.

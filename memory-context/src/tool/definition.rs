@@ -149,14 +149,14 @@ impl Tool {
         self
     }
 
-    /// Adds another name by which a model may call it.
+    /// Adds another name by which a model may call the tool.
     #[must_use]
     pub fn with_simile(mut self, name: impl Into<String>) -> Self {
         self.similes.push(name.into());
         self
     }
 
-    /// Adds an example conversation in which it is called, for the model.
+    /// Adds an example conversation in which the tool is called, for the model.
     #[must_use]
     pub fn with_example(mut self, messages: Vec<ExampleMessage>) -> Self {
         self.examples.push(messages);

@@ -42,7 +42,7 @@ impl ContextPlugin for PluginTools {
 }
 
 impl Tool {
-    /// Makes a tool of an executor. `scope` returns for each call what the executor may use. In the name of the tool `_` replaces
+    /// Makes a tool of an executor. For each call, `scope` returns what the executor may use. In the name of the tool, `_` replaces the
     /// characters that are not allowed; the executor's own name is a simile.
     pub fn from_executor(
         executor: Arc<dyn Executor>,

@@ -35,12 +35,13 @@ impl ToolOutput {
         Self { is_said: true, ..Self::new(text) }
     }
 
-    /// Makes the output private to this answer: for what the people in the room now may know, but later ones may not.
+    /// Makes the output private to this answer. This is for what the people who are in the room now may know, and those who join it later
+    /// may not.
     ///
     /// - The room keeps that the tool was called, but not its output, and no thoughts of the model after it. Evaluators don't see it.
     /// - A run that is recovered calls a [repeatable](super::Tool::repeatable) tool again. The output of any other tool is kept with the
     ///   message until the message is answered, and in the versions of the message if the ledger keeps a history.
-    /// - What is [said](Self::said) is in the room anyway, and so is the reason of a failure.
+    /// - A text that is [said](Self::said) is in the room nevertheless, and so is the reason of a failure.
     #[must_use]
     pub fn private(mut self) -> Self {
         self.is_private = true;

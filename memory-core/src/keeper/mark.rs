@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A position in the feed, for one model. It is stored after the work that it covers, so that a keeper that resumes
-/// repeats some work at most.
+/// repeats at most some work.
 #[derive(Debug, Clone)]
 pub(super) struct Mark {
     id: DocumentId,

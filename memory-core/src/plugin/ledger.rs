@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{Memory, MemoryPage, MemoryProvider, MemoryQuery, MemoryRecall, Recalled, Result};
 
-/// A provider of which only the methods that read the ledger can be called.
+/// A wrapper of a provider that exposes only the methods that read the ledger.
 #[derive(Debug)]
 pub(super) struct ReadOnlyLedger(Arc<dyn MemoryProvider>);
 

@@ -10,7 +10,7 @@ use snowball_stemmers_rs::{Algorithm, Stemmer};
 
 use crate::{Error, Result, words};
 
-/// Number of characters that count of a word in a language without a stemmer.
+/// How many characters of a word count in a language without a stemmer.
 const PREFIX: usize = 5;
 
 /// Defines the languages that have both a stemmer and a list of stop words: variant, name, code of the list.

@@ -72,7 +72,7 @@ pub struct RecallOptions {
     pub speaker: String,
     /// The weights of the ranking.
     pub weights: Weights,
-    /// How many records of its container come with a hit, on each side; at most [`MAX_NEIGHBOURS`].
+    /// How many records before and after a hit in its container are returned with it; at most [`MAX_NEIGHBOURS`].
     pub neighbours: usize,
     /// Whether to report the matched terms and the divisors of the scores.
     pub explain: bool,

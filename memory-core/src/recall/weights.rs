@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// container and the speaker's name contribute less.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
-    /// How fast repetitions of a term in a record stop to count (BM25's k1).
+    /// How long repetitions of a term in a record go on to count: the greater, the longer (BM25's k1).
     pub saturation: f64,
     /// How much the length of a record counts, 0 to 1 (BM25's b).
     pub length: f64,
@@ -19,7 +19,7 @@ pub struct Weights {
     pub container: f64,
     /// The weight of the meaning, relative to all words.
     pub meaning: f64,
-    /// What a record loses that ends with a question mark: a question seldom answers one.
+    /// The deduction for a record that ends with a question mark, since a question seldom answers a question.
     pub question: f64,
     /// The share that a record gains if its speaker is the only one that the question names.
     pub speaker: f64,

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 4 << 20;
 /// The most documents that one call removes: as many as are allowed for documents of any size (D4).
 const REMOVED: usize = 50;
 
-/// Changes grouped into steps. Their order is kept where it matters: among the changes of one document.
+/// Changes grouped into steps. Only the order of changes of the same document matters, and the steps keep that.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     steps: Vec<Step>,
@@ -170,7 +170,7 @@ impl Batch {
     }
 }
 
-/// Carries the tombstones of these records to the target. The report has the indexes of the records.
+/// Carries the tombstones of these records to the target. The conflicts in the report are places in `records`.
 async fn erase(
     source: &dyn MemoryProvider,
     target: &dyn MemoryProvider,
@@ -179,7 +179,7 @@ async fn erase(
     let (mut tombstones, mut places) = (Vec::with_capacity(records.len()), Vec::with_capacity(records.len()));
     for (place, record) in records.iter().enumerate() {
         let tombstone = match source.tombstone(record).await? {
-            // The record has expired, and its tombstone is gone, too (X4).
+            // The record has expired, and its tombstone is gone, too (X4), so the target gets a tombstone of an expiry.
             None if !is_there(source, record).await? => Some(Tombstone::of_expiry(record.clone(), SystemClock.now())),
             tombstone => tombstone,
         };

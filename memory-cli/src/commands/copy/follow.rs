@@ -19,12 +19,12 @@ use crate::usage::Usage;
 use crate::vectors::VectorWriter;
 use crate::{backfill, output, tombstones};
 
-/// The first and the longest pause after a retryable failure.
+/// The pause after a failure that may pass and that followed progress. Without progress each pause is twice as long, up to the longest.
 const PAUSE: Duration = Duration::from_millis(250);
 const MOST_PAUSE: Duration = Duration::from_secs(15);
 /// How long the source stays read-only without progress before the fence is lifted.
 const FENCED: Duration = Duration::from_secs(60);
-/// The most attempts to take a target over from another run.
+/// The most attempts to take over a target from another run.
 const TURNS: usize = 20;
 
 /// Follows a source and applies its changes to a target.
@@ -73,8 +73,8 @@ pub(super) enum End {
 }
 
 impl<'a> Follower<'a> {
-    /// Reads the mark of the target, and takes it over from any other run. It is a mistake in the arguments if the target has already
-    /// replaced the source, holds documents of its own, or is the source.
+    /// Reads the mark of the target, and takes over the target from any other run. Fails, as a mistake in the arguments, if the target has
+    /// already replaced the source, holds documents of its own, or is the source.
     pub(super) async fn new(
         source: &'a dyn MemoryProvider,
         target: &'a dyn MemoryProvider,
@@ -103,7 +103,8 @@ impl<'a> Follower<'a> {
             source,
             target,
             progress,
-            // The mark is put before anything is applied: documents that are removed at the source from then on are not the target's own.
+            // The mark is put before anything is applied. A run that finds a mark does not count documents that only the target has as its
+            // own, since they may have been removed at the source.
             mark: begin(present, &*documents).await?,
             is_fencing: false,
             taken: 0,
@@ -178,7 +179,7 @@ impl<'a> Follower<'a> {
             carried = self.carry_vectors() => carried?,
         }
         let compare = async {
-            // Records that the rules hide at the source must be hidden in both.
+            // The target gets the same rules, so that records that they hide at the source are hidden there, too.
             rules::carry(self.source, self.target, self.progress).await?;
             let mut copied = verify_all(self.source, self.target, self.progress).await?;
             let own = strays(&*self.source.documents(), &*self.target.documents()).await?.len();
@@ -387,7 +388,8 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Called when everything was applied that existed when the watch began or came since.
+    /// Called when everything was applied that existed when the watch began, and all changes since. Removes strays after a gap, stores the
+    /// mark, and reports conflicts.
     async fn reached(&mut self) -> anyhow::Result<()> {
         if self.mark.has_gap {
             let (source, target) = (self.source.documents(), self.target.documents());

@@ -13,8 +13,8 @@ use crate::usage::Usage;
 const COLLECTION: &str = "_follow";
 const ID: &str = "source";
 
-/// The state of a move. It is written after the changes that it covers, so a continued run repeats some of them at most. It is written by
-/// compare-and-set: after a second run of the command has begun, the first one can't write it any more.
+/// The state of a move. It is written after the changes that it covers, so a run that continues repeats at most some of them. It is written
+/// by compare-and-set: after a second run of the command has begun, the first one can't write it any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Mark {
@@ -26,7 +26,7 @@ pub(super) struct Mark {
     /// The token after which the feed continues; `None` for the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) token: Option<String>,
-    /// A token that identifies the source after the feed was started again.
+    /// The last token before the feed was read from its beginning again, by which the source is still recognized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     /// Whether the target may lack records that no later change reports, or hold documents whose removal was missed.
@@ -57,7 +57,8 @@ impl Mark {
 
     /// Returns the mark for a new run.
     pub(super) fn of_new_run(mut self) -> Self {
-        // The previous run may have ended in its first batch, and no change reports what was removed at the source since.
+        // The previous run may have ended in its first batch. A feed from the beginning does not report which of the documents that it
+        // applied were removed at the source since.
         self.has_gap |= self.revision.is_some() && self.token.is_none();
         Self { run: MemoryId::generate().to_string(), ..self }
     }
@@ -95,13 +96,14 @@ impl Mark {
         remove(target, DocumentId::parse(ID)?).await
     }
 
-    /// Makes the next run begin with a walk along both sides, since the feed no longer reports everything that the target lacks.
+    /// Makes the next attempt read the feed from its beginning and then remove the documents that only the target has, since the feed no
+    /// longer reports everything from the token on.
     pub(super) fn begin_anew(&mut self) {
         self.has_gap = true;
         self.origin = self.token.take().or(self.origin.take());
     }
 
-    /// Watches the source from the mark on. It is a mistake in the arguments if the target follows another source.
+    /// Watches the source from the mark on. Fails, as a mistake in the arguments, if the target follows another source.
     pub(super) async fn watch(&self, source: &dyn MemoryProvider) -> anyhow::Result<Changes> {
         match self.token.clone() {
             Some(token) => watch(source, WatchFrom::Token(token)).await,
@@ -117,7 +119,7 @@ impl Mark {
         let Some(token) = self.token.clone().or(self.origin.clone()) else { return Ok(()) };
         match watch(source, WatchFrom::Token(token)).await {
             Err(error) if !is_reset(&error) => Err(error),
-            // The owner of a token is known even if the feed no longer reaches back to it.
+            // Even if the feed no longer reaches back to the token, the token was made by this source.
             _ => Ok(()),
         }
     }
@@ -131,7 +133,7 @@ pub(crate) fn is_copied(collection: &Collection) -> bool {
 async fn watch(source: &dyn MemoryProvider, from: WatchFrom) -> anyhow::Result<Changes> {
     let everything = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     source.watch(&everything.from(from)).await.map_err(|error| match error.kind() {
-        // A token can be opened only by the ledger that made it.
+        // Only the ledger that made a token can open it.
         ErrorKind::InvalidInput => {
             Usage("--to: what is there follows another source: name that one, or another place".to_owned()).into()
         }
@@ -143,7 +145,7 @@ fn is_reset(error: &anyhow::Error) -> bool {
     error.downcast_ref::<memory_core::Error>().is_some_and(|error| error.kind() == ErrorKind::FeedReset)
 }
 
-/// Whether source and target are the same database under two URLs, by putting a document into one and reading it from the other.
+/// Whether source and target are the same database under two URLs: puts a document into the target and looks for it in the source.
 pub(super) async fn is_one_place(source: &dyn DocumentStore, target: &dyn DocumentStore) -> Result<bool> {
     let id = DocumentId::generate();
     target.put(write(id.clone(), "{}")?).await?;

@@ -15,10 +15,10 @@ use super::updates::Updates;
 
 /// The most subscriptions of a session.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 16;
-/// The least time between two notifications of a resource, since the client reads it again each time.
+/// The least time between two notifications of a resource, since the client reads the resource again after each.
 pub(super) const REST: Duration = Duration::from_millis(100);
 
-/// The subscriptions of a session, by URI. They end with it.
+/// The subscriptions of a session, by URI. They end when the session ends.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions(Mutex<HashMap<String, AbortOnDropHandle<()>>>);
 
@@ -28,7 +28,8 @@ impl Subscriptions {
         self.all().contains_key(uri)
     }
 
-    /// Notifies the client of these changes until it unsubscribes, or does not answer for `patience`.
+    /// Starts to notify the client of these changes, until it unsubscribes or does not answer for `patience`. Fails if the session has as
+    /// many subscriptions as it may.
     pub(super) fn add(
         &self,
         uri: String,
@@ -58,13 +59,13 @@ impl Subscriptions {
     }
 }
 
-/// A notification keeps the session alive, so the client is pinged from time to time. Otherwise the session of a client that is gone would
-/// last as long as there are changes.
+/// Notifies a client of each change of a resource, and pings it every `patience`. Each notification keeps the session alive, so without
+/// pings the session of a client that is gone would last as long as there are changes.
 async fn tell(uri: String, mut updates: Updates, peer: Peer<RoleServer>, patience: Duration) {
     let mut question = Instant::now() + patience;
     loop {
         {
-            // The same future continues after a ping, since it may be waiting for an engine that is away for long.
+            // After a ping, the same future is awaited further: it must not be dropped, and may wait long for an engine that is down.
             let mut changed = pin!(updates.changed());
             loop {
                 tokio::select! {

@@ -16,7 +16,7 @@ use crate::serve::state::{Place, Server};
 /// The pause before a failed watch is restarted.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// The changes of a resource that its caller may read. It holds a watch permit of the server.
+/// The changes of a resource, as far as the caller may read it. The value holds a watch permit of the server.
 pub(super) struct Updates {
     provider: Arc<dyn MemoryProvider>,
     watch: Watch,
@@ -45,8 +45,8 @@ impl Updates {
         Ok(Self { provider, watch, changes, token, has_changed: false, _place: place, _open })
     }
 
-    /// Waits until something has changed since the last call; simultaneous changes count once. Do not call it again after its future was
-    /// dropped. Fails with `Closed` when the server ends, and with errors that are not retryable.
+    /// Waits until something has changed since the last call; changes that are ready together count once. Do not call it again after its
+    /// future was dropped. Fails with `Closed` when the server ends, and with errors that a new watch would meet again.
     pub(super) async fn changed(&mut self) -> Result<()> {
         while !self.has_changed {
             let change = self.changes.next().await;

@@ -23,7 +23,8 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// Asks the question. The work holds the permit even if nobody waits, so that it counts in the limit, and a shutdown waits for it.
+    /// Asks the question. The work holds the permit even if nobody waits for it any more, so that it counts towards the limit, and a
+    /// shutdown waits for it.
     pub(super) fn begin(mut asked: AnswerStream, place: Place, span: Span) -> Self {
         let (sender, pieces) = unbounded_channel();
         let work = async move {
@@ -51,7 +52,7 @@ impl Answering {
         Err(cut().into())
     }
 
-    /// Streams the text. A failure before the first text is returned as a problem, not as a stream.
+    /// Streams the text. A failure before the first piece is returned as a problem, not as a stream.
     pub(super) async fn streamed(self, head: Head) -> Result<Response, Problem> {
         let mut pieces = self.pieces();
         let first = pieces.next().await.unwrap_or_else(|| Err(cut().into()))?;
@@ -71,7 +72,7 @@ impl Answering {
         Ok(Sse::new(begin.chain(events)).keep_alive(KeepAlive::default()).into_response())
     }
 
-    /// The pieces of the answer. An answer that the agent did not give is a failure.
+    /// Returns the pieces of the answer. An answer that was superseded or left for later becomes a failure.
     fn pieces(mut self) -> impl Stream<Item = Result<Piece, Problem>> + Unpin + use<> {
         stream::poll_fn(move |context| self.pieces.poll_recv(context)).map(|piece| match piece? {
             Piece::Answer(Answer { end: End::Superseded, .. }) => {

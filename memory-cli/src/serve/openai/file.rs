@@ -66,7 +66,7 @@ pub(crate) struct AgentFile {
     without_reflection: bool,
 }
 
-/// The default budget. It has room for the longest message and a conversation before it, and fits into 32,000 tokens.
+/// The default budget: 128 KiB, about 32,000 tokens. It has room for the longest message and a conversation before it.
 const fn default_budget() -> usize {
     128 << 10
 }

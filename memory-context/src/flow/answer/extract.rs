@@ -12,7 +12,7 @@ pub const MAX_ANSWER: usize = 256 << 10;
 /// The tag with which the thinking of a model begins.
 pub(in crate::flow) const THINKING: &str = "<think>";
 
-/// Extracts the fields of an answer with this shape from a text.
+/// Extracts the fields of an answer with this shape: from JSON if some begins before the first tag of the answer, else from XML.
 pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, Mistake> {
     if text.len() > MAX_ANSWER {
         return Err(Mistake::TooLong { limit: MAX_ANSWER });

@@ -8,7 +8,8 @@ use super::shape::RESPONSE;
 /// The most braces that are tried as the beginning of an object, since each attempt may read the rest of the text.
 const MAX_ATTEMPTS: usize = 32;
 
-/// Finds the first object with a known field that begins before a position; `None` if there is no brace before it.
+/// Finds the first object with a known field that begins before a position. If there is none, fails with the mistake at the first brace
+/// that begins no valid object, and returns `None` if there is no such brace.
 pub(super) fn find(
     text: &str,
     before: usize,
@@ -35,7 +36,7 @@ pub(super) fn find(
     mistake.map_or(Ok(None), Err)
 }
 
-/// Returns the fields, also if they are wrapped in a member, as they are in an element of XML.
+/// Returns the fields of an object: those of its member `response`, which corresponds to the element in XML, if it has that.
 fn unwrapped(mut object: Map<String, Value>) -> Map<String, Value> {
     match object.remove(RESPONSE) {
         Some(Value::Object(fields)) => fields,

@@ -117,7 +117,7 @@ impl MessageAnswer {
                 actions = vec![IGNORE.to_owned()];
             }
         }
-        // What is said twice in a row is said once.
+        // A second `REPLY` right after the first would say the same text again.
         actions.dedup_by(|one, other| is(one, REPLY) && is(other, REPLY));
         if actions.len() > MAX_ACTIONS {
             return Err(fields.invalid("actions", "a list of at most 16 names"));
@@ -165,7 +165,8 @@ impl MessageAnswer {
     }
 }
 
-/// Returns plain text as an answer, though a form was asked for; `None` if it is blank or the beginning of a form.
+/// Returns a text without a form as an answer, though a form was asked for; `None` if it is blank or too long, has a tag of the form, or
+/// begins as JSON that is not valid.
 fn without_form(answer: &str) -> Option<MessageAnswer> {
     let text = without_thinking(answer).trim();
     let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();

@@ -64,7 +64,7 @@ impl fmt::Display for Mistake {
 impl StdError for Mistake {}
 
 impl From<Mistake> for Error {
-    /// `InvalidInput`.
+    /// Makes an `InvalidInput` error, whose source is the mistake.
     fn from(mistake: Mistake) -> Self {
         Self::invalid(format!("the answer of the model can't be read: {mistake}")).with_source(mistake)
     }

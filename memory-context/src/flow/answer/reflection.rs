@@ -77,7 +77,7 @@ impl ReflectionAnswer {
         let facts = fields.items("facts", "fact", fact)?;
         let relationships = fields.items("relationships", "relationship", relationship)?;
         fields.finish()?;
-        // No item is lost here: an incomplete one was a mistake above.
+        // No item is lost: `finish` has failed if one is incomplete.
         let (facts, relationships) =
             (facts.into_iter().flatten().collect(), relationships.into_iter().flatten().collect());
         Ok(Self { thought, facts, relationships })

@@ -1,4 +1,4 @@
-//! Which fields an answer has, and how their tags look.
+//! The fields of an answer, and the tags by which they are found.
 
 use std::iter::{from_fn, once};
 use std::ops::Range;
@@ -8,13 +8,13 @@ use regex::Regex;
 /// The element around the fields; it may be left out.
 pub(super) const RESPONSE: &str = "response";
 
-/// The names of fields.
+/// The names of an answer's fields.
 pub(super) struct Shape {
     /// Those that hold text.
     leaves: &'static [&'static str],
     /// Those that may hold others.
     groups: &'static [&'static str],
-    /// A tag of one of them, or the beginning of a section that is text as it stands.
+    /// Matches a tag of a field, or the beginning of a CDATA section.
     markup: Regex,
 }
 
@@ -34,7 +34,7 @@ impl Shape {
         self.leaves.contains(&name)
     }
 
-    /// The text with every `<` escaped that begins no tag of this answer.
+    /// Escapes each `<` of a text that begins neither a tag of this answer nor a complete CDATA section.
     pub(super) fn escaped(&self, text: &str) -> String {
         let mut escaped = String::with_capacity(text.len());
         let mut end = 0;
@@ -47,7 +47,8 @@ impl Shape {
         escaped
     }
 
-    /// Where tags and whole sections are. What is looked at once is not looked at again, also where no section ends.
+    /// Finds the tags and the complete CDATA sections. The time is linear in the length of the text, even if many sections begin and none
+    /// ends.
     pub(super) fn markup<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         let last_end = text.rfind(SECTION_END).unwrap_or_default();
         let mut at = 0;

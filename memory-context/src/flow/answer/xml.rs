@@ -1,4 +1,4 @@
-//! XML in what a model wrote.
+//! Reads the fields of an answer from XML in the text of a model.
 
 use quick_xml::events::{BytesRef, Event};
 use quick_xml::{Reader, escape};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::Mistake;
 use super::shape::{RESPONSE, Shape};
 
-/// How deep elements may lie in each other; those of an answer lie in three at most.
+/// The deepest nesting of elements that is read. An answer needs four levels, as in `response`, `memory`, `update`, `text`.
 const MAX_DEPTH: usize = 8;
 
-/// The fields of the last response, or those outside of any.
+/// Returns the fields of the last `response` element; if there is none, the fields at the top.
 pub(super) fn read(text: &str, shape: &Shape) -> Result<Map<String, Value>, Mistake> {
     let mut root = tree(&shape.escaped(response(text)), shape)?;
     let last = root.children.iter().rposition(|(name, _)| name == RESPONSE);
@@ -22,11 +22,11 @@ pub(super) fn read(text: &str, shape: &Shape) -> Result<Map<String, Value>, Mist
     if fields.is_empty() { Err(Mistake::NoAnswer) } else { Ok(fields) }
 }
 
-/// From the first tag of a response to the end of the last one; everything where there is none.
+/// Returns the text from the first `<response>` to the last `</response>`; the whole text if it has no `<response>`.
 fn response(text: &str) -> &str {
     let Some(begin) = text.find("<response>") else { return text };
     let end = text.rfind("</response>").map_or(text.len(), |at| at + "</response>".len());
-    // One that ends before it begins is not closed, which shows when it is read.
+    // If the last end tag comes before the first begin tag, the element is not closed, which `tree` reports.
     text.get(begin..end).unwrap_or(&text[begin..])
 }
 
@@ -36,7 +36,7 @@ struct Node {
     name: String,
     text: String,
     children: Vec<(String, Value)>,
-    /// How many tags of its own name are open in its text.
+    /// How many elements of the same name are open in the text of a leaf.
     inner: usize,
 }
 
@@ -45,7 +45,7 @@ impl Node {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Its children; those of the same name as a list.
+    /// Returns the children by name; several of one name become a list.
     fn fields(self) -> Map<String, Value> {
         let mut fields = Map::new();
         for (name, value) in self.children {
@@ -66,7 +66,7 @@ impl Node {
     }
 }
 
-/// All elements of a text, in one that has no name. What stands in a leaf is its text, other tags included.
+/// Parses the elements of a text, as the children of a root without a name. Everything in a leaf is its text, including other tags.
 fn tree(markup: &str, shape: &Shape) -> Result<Node, Mistake> {
     let mut reader = Reader::from_str(markup);
     let config = reader.config_mut();
@@ -107,13 +107,13 @@ fn tree(markup: &str, shape: &Shape) -> Result<Node, Mistake> {
             Event::GeneralRef(reference) => top.text.push_str(&resolved(&reference)?),
             Event::Eof if open.is_empty() => return Ok(top),
             Event::Eof => return Err(Mistake::Unclosed { tag: top.name }),
-            // There is no other markup: its `<` was escaped.
+            // No other markup is left, since every other `<` was escaped.
             _ => {}
         }
     }
 }
 
-/// What a reference stands for; itself when that is not known.
+/// Resolves a reference such as `&lt;`. An unknown one stays as it is.
 fn resolved(reference: &BytesRef<'_>) -> Result<String, Mistake> {
     if let Ok(Some(character)) = reference.resolve_char_ref() {
         return Ok(character.into());

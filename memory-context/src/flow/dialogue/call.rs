@@ -22,20 +22,20 @@ use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 
 /// How many of the newest notes are kept.
 const NOTES: usize = 50;
-/// The bytes of a text that are kept if the journal can't hold the result.
+/// How many bytes of a text are kept if the journal can't hold the result.
 const MAX_SMALL: usize = 1 << 10;
 /// Prefixes a text whose delivery is unknown, so that the model does not say it again.
 const MAY_BE_SAID: &str = "the user may have been told this already, so don't repeat it: ";
-/// What the room keeps instead of a private text.
+/// The text of the room's message about a call whose output is private.
 const NOT_KEPT: &str = "what it gave was for that answer alone";
-/// What the model is told of a private text that can't be read again.
+/// What the model is told if a private output is gone and the tool does not give it again.
 const GONE: &str = "what it gave before can't be read again now";
 /// What the model and the room are told of a call that may have happened.
 const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
 impl Dialogue<'_> {
-    /// Calls one tool as a step of the plan, with its events, and keeps the result. Events have the name only of an existing tool, since
-    /// what a model writes stays out of logs.
+    /// Calls one tool as step `at` of the plan, reports its events, says its text if it is to be said, and keeps the result. An event has
+    /// the name of a tool only if the tool exists, since what a model writes stays out of logs.
     pub(super) async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
         let step = format!("call.{}", self.calls);
         self.calls += 1;
@@ -48,7 +48,7 @@ impl Dialogue<'_> {
             let saying = format!("{step}.text");
             if let Err(error) = self.say(&Spoken { step: &saying, text: &text, answer: None }).await {
                 unless_lost(error)?;
-                // The tool has succeeded: a model that took this for a failure would call it again.
+                // The tool has succeeded, so the result stays a success: after a failure the model would call it again.
                 let is_unclear = self.journal.said(&saying).is_some_and(|said| said.delivery == Delivery::Unclear);
                 let text = if is_unclear { format!("{MAY_BE_SAID}{text}") } else { text };
                 (result.is_said, result.text) = (false, Some(cut(&text, MAX_RESULT).into_owned()));
@@ -70,7 +70,7 @@ impl Dialogue<'_> {
     ) -> Result<ToolResult> {
         let given = arguments.as_ref().cloned().unwrap_or_default();
         let is_repeatable = tool.as_ref().is_some_and(Tool::is_repeatable);
-        // The result was kept without the private output of a tool that is, or was, repeatable.
+        // Whether the journal has the result without its private output, as it does for a repeatable tool.
         let lacks_all = |result: &ToolResult| *result == result.shared();
         let is_again = |result: &ToolResult| {
             result.success && result.is_private && (is_repeatable || tool.is_none() && lacks_all(result))
@@ -78,7 +78,7 @@ impl Dialogue<'_> {
         let recorded = self.journal.recorded(step)?;
         let mut known = None;
         match recorded {
-            // Other people than at the earlier call may be in the room now.
+            // The tool is called again, since the people in the room, who decide what it may give, may have changed.
             Recorded::Done(result) if is_again(&result) => known = Some(result),
             Recorded::Done(result) => {
                 self.say_again(step).await?;
@@ -104,11 +104,11 @@ impl Dialogue<'_> {
                 result
             }
             Err(_) if known.is_some() => {
-                // A tool that still exists has said it again by itself.
+                // If the tool exists, it was called again, and says its texts again under the same steps.
                 if !is_there {
                     self.say_again(step).await?;
                 }
-                // Only the model is told that the output is gone.
+                // The room's message stays that of a success; only the model is told that the output is gone.
                 ToolResult { text: Some(GONE.to_owned()), is_said: false, ..known.clone().unwrap_or_default() }
             }
             Err(error) => {
@@ -120,16 +120,16 @@ impl Dialogue<'_> {
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
         if known.is_some() {
-            // The room keeps it as done, without a text.
+            // So the room's message has the same text as before, which its key requires.
             result.is_private = true;
             return Ok(result);
         }
         self.record_result(step, result, is_repeatable).await
     }
 
-    /// Records the result of a call in the journal. If the journal can't hold it, it keeps the success and the beginning of the text,
-    /// since a model that took it for a failure would call the tool again. Of a private result it keeps only the success, if the tool is
-    /// repeatable.
+    /// Records the result of a call in the journal, and returns it. If the tool is repeatable, a private result is recorded without its
+    /// output. If the journal can't hold the result, the success and the beginning of the text are recorded and returned, since after a
+    /// failure the model would call the tool again.
     async fn record_result(&self, step: &str, result: ToolResult, is_repeatable: bool) -> Result<ToolResult> {
         let kept = if is_repeatable { Cow::Owned(result.shared()) } else { Cow::Borrowed(&result) };
         match self.journal.done(step, &kept).await {
@@ -147,12 +147,12 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Delivers what was said during a call, unless it was delivered.
+    /// Delivers the texts that an earlier attempt of a call recorded and may not have delivered.
     async fn say_again(&mut self, step: &str) -> Result<()> {
         let steps = [unclear_step(step)].into_iter().filter(|step| self.journal.has(step));
         let sayings = (0..).map(|number| saying_step(step, number)).take_while(|step| self.journal.has(step));
         for step in steps.chain(sayings).collect::<Vec<_>>() {
-            // The text is taken from the journal.
+            // The journal has the text.
             if let Err(error) = self.say(&Spoken { step: &step, text: "", answer: None }).await {
                 unless_lost(error)?;
             }
@@ -160,7 +160,7 @@ impl Dialogue<'_> {
         Ok(())
     }
 
-    /// Calls a tool, and says what it wants said meanwhile.
+    /// Calls a tool, and says the texts that it passes to [`ToolContext::say`] while it works.
     async fn attempt(&mut self, step: &str, tool: Option<Tool>, arguments: Result<Value>) -> Result<ToolOutput> {
         let tool = tool.ok_or_else(|| self.no_tool())?;
         let arguments = arguments?;
@@ -191,13 +191,13 @@ impl Dialogue<'_> {
         loop {
             tokio::select! {
                 biased;
-                // Checked first, so that a tool that keeps talking ends, too.
+                // The deadline is checked first, so that it also ends a tool that never stops saying texts.
                 () = sleep_until(deadline) => return Err(late()),
                 Some(saying) = sayings.recv() => {
                     let step = saying_step(step, number);
                     number += 1;
                     let spoken = Spoken { step: &step, text: &saying.text, answer: None };
-                    // Bounded, so that a platform or ledger that hangs takes no longer than the call may.
+                    // It has the deadline of the call, so that a platform or a ledger that hangs can't prolong the call.
                     let Ok(said) = timeout_at(deadline, self.say(&spoken)).await else {
                         self.journal.unclear(&step);
                         return Err(late());
@@ -231,7 +231,7 @@ impl Dialogue<'_> {
         Error::new(ErrorKind::NotFound, message)
     }
 
-    /// Keeps the result of a step, as a message of the agent and for the next steps.
+    /// Stores the result of a step as a message of the agent, and adds it to the turn for the next steps.
     pub(super) async fn keep(&mut self, step: &str, result: ToolResult) -> Result<()> {
         let services = Arc::clone(&self.services);
         let text = if result.is_private && result.success { Cow::Borrowed(NOT_KEPT) } else { result.told() };
@@ -272,7 +272,7 @@ pub(super) fn arguments_of(call: &mut ToolCall) -> Result<Value> {
         return Err(Error::too_large(format!("the arguments have at most {MAX_ARGUMENTS} bytes")));
     }
     let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    // The parser's own message may quote the text, so only the position is told.
+    // The parser's own message may quote the text, so the error has only the position.
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         Error::invalid(format!("wrong arguments: not valid JSON at line {line} column {column}"))

@@ -24,7 +24,7 @@ use crate::tool::{Tool, ToolAlias, plain};
 
 /// The most rounds about one message. In the last round no tools are offered.
 pub const MAX_ROUNDS: usize = 8;
-/// The most tool calls about one message. The model is told how many more calls it wanted.
+/// The most tool calls about one message. The model is told how many calls over the limit were not made.
 pub const MAX_CALLS: usize = 32;
 const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know";
 /// The template value that says whether the model calls tools by itself.
@@ -36,18 +36,20 @@ pub(super) const CALLS_TOOLS: &str = "callsTools";
 /// - A model that calls tools is offered them and asked for plain text, which is said unchanged, even if it looks like a form. Any other
 ///   model, and every model if the template does not use `callsTools`, is asked for an answer in XML or JSON, and acts by the actions in
 ///   it; plain text is an answer, too.
-/// - A text that the token limit or a filter cut is said with a note of that. Tool calls and forms that were cut are asked for again.
-/// - The model is asked again with the results until it calls no more tools, or until the user has heard a text and each result that is
-///   not empty.
+/// - A plain text that the token limit or a filter cut is said, with a note that it was cut. For tool calls and forms that were cut, the
+///   model is asked again.
+/// - The model is asked again with the results until it calls no more tools, or until the agent has said a text and every result of the
+///   round is a success that was said or is empty.
 /// - Each round offers the tools that are registered then. They are called one after the other, and each sees the earlier results. A call
-///   has a failed result if its tool is unknown, not offered or removed meanwhile, if the arguments are wrong, or if the tool fails, panics
-///   or is late, which drops it. The other calls go on.
+///   gets a failed result if its tool is unknown, is not offered or was removed meanwhile, if the arguments are wrong, or if the tool
+///   fails, panics or misses its deadline, at which it is dropped. The other calls still run.
 /// - `REPLY` says the text at its position among the actions. After tools, and if providers were requested that the model has not seen,
 ///   the text is held back: the model is asked again, and if it gives no answer, the held text is said.
 /// - Each result is stored as a message of the agent before the next tool is called. If it can't be stored, the run fails.
-/// - The model's answer of each round, each result and each text are steps of the journal, named by the numbers of round and call. A known
-///   round is not asked for again, and a call with a known result is not repeated. A call that was begun and has no result is repeated if
-///   the tool is repeatable. Otherwise it has failed, and the model and the room are told that it may have happened.
+/// - The model's answer of each round, each result and each text are steps of the journal, named by the numbers of round and call. If the
+///   journal has the answer of a round, the model is not asked for it again. A call whose result it has is not repeated, except that the
+///   private output of a repeatable tool is not recorded, so that tool is called again. A call that was begun and has no result is repeated
+///   if the tool is repeatable. Otherwise it has failed, and the model and the room are told that it may have happened.
 pub(super) struct Dialogue<'a> {
     service: &'a MessageService,
     run: &'a Run,
@@ -61,7 +63,7 @@ pub(super) struct Dialogue<'a> {
     tools: Vec<Tool>,
     /// The messages of the next prompt; composed again if empty.
     messages: Vec<model::ChatMessage>,
-    /// The tool calls and their results, which follow these messages.
+    /// The tool calls of earlier rounds and their results, which follow `messages` in the prompt.
     called: Vec<model::ChatMessage>,
     /// Whether the model is asked for plain text.
     is_plain: bool,
@@ -94,7 +96,7 @@ impl<'a> Dialogue<'a> {
             run,
             journal,
             turn: turn.clone(),
-            // The conversation is read again, since earlier messages were answered while this one waited.
+            // The conversation is read again, since earlier messages may have been answered while this one waited.
             options: service.options.clone().refresh(["RECENT_MESSAGES"]),
             services: service.composer.services_of(turn),
             state: Arc::default(),
@@ -119,7 +121,8 @@ impl<'a> Dialogue<'a> {
         self.turn
     }
 
-    /// Returns the reason for answering if the journal has an answer of the model; `None` if nothing was decided.
+    /// Returns the recorded reason for answering, if there is one; the outer `None` means that the journal has no answer of the model, so
+    /// nothing was decided.
     pub(super) fn decided(journal: &Journal) -> Result<Option<Option<Why>>> {
         if !journal.has(&round_step(1)) {
             return Ok(None);
@@ -130,12 +133,13 @@ impl<'a> Dialogue<'a> {
         }))
     }
 
-    /// Records the reason for answering, with the next write.
+    /// Notes the reason for answering in the journal, which stores it with its next write.
     pub(super) fn decided_by(&self, why: Option<Why>) -> Result<()> {
         self.journal.note(WHY, &why)
     }
 
-    /// Returns the model's answer of the next round: from the journal, or else by asking the model, again if the answer is invalid.
+    /// Returns the model's answer of the next round: from the journal, or else from the model. After an invalid answer the model is asked
+    /// again.
     pub(super) async fn ask(&mut self) -> Result<Said> {
         self.rounds += 1;
         let is_last = self.rounds == MAX_ROUNDS || self.calls == MAX_CALLS;
@@ -174,14 +178,14 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// Calls the model once. If it fails on a prompt with images or documents, it is asked again without them, since it may not support or
-    /// reach them.
+    /// Calls the model. If it fails on a prompt with images or documents, and no text was streamed, it is called once more without them,
+    /// since it may not support or reach them.
     async fn complete(&mut self, prompt: &mut Prompt) -> Result<Completion> {
         let error = match self.service.complete(self.run, prompt, self.is_plain).await {
             Ok(completion) => return Ok(completion),
             Err(error) => error,
         };
-        // Text that was streamed can't be taken back.
+        // Text that was streamed can't be taken back, so the model is not asked for another one.
         let is_heard = self.run.tap().is_heard();
         let is_refused = !is_heard && matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
         let shows = |message: &model::ChatMessage| !message.attachments.is_empty();
@@ -235,7 +239,8 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// Records the model's answer of this round before it is processed. An answer that is only said is recorded with its text.
+    /// Records the model's answer of this round before it is processed. An answer without actions and memory updates takes no write of its
+    /// own: the write that records its text stores it, too.
     async fn record(&self, said: &Said) -> Result<()> {
         let step = round_step(self.rounds);
         if self.journal.has(&step) {
@@ -328,8 +333,8 @@ impl<'a> Dialogue<'a> {
             self.called.extend(results);
         }
         if has_more_providers || !self.calls_tools() {
-            // A new state shows the results, too; the complete ones follow as messages. After a crash, another model than the one
-            // that made the calls learns of them only by the state.
+            // The prompt is composed again, from a state that has the results. A model that calls tools also gets them as the messages
+            // after it. One that does not, as after a recovery with another model, sees them only in the state.
             self.messages.clear();
         }
         Ok(())
@@ -363,13 +368,14 @@ impl<'a> Dialogue<'a> {
         if is_said {
             self.held = None;
         }
-        // The model learns of the results by the state.
+        // The state of the next prompt has the results.
         self.messages.clear();
         self.called.clear();
         Ok(())
     }
 
-    /// Finds the parameters of an action: by the name that the model used, else by the tool's name, else by any other name of the tool.
+    /// Finds the parameters of an action: under the name that the model used, else under the tool's own name, else under another name of
+    /// the tool.
     fn parameters_of(&self, answer: &MessageAnswer, name: &str) -> Values {
         let tool = self.offered(name).map(Tool::name);
         let rank = |told: &str| {
@@ -404,7 +410,7 @@ impl<'a> Dialogue<'a> {
         self.say(&Spoken { step, text: &answer.text, answer: Some(answer) }).await.map(drop)
     }
 
-    /// Says the text of an answer with more actions. If it can't be said, the action has failed.
+    /// Says the text of an answer that has other actions, too. If it can't be said, `REPLY` gets a failed result.
     async fn try_reply(&mut self, at: usize, answer: &MessageAnswer) -> Result<()> {
         let step = format!("{}.{at}", self.text_step());
         let said = self.reply(&step, answer).await;
@@ -439,7 +445,7 @@ impl<'a> Dialogue<'a> {
         self.change_actions(|actions| actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps }));
     }
 
-    /// The thought that the room keeps; none after a private result, since it may tell of that.
+    /// The thought that is stored with a message of the room; `None` after a private result, which the thought may repeat.
     fn kept_thought(&self, thought: &str) -> Option<String> {
         (!thought.is_empty() && !self.turn.actions.has_private()).then(|| thought.to_owned())
     }
@@ -452,7 +458,7 @@ impl<'a> Dialogue<'a> {
     }
 }
 
-/// The longest name written by a model that is kept, in bytes.
+/// How many bytes are kept of a name that a model wrote.
 const MAX_NAME_SHOWN: usize = 128;
 
 /// The name of the step of a round.
@@ -460,7 +466,7 @@ fn round_step(number: usize) -> String {
     format!("round.{number}")
 }
 
-/// Returns an error of saying a text, which does not end the run, unless the run has lost its message.
+/// Returns the error of a text that was not said, which does not end the run. A `Conflict` ends it: the run has lost its message.
 fn unless_lost(error: Error) -> Result<Error> {
     if error.kind() == ErrorKind::Conflict { Err(error) } else { Ok(error) }
 }

@@ -23,14 +23,14 @@ pub(in crate::flow) enum Said {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::flow) struct Calls {
-    /// The text beside the calls, as it was parsed then, since another model may continue.
+    /// The text beside the calls. It is stored as it was parsed, since a model of another kind may continue the run.
     #[serde(default)]
     pub(super) said: Option<MessageAnswer>,
-    /// The text as it was written, in runs that an older version has begun.
+    /// The unparsed text, which only runs of older versions have.
     #[serde(default, skip_serializing)]
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
-    /// How many further calls are not made.
+    /// How many calls over the limit are not made.
     #[serde(default)]
     pub(super) left_out: usize,
 }
@@ -44,12 +44,12 @@ pub(super) struct Refused {
 /// The most bytes of an invalid answer that are sent back.
 const MAX_RETURNED: usize = 64 << 10;
 
-/// Why an answer was cut.
+/// An answer that the endpoint cut short: what the user and the model are told of it.
 #[derive(Clone, Copy)]
 struct CutOff {
     /// The note after a cut text.
     mark: &'static str,
-    /// What the model is told of an invalid answer.
+    /// The reason that the model is told if the cut answer is invalid.
     told: &'static str,
 }
 
@@ -77,12 +77,12 @@ impl Refused {
 }
 
 impl Dialogue<'_> {
-    /// Parses a completion; `Err` in the result if it is invalid.
+    /// Parses a completion. The inner error is an invalid answer, after which the model is asked again; the outer one ends the dialogue.
     pub(super) fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
         let cut_off = CutOff::of(completion.finish);
         if !completion.tool_calls.is_empty() {
             if !is_last {
-                // The last call may be incomplete.
+                // The last call may be incomplete, so none is made.
                 if let Some(cut_off) = cut_off {
                     return Ok(Err(Refused::new(cut_off.told, &completion.text)));
                 }
@@ -123,7 +123,8 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Returns the calls of a completion that are within the limit. Arguments that are too large are cut to a size that still shows that.
+    /// Returns the calls of a completion that are within the limit. Arguments over the limit are cut to slightly more than it, so that they
+    /// are still refused when a later process reads them from the journal.
     fn calls_of(&self, completion: Completion) -> Calls {
         let Completion { text, tool_calls: mut calls, .. } = completion;
         let left = MAX_CALLS - self.calls;
@@ -141,7 +142,7 @@ impl Dialogue<'_> {
         ToolAlias::meant(self.services.aliases(), name)
     }
 
-    /// Resolves an alias of `REPLY` or `IGNORE`. Other names are kept as the model wrote them, since parameters are found by these names.
+    /// Resolves an alias of `REPLY` or `IGNORE`. Other names stay as the model wrote them, since the parameters are under the same names.
     fn word(&self, name: &str) -> String {
         let meant = self.meant(name);
         if is(&meant, REPLY) || is(&meant, IGNORE) { meant } else { name.to_owned() }

@@ -15,13 +15,15 @@ use crate::flow::{End, FlowStep, MessageService, REFLECTION_PROVIDERS, Run, voic
 use crate::records::Message;
 use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapshot, State, Turn, Voice};
 
-/// The most messages of a turn behind the one that is answered: each call has a result and may say something, as may each round.
+/// How many messages of the agent one turn usually has at most: a result and a text for each call, and a text for each round. A tool that
+/// says more texts can exceed it; then the oldest are not seen.
 pub(super) const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 
 impl MessageService {
-    /// Does the work after an answer: runs the evaluators, the awaited ones first, counts the interaction, and makes missing vectors. A
-    /// step that fails, panics or is late changes nothing about the answer, and the others go on. The work that nobody waits for needs
-    /// one of a few permits; a run that gets none in time skips it.
+    /// Does the work after a message was answered or ignored: runs the awaited evaluators, sends the answer to its caller, counts the
+    /// interaction if there was an answer, runs the other evaluators, and makes missing vectors. A step that fails, panics or is late does
+    /// not change the answer, and the other steps still run. What comes after the interaction needs one of a few permits; a run that gets
+    /// none in time skips it.
     pub(in crate::flow) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
         let (turn, has_answered) = (&turn.clone().with_actions(turn.actions.shared()), *end == End::Completed);
         let is_concerned = |info: &EvaluatorInfo| has_answered || info.always_run;
@@ -100,7 +102,7 @@ impl MessageService {
         self.composer.compose_state(turn, &options).await
     }
 
-    /// The messages that the agent said in this turn, oldest first.
+    /// The messages that the agent said in this turn, including the results of its tools, oldest first.
     async fn responses(&self, turn: &Turn) -> Vec<Message> {
         let services = self.composer.services();
         let until = services.records().messages().until(&turn.message, RESPONSES).await;
@@ -114,7 +116,7 @@ impl MessageService {
     }
 }
 
-/// Says the messages of an evaluator, in the run that it evaluates.
+/// Says the messages of an evaluator, as messages of the run that it evaluates.
 struct Speaking<'a> {
     service: &'a MessageService,
     run: &'a Run,

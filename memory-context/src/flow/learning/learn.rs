@@ -7,7 +7,7 @@ use memory_core::{ErrorKind, Result, Timestamp};
 use crate::flow::answer::ReflectionAnswer;
 use crate::records::{Audience, Fact, Message, NewFact, Records, Relationship};
 
-/// The records that were stored of a reflection.
+/// The records that a reflection stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Learned {
@@ -15,12 +15,13 @@ pub struct Learned {
     pub facts: Vec<Fact>,
     /// The relationships after the change.
     pub relationships: Vec<Relationship>,
-    /// How many facts and relationships were refused, since they are about somebody outside of the conversation or too large.
+    /// How many facts and relationships were refused, since they are about somebody outside of the conversation or are not valid, or since
+    /// the fact to correct was replaced or removed meanwhile.
     pub refused: usize,
 }
 
-/// Stores a reflection: its new facts, with the agent as author, one interaction of each relationship, and the assessment. A fact that
-/// corrects one of the same room replaces it.
+/// Stores a reflection: its new facts, with the agent as author, one interaction for each relationship, and the assessment. A fact that
+/// corrects a fact of the same room about the same subject replaces it.
 ///
 /// Facts and relationships of entities other than the participants of the room, the author and the agent are refused, since somebody in the
 /// conversation may have told the model to state them.
@@ -72,7 +73,8 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
     Ok(learned)
 }
 
-/// Returns `None` for a record that can never be stored and for a correction that came too late. A failure of the engine is an error.
+/// Returns `None` if a record is not valid, or if the fact to correct was replaced or removed meanwhile. A failure of the engine is an
+/// error.
 fn kept<T>(done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(value) => Ok(Some(value)),

@@ -17,16 +17,16 @@ use crate::flow::respond::is_reflection_due;
 use crate::records::RoomId;
 use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 
-/// Reflects on a room once more messages came since the last reflection than a quarter of the conversation length. Results of actions do
-/// not count. A failed reflection counts, so the next one comes a quarter later.
+/// Reflects on a room when the messages since the last reflection are more than a quarter of the conversation length. Results of actions
+/// don't count. A reflection that fails counts as one, so the next one is due a quarter later.
 ///
-/// Only this value knows which messages it has seen, for the last 1,000 rooms. In other rooms, and after a restart, it looks at the last
-/// messages again; the facts in them are then known already.
+/// Which messages were reflected on is kept only in memory, for the 1,000 rooms used last. In other rooms, and after a restart, the last
+/// messages are reflected on again; facts that are known are not stored twice.
 #[derive(Debug)]
 pub struct ReflectionEvaluator {
     info: EvaluatorInfo,
     limit: Duration,
-    /// The messages of each room that were seen.
+    /// The last messages of each room at its last reflection.
     seen: Mutex<LruCache<RoomId, HashSet<MemoryId>>>,
 }
 
@@ -40,7 +40,8 @@ impl ReflectionEvaluator {
         Self { info, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
     }
 
-    /// The ids of the last messages, as far back as a reflection can be due. Ids and not times, since platforms set the times of messages.
+    /// Returns the ids of the last messages, enough of them to see whether a reflection is due. Messages are told apart by ids and not by
+    /// times, since platforms set the times.
     async fn said(&self, cx: &Cx<'_>) -> Result<HashSet<MemoryId>> {
         let services = cx.services();
         let turns = services.conversation_length().div_ceil(4) + 1;
@@ -50,7 +51,8 @@ impl ReflectionEvaluator {
         Ok(recent.into_iter().map(|message| message.id).collect())
     }
 
-    /// Whether a reflection is due. With `mark` it is marked as done in the same step, so that only one of two concurrent calls reflects.
+    /// Whether a reflection is due. With `mark`, a due one is marked as done in the same step, so that of two concurrent calls only one
+    /// reflects.
     fn is_due(&self, cx: &Cx<'_>, said: HashSet<MemoryId>, mark: bool) -> bool {
         let room = &cx.message().content.room;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +77,7 @@ impl Evaluator for ReflectionEvaluator {
 
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
         let Evaluation { cx, state, .. } = evaluation;
-        // Marked before the model is asked, so that a model that is down is not asked again with every message.
+        // Marked before the model is asked, so that a model that is down is not asked again after every message.
         if !self.is_due(cx, self.said(cx).await?, true) {
             return Ok(());
         }

@@ -37,14 +37,14 @@ pub struct Channel {
     pub guild_id: Option<String>,
 }
 
-/// A user.
+/// A user: the fields of Discord's user object from which an entity is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscordUser {
     /// The snowflake of the user.
     pub id: String,
     /// The user name, unique on the platform.
     pub username: String,
-    /// The name to show.
+    /// The display name, which becomes the first name of the entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_name: Option<String>,
 }

@@ -5,7 +5,7 @@ use memory_core::Result;
 
 use crate::records::{AgentId, Audience, Entity, EntityId, MessageContent, Records, Room, World};
 
-/// The origin of a message, as records.
+/// The author, the room and the world of a message, as the records to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The world of the room.

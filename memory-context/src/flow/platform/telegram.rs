@@ -9,7 +9,7 @@ use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId
 /// The value of [`Room::source`].
 const SOURCE: &str = "telegram";
 
-/// A chat.
+/// A chat: the fields of Telegram's `Chat` from which a room and a world are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chat {
     /// The id, unique on the platform.
@@ -36,14 +36,14 @@ pub enum ChatKind {
     Channel,
 }
 
-/// A user.
+/// A user: the fields of Telegram's `User` from which an entity is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TelegramUser {
     /// The id, unique on the platform.
     pub id: i64,
-    /// The first name.
+    /// The first name; with the last name it is the usual name of the entity.
     pub first_name: String,
-    /// The last name.
+    /// The last name, if the user has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_name: Option<String>,
     /// The user name, unique on the platform, if the user has one.
@@ -69,7 +69,7 @@ impl RoomId {
 }
 
 impl WorldId {
-    /// Returns the world id of a Telegram group.
+    /// Returns the world id of a Telegram group or channel.
     pub fn of_telegram(chat: i64) -> Result<Self> {
         Self::parse(format!("{SOURCE}:{chat}"))
     }

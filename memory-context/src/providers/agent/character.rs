@@ -50,7 +50,7 @@ impl ContextProvider for Character {
         let posts = section(&format!("Example Posts for {name}"), &people(&posts));
         let drawn = draw(message.id, "conversations", &character.message_examples, CONVERSATIONS);
         let messages = section(&format!("Example Conversations for {name}"), &conversations(drawn));
-        // In such a room the agent writes posts.
+        // In feeds and threads the agent writes posts.
         let (directions, examples) = match message.content.channel_type {
             ChannelType::Feed | ChannelType::Thread => (&post_directions, &posts),
             _ => (&message_directions, &messages),

@@ -10,7 +10,7 @@ use crate::records::{Fact, FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// Contributes the facts that fit the message best, by meaning and by words, and after them those that fit the messages right before it,
-/// since a message such as "yes" says nothing by itself. By words alone if the embedder fails.
+/// since a message such as "yes" says nothing by itself. If the embedder fails, facts are found by words alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Facts;
 
@@ -56,7 +56,7 @@ impl ContextProvider for Facts {
     }
 }
 
-/// The text of the messages right before.
+/// Joins the texts of the messages right before the received one.
 fn texts(received: &Message, recent: &[Message]) -> String {
     let is_said = |message: &&Message| message.id != received.id && message.content.action_result.is_none();
     recent.iter().filter(is_said).map(|message| message.content.text.as_str()).collect::<Vec<_>>().join("\n")

@@ -93,7 +93,8 @@ impl ContextProvider for RecentMessages {
     }
 }
 
-/// Related messages are optional: if their recall fails or waits too long for its turn (L8), they are left out.
+/// Recalls related messages from before the shown conversation. They are optional: if the recall fails or takes too long, for example since
+/// it waits for its turn (L8), they are left out.
 async fn earlier(messages: &Messages<'_>, received: &Message, before: Timestamp) -> Vec<Message> {
     match timeout(EARLIER_WAIT, messages.earlier(received, before, EARLIER)).await {
         Ok(Ok(earlier)) => return earlier,

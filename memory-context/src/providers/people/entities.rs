@@ -36,7 +36,7 @@ impl ContextProvider for Entities {
     }
 }
 
-/// All names, the usual one first.
+/// Joins all names of an entity, the usual one first; the id if it has none.
 pub(super) fn names(entity: &Entity) -> String {
     let names: Vec<_> = entity.names.iter().map(|name| format!("\"{}\"", one_line(name))).collect();
     if names.is_empty() { one_line(entity.id.as_str()) } else { names.join(" aka ") }
@@ -46,7 +46,7 @@ fn describe(entity: &Entity) -> String {
     format!("{} (id {}){}", names(entity), one_line(entity.id.as_str()), known(entity))
 }
 
-/// The metadata on one line, since JSON does not escape all line breaks.
+/// Formats the metadata on one line, since JSON does not escape all characters that some readers take for a line break.
 pub(super) fn known(entity: &Entity) -> String {
     let metadata = one_line(entity.metadata.as_str());
     if metadata == "{}" { String::new() } else { format!("\n  {metadata}") }

@@ -8,7 +8,7 @@ use crate::providers::format::{json, one_line, section};
 use crate::records::{Entity, Relationship};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// Contributes the relationships with which the author had the most interactions.
+/// Contributes the author's relationships with the most interactions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Relationships;
 

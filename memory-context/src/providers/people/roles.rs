@@ -10,7 +10,7 @@ use crate::providers::format::{one_line, section};
 use crate::records::{ChannelType, EntityId, WorldRole};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// Contributes the roles in the world of the room, only in rooms of many.
+/// Contributes the roles in the world of the room, in groups by text or voice only.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Roles;
 

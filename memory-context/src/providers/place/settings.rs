@@ -7,8 +7,8 @@ use crate::providers::format::{indented, json, one_line, paragraphs, section};
 use crate::records::{ChannelType, Setting, SettingValue, World};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
-/// Contributes the settings of the room's world; in a direct conversation those of the worlds that the author owns, so that they can be
-/// set up there. It never has the values of secrets.
+/// Contributes the settings of the room's world. In a direct conversation by text or voice it contributes those of the worlds that the
+/// author owns, so that they can be set up there. It never shows the values of secrets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Settings;
 

@@ -22,8 +22,8 @@ struct Search {
     question: String,
 }
 
-/// The tool finds facts that may be shown in the room of the message; by words alone if the embedder fails. It waits for the embedder as
-/// long as a prompt does. It is offered only if there is an embedder.
+/// The tool finds facts that may be shown in the room of the message. It waits for the embedder as long as a prompt does, and searches by
+/// words alone if the embedder fails. It is offered only if there is an embedder.
 pub(super) fn tool() -> Tool {
     let tool =
         Tool::new(NAME, find).repeatable().when(|_, services| async move { Ok(services.records().has_embedder()) });

@@ -15,7 +15,7 @@ use crate::state::ContextParts;
 /// |---|---|
 /// | `NONE` | nothing, if only words are needed |
 /// | `FOLLOW_ROOM`, `UNFOLLOW_ROOM` | starts or stops answering every message of a room |
-/// | `MUTE_ROOM`, `UNMUTE_ROOM` | starts or stops answering only when it is called by name |
+/// | `MUTE_ROOM`, `UNMUTE_ROOM` | starts or stops answering only if the agent is addressed or called by name |
 /// | `REMEMBER` | changes the prompt memory |
 /// | `FIND_FACTS` | searches facts also by meaning, if the agent has an embedder |
 /// | `LOOK_UP` | shows what dynamic providers know, to a model that calls tools |

@@ -5,7 +5,7 @@ use memory_core::Result;
 use crate::records::{Audience, RoomState};
 use crate::tool::{Tool, ToolContext};
 
-/// A change of the agent's state in the room of the message. It holds until the next change.
+/// A change of the agent's state in the room of the message. The new state holds until the next change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Follow,
@@ -14,7 +14,7 @@ enum Change {
     Unmute,
 }
 
-/// The four tools; each is offered only if it would change something.
+/// Makes the four tools. Each is offered only if it would change something.
 pub(super) fn tools() -> [Tool; 4] {
     [Change::Follow, Change::Unfollow, Change::Mute, Change::Unmute].map(Change::tool)
 }
