@@ -3,12 +3,12 @@
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Piece;
-use super::answer::{IGNORE, MAX_ANSWER, THINKING, markup_in};
+use super::answer::{IGNORE, MAX_ANSWER, THINKING, form_in};
 use super::tap::BETWEEN;
 use crate::state::ToolResult;
 
 /// Passes on the text of a model as it is generated, as far as it is plain text. If a form was asked for, a text that begins like XML, JSON
-/// or a code fence is held back until it is parsed and said, and so is any text from the first tag of the form on. If plain text was asked
+/// or a code fence is held back until it is parsed and said, and so is any text from the first tag or object of the form on. If plain text was asked
 /// for, a text that begins with thinking is held back, and so is a beginning that may become `IGNORE`.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
@@ -24,7 +24,7 @@ pub(super) struct Streamed {
     has_said: bool,
 }
 
-/// The longest beginning of a tag that is held back, in bytes.
+/// The longest beginning of a tag or an object that is held back, in bytes.
 const TAG: usize = 64;
 
 impl Streamed {
@@ -53,17 +53,17 @@ impl Streamed {
         self.written.push_str(text);
         let text = self.written.trim_start();
         let rest = &text[self.passed..];
-        let markup = match self.is_plain {
+        let form = match self.is_plain {
             // Held back until it is clear whether the text is one of these words or only begins like it.
             true if [IGNORE, THINKING].iter().any(|word| word.starts_with(text.trim_end())) => return,
             true if text.starts_with(THINKING) => Some(0),
             true => None,
             false if text.starts_with(['<', '{', '`']) => Some(0),
-            false => markup_in(rest),
+            false => form_in(rest),
         };
         let whole = if self.is_plain { rest.len() } else { end_of_plain(rest) };
-        let piece = rest[..markup.unwrap_or(whole)].trim_end().to_owned();
-        self.is_held = markup.is_some();
+        let piece = rest[..form.unwrap_or(whole)].trim_end().to_owned();
+        self.is_held = form.is_some();
         if !piece.is_empty() {
             let length = piece.len();
             self.pass(piece);
@@ -105,10 +105,14 @@ impl Streamed {
     }
 }
 
-/// The position of an incomplete tag at the end of a text; the length of the text if there is none.
+/// The position of an incomplete tag, or of an object whose first name is incomplete, at the end of a text; the length of the text if there
+/// is none.
 fn end_of_plain(text: &str) -> usize {
-    let open = text.rfind('<').filter(|at| !text[*at..].contains('>') && text.len() - at < TAG);
-    open.unwrap_or(text.len())
+    let is_short = |at: &usize| text.len() - at < TAG;
+    let tag = text.rfind('<').filter(|at| !text[*at..].contains('>'));
+    let is_begun = |rest: &str| rest.is_empty() || rest.strip_prefix('"').is_some_and(|name| !name.contains('"'));
+    let object = text.rfind('{').filter(|at| is_begun(text[at + 1..].trim_start()));
+    tag.into_iter().chain(object).filter(is_short).min().unwrap_or(text.len())
 }
 
 #[cfg(test)]
@@ -189,5 +193,9 @@ mod tests {
         }
         let sure = passed(&["Sure! <thou", "ght>t</thought><text>Hi</text>"], &["Hi"]);
         assert_eq!(sure, ["Sure!", "\n\nHi"], "what stands before it was heard");
+        let sure = passed(&["Sure: {", " \"tho", "ught\":\"t\",\"actions\":[\"REPLY\"],\"text\":\"Hi\"}"], &["Hi"]);
+        assert_eq!(sure, ["Sure:", "\n\nHi"], "in JSON, too");
+        assert_eq!(passed(&["a {", " b", "}"], &["a { b}"]).concat(), "a { b}");
+        assert_eq!(passed(&["a {", "\"b", "\": 1}"], &["a {\"b\": 1}"]).concat(), "a {\"b\": 1}");
     }
 }

@@ -17,7 +17,8 @@ pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, M
     if text.len() > MAX_ANSWER {
         return Err(Mistake::TooLong { limit: MAX_ANSWER });
     }
-    let text = without_thinking(text);
+    // A draft in thinking that does not end is no answer.
+    let text = behind_thinking(text).ok_or(Mistake::NoAnswer)?;
     let markup = shape.markup(text).next().map(|found| found.start);
     let before = markup.unwrap_or(text.len());
     let mistake = match json::find(text, before, |name| shape.has(name)) {
@@ -31,12 +32,7 @@ pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, M
     }
 }
 
-/// Strips the thinking that reasoning models put first, which may hold drafts of the answer.
-pub(super) fn without_thinking(text: &str) -> &str {
-    behind_thinking(text).unwrap_or(text)
-}
-
-/// Returns the text after the thinking: the whole text if it does not begin with thinking, `None` if the thinking does not end.
+/// Returns the text after the thinking that reasoning models put first, which may hold drafts of the answer: the whole text if it does not begin with thinking, `None` if the thinking does not end.
 pub(super) fn behind_thinking(text: &str) -> Option<&str> {
     let text = text.trim_start();
     match text.strip_prefix(THINKING) {

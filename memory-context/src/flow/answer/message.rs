@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Deserializer;
 
 use super::Mistake;
-use super::extract::{MAX_ANSWER, behind_thinking, extract, without_thinking};
+use super::extract::{MAX_ANSWER, behind_thinking, extract};
 use super::fields::Fields;
 use super::shape::Shape;
 use crate::prompt::{MemoryUpdate, Unclear};
@@ -165,21 +166,22 @@ impl MessageAnswer {
     }
 }
 
-/// Returns a text without a form as an answer, though a form was asked for; `None` if it is blank or too long, has a tag of the form, or
-/// begins as JSON that is not valid.
+/// Returns a text without a form as an answer, though a form was asked for; `None` if it is blank or too long, if its thinking does not end,
+/// or if it holds a broken form.
 fn without_form(answer: &str) -> Option<MessageAnswer> {
-    let text = without_thinking(answer).trim();
-    let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
-    let is_broken = text.is_empty() || text.len() > MAX_ANSWER || markup_in(text).is_some();
-    if is_broken || text.trim_start_matches("```json").trim_start().starts_with('{') && !is_json() {
-        return None;
-    }
-    Some(MessageAnswer::saying(text.to_owned()))
+    let text = behind_thinking(answer)?.trim();
+    let is_whole =
+        |at| Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>().next().is_some_and(|read| read.is_ok());
+    let fenced = text.trim_start_matches("```json").trim_start();
+    let object = SHAPE.object(text).or_else(|| fenced.starts_with('{').then(|| text.len() - fenced.len()));
+    let is_form = SHAPE.markup(text).next().is_some() || object.is_some_and(|at| !is_whole(at));
+    (!text.is_empty() && text.len() <= MAX_ANSWER && !is_form).then(|| MessageAnswer::saying(text.to_owned()))
 }
 
-/// The position of the first tag of an answer in XML.
-pub(in crate::flow) fn markup_in(text: &str) -> Option<usize> {
-    SHAPE.markup(text).next().map(|found| found.start)
+/// The position at which the first form of an answer begins, in XML or JSON.
+pub(in crate::flow) fn form_in(text: &str) -> Option<usize> {
+    let markup = SHAPE.markup(text).next().map(|found| found.start);
+    markup.into_iter().chain(SHAPE.object(text)).min()
 }
 
 fn update(fields: &mut Fields<'_>) -> Result<MemoryUpdate, Mistake> {
@@ -281,6 +283,12 @@ mod tests {
             (r#"{"thought": 1, "actions": "REPLY"}"#, "thought must be one text"),
             (r#"{"thought": "a", "actions": [{"a": 1}]}"#, "actions must be a list of names"),
             (r#"{"xyzzy": "a", "#, "not valid JSON at line 1 column 15"),
+            ("Sure!\n{\"thought\": \"xyzzy\", \"actions\": [", "not valid JSON at line 2 column 33"),
+            ("<think>xyzzy", "there is no answer in XML or JSON"),
+            (
+                "<think>a <response><thought>xyzzy</thought><actions>REPLY</actions><text>xyzzy</text></response>",
+                "there is no answer in XML or JSON",
+            ),
         ] {
             let error = MessageAnswer::parse(answer).expect_err(answer);
             assert_eq!(error.to_string(), mistake, "{answer}");
@@ -295,6 +303,7 @@ mod tests {
             ("<think>hm</think>\nHello, <b>you</b>", "Hello, <b>you</b>"),
             (r#"{"xyzzy": "a"}"#, r#"{"xyzzy": "a"}"#),
             ("```rust\nfn main() {}\n```", "```rust\nfn main() {}\n```"),
+            ("It is { \"xyzzy\": [", "It is { \"xyzzy\": ["),
         ] {
             let plain = MessageAnswer::parse(answer).expect(answer);
             assert_eq!((plain.text.as_str(), plain.thought.as_str(), plain.mode()), (text, "", Mode::Simple));

@@ -17,7 +17,7 @@ mod xml;
 pub use extract::MAX_ANSWER;
 pub(in crate::flow) use extract::{THINKING, is_without_text};
 pub use message::{IGNORE, MAX_ACTIONS, MessageAnswer, Mode, REPLY};
-pub(super) use message::{is, markup_in};
+pub(super) use message::{form_in, is};
 pub use mistake::Mistake;
 pub use post::PostAnswer;
 pub use reflection::{LearnedFact, LearnedRelationship, ReflectionAnswer};
