@@ -34,6 +34,8 @@ type Rooms = Arc<Mutex<HashMap<RoomId, Queue>>>;
 struct Queue {
     /// The messages that are in progress or wait, by position, with the decision about each.
     open: BTreeMap<Position, Standing>,
+    /// The message whose answer is claimed.
+    claimed: Option<Position>,
     /// The position of the newest message.
     newest: Position,
     /// The number of messages that have arrived.
@@ -68,6 +70,8 @@ const END: Position = Position { at: Timestamp::MAX, number: u64::MAX };
 struct Heads {
     /// The first message that has not ended.
     first: Position,
+    /// Whether an answer is claimed. It need not be that of the first message: a recovered one may have entered before it.
+    is_claimed: bool,
     /// The first message that is not decided.
     undecided: Position,
     /// The newest message that is to be answered for another reason than that the agent follows the room.
@@ -114,8 +118,14 @@ impl RoomQueues {
     fn insert(&self, room: &RoomId, time: impl FnOnce(Timestamp) -> Timestamp) -> Ticket {
         let mut rooms = lock(&self.rooms);
         let queue = rooms.entry(room.clone()).or_insert_with(|| {
-            let (heads, _) = watch::channel(Heads { first: START, undecided: START, answered: START, followed: START });
-            Queue { open: BTreeMap::new(), newest: START, count: 0, heads }
+            let (heads, _) = watch::channel(Heads {
+                first: START,
+                is_claimed: false,
+                undecided: START,
+                answered: START,
+                followed: START,
+            });
+            Queue { open: BTreeMap::new(), claimed: None, newest: START, count: 0, heads }
         });
         queue.count += 1;
         let position = Position { at: time(queue.newest.at), number: queue.count };
@@ -180,14 +190,14 @@ impl Ticket {
     /// Waits until all earlier messages have ended, and claims the answer: from then on newer messages wait for its end instead of
     /// superseding it. Returns `None` if it was superseded before.
     pub(super) async fn claim(self) -> Option<Claim> {
-        self.unless_superseded(self.first()).await?;
+        self.unless_superseded(self.place.claim()).await?;
         // From this check on the answer counts as claimed: a message that is decided later waits for its end.
         if self.is_superseded() { None } else { Some(Claim { _place: self.place }) }
     }
 
     /// Like [`claim`](Self::claim), for an answer that was claimed before its process died, so that nothing supersedes it.
     pub(super) async fn claim_again(self) -> Claim {
-        self.first().await;
+        self.place.claim().await;
         Claim { _place: self.place }
     }
 }
@@ -198,6 +208,21 @@ impl Place {
         if let Some(queue) = rooms.get_mut(&self.room) {
             queue.open.insert(self.position, standing);
             queue.tell();
+        }
+    }
+
+    /// Waits until all earlier messages have ended and no answer is claimed, and claims the answer to this one.
+    async fn claim(&self) {
+        loop {
+            self.until(|heads, position| heads.first == position && !heads.is_claimed).await;
+            let mut rooms = lock(&self.rooms);
+            let Some(queue) = rooms.get_mut(&self.room) else { continue };
+            // A recovered message may have entered before this one meanwhile.
+            if queue.claimed.is_none() && queue.first() == self.position {
+                queue.claimed = Some(self.position);
+                queue.tell();
+                return;
+            }
         }
     }
 
@@ -220,6 +245,7 @@ impl Drop for Place {
         let mut rooms = lock(&self.rooms);
         let Some(queue) = rooms.get_mut(&self.room) else { return };
         queue.open.remove(&self.position);
+        queue.claimed = queue.claimed.filter(|claimed| *claimed != self.position);
         queue.tell();
         if queue.open.is_empty() {
             rooms.remove(&self.room);
@@ -228,8 +254,12 @@ impl Drop for Place {
 }
 
 impl Queue {
+    fn first(&self) -> Position {
+        self.open.keys().next().copied().unwrap_or(END)
+    }
+
     fn tell(&self) {
-        let first = self.open.keys().next().copied().unwrap_or(END);
+        let (first, is_claimed) = (self.first(), self.claimed.is_some());
         let places_of = |standing| self.open.iter().filter(move |(_, of)| **of == standing).map(|(place, _)| *place);
         let undecided = places_of(Standing::Undecided).next().unwrap_or(END);
         let answered = places_of(Standing::Answered).next_back().unwrap_or(START);
@@ -238,7 +268,7 @@ impl Queue {
         let before = *self.heads.borrow();
         let answered = answered.max(before.answered);
         let followed = followed.max(answered).max(before.followed);
-        self.heads.send_replace(Heads { first, undecided, answered, followed });
+        self.heads.send_replace(Heads { first, is_claimed, undecided, answered, followed });
     }
 }
 
@@ -369,6 +399,21 @@ mod tests {
         assert!(claim.as_mut().now_or_never().is_none(), "one answer after the other");
         drop(older);
         assert!(claim.now_or_never().is_some(), "what was claimed is not superseded");
+    }
+
+    #[test]
+    fn one_that_is_taken_up_again_waits_for_the_answer_that_is_claimed() {
+        let queues = RoomQueues::default();
+        let room = RoomId::parse("r").expect("valid");
+        let newer = queues.enter(&room, at(2));
+        newer.supersede();
+        let claim = newer.claim().now_or_never().flatten().expect("the newest");
+        let old = queues.enter_again(&room, at(1));
+        old.supersede();
+        let mut again = Box::pin(old.claim_again());
+        assert!(again.as_mut().now_or_never().is_none(), "one answer after the other");
+        drop(claim);
+        assert!(again.now_or_never().is_some());
     }
 
     #[test]
