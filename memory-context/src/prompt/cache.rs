@@ -19,9 +19,18 @@ pub(super) struct Cache(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    texts: LruCache<DocumentId, (Instant, Known)>,
+    texts: LruCache<DocumentId, Cached>,
     /// The number of writes of this process that have ended.
     writes: u64,
+}
+
+#[derive(Debug)]
+struct Cached {
+    since: Instant,
+    /// `None` if it has to be read again.
+    known: Option<Known>,
+    /// The latest revision that a read or a write of this process has seen since then.
+    newest: Option<Revision>,
 }
 
 /// A text with its revision; the default is a store that was never written.
@@ -39,8 +48,8 @@ impl Cache {
     /// Returns the cached text of a store, if it is not older than `max_age`.
     pub(super) fn get(&self, id: &DocumentId, max_age: Duration) -> Option<Known> {
         let mut state = self.state();
-        let (since, known) = state.texts.get(id)?;
-        (since.elapsed() < max_age).then(|| known.clone())
+        let Cached { since, known, .. } = state.texts.get(id)?;
+        known.clone().filter(|_| since.elapsed() < max_age)
     }
 
     /// The number of writes so far; take it before a read, for [`Cache::keep`].
@@ -52,7 +61,7 @@ impl Cache {
     pub(super) fn keep(&self, id: &DocumentId, known: Known, writes_before: u64) {
         let mut state = self.state();
         if state.writes == writes_before {
-            state.texts.put(id.clone(), (Instant::now(), known));
+            state.texts.put(id.clone(), Cached::of(known));
         }
     }
 
@@ -60,17 +69,25 @@ impl Cache {
     pub(super) fn wrote(&self, id: &DocumentId, known: Option<Known>) {
         let mut state = self.state();
         state.writes += 1;
-        let newest = state.texts.peek(id).and_then(|(_, known)| known.revision);
-        match known {
-            // If two writes end in the wrong order, the earlier revision must not replace the later one.
-            Some(known) if known.revision > newest => drop(state.texts.put(id.clone(), (Instant::now(), known))),
-            _ => drop(state.texts.pop(id)),
-        }
+        let newest = state.texts.peek(id).and_then(|cached| cached.newest);
+        let cached = match known {
+            // If writes end in the wrong order, an earlier revision must not replace a later one. It may also be that of a store that was
+            // removed and written again, so the text is read again in any case.
+            Some(known) if known.revision > newest => Cached::of(known),
+            _ => Cached { since: Instant::now(), known: None, newest },
+        };
+        state.texts.put(id.clone(), cached);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cached {
+    fn of(known: Known) -> Self {
+        Self { since: Instant::now(), newest: known.revision, known: Some(known) }
     }
 }
 
@@ -119,6 +136,8 @@ mod tests {
         cache.wrote(&id(), known(3));
         cache.wrote(&id(), known(2));
         assert_eq!(text(&cache), None, "to be read again");
+        cache.wrote(&id(), known(1));
+        assert_eq!(text(&cache), None, "also when a third one ends");
         cache.wrote(&id(), known(4));
         assert_eq!(text(&cache).as_deref(), Some("4"));
         assert!(cache.get(&id(), Duration::ZERO).is_none());
