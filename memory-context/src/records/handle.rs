@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use memory_core::{
     Clock, DocumentStore, Ledger, MAX_LIMIT, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock,
-    Timestamp,
+    Timestamp, Unreadable,
 };
 
 use tokio::sync::Mutex;
@@ -126,9 +126,7 @@ impl Records {
             let page = query.clone().limit(limit - found.len());
             let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
             let page = self.provider.query(&page.build()?).await?;
-            for row in page.unreadable {
-                tracing::warn!(id = row.id, reason = row.reason, "a record of the ledger can't be read");
-            }
+            warn_of(&page.unreadable);
             found.extend(page.memories.iter().filter_map(&read));
             cursor = page.next;
             if cursor.is_none() {
@@ -149,6 +147,7 @@ impl Records {
             let page = query.clone().limit(MAX_LIMIT);
             let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
             let page = self.provider.query(&page.build()?).await?;
+            warn_of(&page.unreadable);
             found.extend(page.memories.iter().filter_map(&read));
             cursor = page.next;
             if cursor.is_none() {
@@ -159,5 +158,11 @@ impl Records {
 
     pub(super) fn table(&self) -> Table<'_> {
         Table { documents: &self.documents, agent: &self.agent }
+    }
+}
+
+fn warn_of(unreadable: &[Unreadable]) {
+    for row in unreadable {
+        tracing::warn!(id = row.id, reason = row.reason, "a record of the ledger can't be read");
     }
 }

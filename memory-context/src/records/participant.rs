@@ -120,6 +120,10 @@ impl Participants<'_> {
 
     /// Removes an entity from a room, if it is in it.
     pub async fn leave(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
+        // A room without participants has no document, and needs none.
+        if !self.members(room).await?.iter().any(|participant| participant.entity == *entity) {
+            return Ok(());
+        }
         self.change(room, |members| {
             members.participants.retain(|participant| participant.entity != *entity);
             Ok(())

@@ -109,6 +109,8 @@ impl Worlds<'_> {
             world.id = id.clone();
             Ok(world)
         };
+        // The link is written before the world. If a concurrent change gives the world another owner, this link is left dangling.
+        self.link(&change(self.records.table().get(&document).await?)?).await?;
         let world = self.records.table().change(&document, self.records.now(), change).await?;
         self.link(&world).await?;
         Ok(world)
