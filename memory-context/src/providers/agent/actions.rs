@@ -17,7 +17,9 @@ pub(in crate::providers) struct Actions;
 static INFO: ProviderInfo = ProviderInfo::new("ACTIONS", "The actions that the agent can do in answer to the message")
     .position(-1)
     .priority(80)
-    .stability(Stability::Stable);
+    .stability(Stability::Stable)
+    // A call of a tool may change which tools can be called next.
+    .uncached();
 
 /// The most examples.
 const EXAMPLES: usize = 10;
