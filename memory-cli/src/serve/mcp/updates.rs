@@ -94,7 +94,13 @@ impl Updates {
                     (self.changes, self.token) = begun;
                     return Ok(());
                 }
-                Err(again) => error = again,
+                Err(again) => {
+                    // Otherwise a feed that is reset again and again would be asked without a pause.
+                    if again.kind() == ErrorKind::FeedReset {
+                        sleep(AFTER_FAILURE).await;
+                    }
+                    error = again;
+                }
             }
         }
     }
