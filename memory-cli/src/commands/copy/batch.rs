@@ -7,8 +7,8 @@ use memory_core::{
     Record, RecordId, RestoreReport, Result, Revision, SystemClock, Tombstone, Unreadable,
 };
 
-use super::mark::is_copied;
 use super::without;
+use crate::collections::is_copied;
 use crate::vectors::VectorWriter;
 
 /// Limits of a batch: the number of changes, and the approximate bytes of records, without the last record.

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
 use super::claim;
-use super::mark::{Mark, is_one_place};
+use super::mark::{Mark, SAME_PLACE, is_one_place};
 use super::strays::{replace, strays};
-use super::{Copied, SAME_PLACE, carry_vectors, rules, verify_all};
+use super::{Copied, carry_vectors, rules, verify_all};
 use crate::progress::Progress;
 use crate::usage::Usage;
 use crate::vectors::VectorWriter;

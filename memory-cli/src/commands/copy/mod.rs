@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 
 use super::exit_code;
 use crate::args::{self, LedgerArgs, SpaceArgs};
+use crate::collections::is_copied;
 use crate::engine;
 use crate::output::{self, Output};
 use crate::progress::Progress;
@@ -33,8 +34,7 @@ use crate::usage::Usage;
 use crate::vectors::{self, VectorWriter};
 use crate::versions::Versions;
 use follow::{Follower, erased_there};
-use mark::Mark;
-pub(crate) use mark::is_copied;
+use mark::{Mark, SAME_PLACE};
 use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
@@ -76,8 +76,6 @@ pub(crate) struct CopyArgs {
 
 /// The most missing records that are looked up to find out why.
 const MOST_MISSING: usize = 1_000;
-/// The error if the target is the source.
-const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
 
 impl CopyArgs {
     /// Whether the command follows, finishes, or unfences.

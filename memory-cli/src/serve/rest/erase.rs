@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::params::SpaceParams;
 use super::wire::{StatusName, count, object, time};
-use crate::commands::copy::is_copied;
+use crate::collections::is_copied;
 use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;

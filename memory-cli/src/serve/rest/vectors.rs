@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::wire::{count, objects, some_revision};
-use crate::commands::copy::is_copied;
+use crate::collections::is_copied;
 use crate::precision::PrecisionName;
 use crate::serve::access::Access;
 use crate::serve::extract::Body;
