@@ -11,10 +11,12 @@ use super::fields::{ScopeFields, choice, filled, input};
 use super::links::link;
 use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
+use super::paths::{DOCUMENTS, HOME, PROMPT};
+use super::prompt;
 use super::table::{Head, table};
 use super::text::{preview, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -52,7 +54,7 @@ pub(super) async fn show(
             Ok(page) => {
                 (list(&page.documents))
                 (unreadable(&page.unreadable, &visitor.access))
-                (write::of_documents(&visitor, &fields.parameters(&scope)))
+                (actions::of_documents(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
             }
             Err(problem) => (alert(&problem.detail)),

@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 use memory_core::{Document, Memory, Spaces, Timestamp, Unreadable};
 
+use super::links;
+use super::paths::MEMORIES;
 use super::text::{counted, preview, time};
-use super::{MEMORIES, links};
 use crate::serve::access::Access;
 
 /// A record that a table or list can show on one line.

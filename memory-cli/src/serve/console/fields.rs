@@ -8,9 +8,9 @@ use memory_core::{Error, Kind, QueryBuilder, Result, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
 use crate::serve::rest::SpaceParams;
-use crate::serve::state::Limits;
 
 /// Which spaces a form asks about: those of any field, and all when none is filled in.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -10,10 +10,11 @@ use super::entry::{Entry as _, pages, space_link, unreadable};
 use super::fields::{ScopeFields, choice, filled, input, moment, time_input};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::paths::MEMORIES;
 use super::table::{Head, table};
 use super::text::time;
 use super::visitor::Visitor;
-use super::{MEMORIES, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -50,7 +51,7 @@ pub(super) async fn show(
             Ok(page) => {
                 (list(&page.memories))
                 (unreadable(&page.unreadable, &visitor.access))
-                (write::of_memories(&visitor, &fields.parameters(&scope)))
+                (actions::of_memories(&visitor, &fields.parameters(&scope)))
                 (turn(&scope, &fields, page))
             }
             Err(problem) => (alert(&problem.detail)),

@@ -5,14 +5,16 @@ use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQuery
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::documents;
 use super::entry::pages;
 use super::fields::filled;
 use super::links::{link, place};
 use super::page::{Page, Section, alert};
+use super::paths::{DOCUMENTS, HOME, MEMORIES};
 use super::table::{Head, table};
 use super::text::{number, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, HOME, MEMORIES, documents, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -105,9 +107,9 @@ fn trail(visitor: &Visitor, fields: &LevelFields) -> Markup {
             }
         }
         @if fields.of_documents() {
-            (write::of_documents(visitor, &fields.selection(("under", under))))
+            (actions::of_documents(visitor, &fields.selection(("under", under))))
         } @else {
-            (write::of_memories(visitor, &fields.selection(("under", under))))
+            (actions::of_memories(visitor, &fields.selection(("under", under))))
         }
     }
 }

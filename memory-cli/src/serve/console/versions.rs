@@ -14,7 +14,7 @@ use super::json;
 use super::page::alert;
 use super::text::{Shown, cut_note, time};
 use super::visitor::Visitor;
-use super::write::PutBack;
+use super::write::actions::PutBack;
 use crate::output::date;
 use crate::serve::access::{Access, Wanted};
 use crate::serve::problem::Problem;
@@ -117,7 +117,7 @@ impl Versions {
                         Some(before) => (compared(before, version)),
                         None => p { "The first version that is shown." },
                     }
-                    @if let Some(put_back) = put_back { (put_back.form(version.revision, fields)) }
+                    @if let Some(put_back) = put_back { (put_back.form(version.revision, &fields.cursor)) }
                 }
             }
         }

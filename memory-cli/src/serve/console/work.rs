@@ -9,11 +9,11 @@ use memory_runtime::{Claim, TASK};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::WORK;
 use super::entry::{Entry as _, pages, space_link, unreadable};
 use super::fields::{ScopeFields, filled};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::paths::WORK;
 use super::table::{Head, table};
 use super::text::{number, preview, time};
 use super::visitor::Visitor;

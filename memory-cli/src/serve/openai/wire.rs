@@ -1,9 +1,14 @@
-//! The JSON of OpenAI's answers.
+//! The paths of OpenAI's protocol, and the JSON of its answers.
 
 use memory_context::agent::Answer;
 use memory_context::model::Usage;
 use memory_core::{Clock as _, MemoryId, SystemClock};
 use serde_json::{Value, json};
+
+/// The path for questions.
+pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
+/// The path that lists the agent.
+pub(super) const MODELS: &str = "/v1/models";
 
 /// The fields that all parts of an answer share.
 pub(super) struct Head {

@@ -20,6 +20,7 @@ use super::wire::{
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
+use crate::serve::records::{readable_document, remove_by_id};
 use crate::serve::state::Server;
 
 /// How many documents a removal takes at most unless the caller says otherwise.
@@ -207,7 +208,7 @@ pub(super) async fn get(
     InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
     Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let document = readable(&server, &access, &collection, &id).await?;
+    let document = readable_document(&server, &access, &collection, &id).await?;
     let document = then.document(&server, &access, document).await?;
     Ok(([entity_tag(document.revision)], Json(DocumentBody::from(document))))
 }
@@ -245,32 +246,6 @@ pub(super) async fn collections(
     let mut collections = server.documents.collections().await?;
     collections.retain(|collection| access.check_collection(collection).is_ok());
     Ok(Json(CollectionsBody { collections }))
-}
-
-/// Removes a document in the name of the caller, if it may.
-pub(crate) async fn remove_by_id(
-    server: &Server,
-    access: &Access,
-    collection: Collection,
-    id: DocumentId,
-) -> Result<(), Problem> {
-    access.check_collection(&collection)?;
-    let query = access.confine_to_writable(access.confine(DocumentQuery::builder(collection).all()), None)?;
-    let selection = access.sign(DocumentSelection::ids_where([id], query)?);
-    let removed = server.documents.remove(&selection, 1).await?;
-    if removed.is_empty() { Err(Problem::not_found("document")) } else { Ok(()) }
-}
-
-/// The document, if the caller may know of it.
-pub(crate) async fn readable(
-    server: &Server,
-    access: &Access,
-    collection: &Collection,
-    id: &DocumentId,
-) -> Result<Document, Problem> {
-    access.check_collection(collection)?;
-    let document = server.documents.get(collection, id).await?;
-    document.filter(|document| access.may_read_document(document)).ok_or_else(|| Problem::not_found("document"))
 }
 
 impl NewDocumentBody {

@@ -9,12 +9,12 @@ use memory_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::memories::readable;
 use super::params::DocumentPath;
 use super::wire::{DocumentBody, MemoryBody, next};
 use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;
+use crate::serve::records::readable_memory;
 use crate::serve::state::Server;
 
 /// Which versions are shown.
@@ -107,7 +107,7 @@ pub(super) async fn of_memory(
     Parameters((versions,)): Parameters<(VersionParams,)>,
 ) -> Result<Json<HistoryBody>, Problem> {
     // The space of a memory never changes.
-    readable(&server, &access, id).await?;
+    readable_memory(&server, &access, id).await?;
     let page = server.provider.history(&versions.apply(History::of(id))?).await;
     let page = page.map_err(|error| access.told(error, Wanted::Itself))?;
     Ok(Json(HistoryBody::from(page)))

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{Memory, MemoryId, MemoryPatch, MemoryQuery, Revision, TextHash, Updated};
+use memory_core::{MemoryId, MemoryQuery, Revision, TextHash};
 
 use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
@@ -12,9 +12,10 @@ use super::vectors::Given;
 use super::wire::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
 };
-use crate::serve::access::{Access, Wanted, Writable, check_change};
+use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
 use crate::serve::problem::Problem;
+use crate::serve::records::{apply_patch, readable_memory};
 use crate::serve::state::Server;
 
 /// Stores a memory. With an idempotency key, a repetition answers the first id and stores nothing.
@@ -123,7 +124,7 @@ pub(super) async fn get(
     InPath(id): InPath<MemoryId>,
     Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let memory = then.memory(&server, &access, readable(&server, &access, id).await?).await?;
+    let memory = then.memory(&server, &access, readable_memory(&server, &access, id).await?).await?;
     Ok(([entity_tag(memory.revision)], Json(MemoryBody::from(memory))))
 }
 
@@ -156,32 +157,6 @@ pub(super) async fn update(
     let updated = apply_patch(&server, &access, id, patch, tag.is_some()).await?;
     let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
     Ok(([entity_tag(updated.revision)], Json(body)))
-}
-
-/// Changes a memory in the name of the caller, if it may. What a precondition of its request expects fails as one.
-pub(crate) async fn apply_patch(
-    server: &Server,
-    access: &Access,
-    id: MemoryId,
-    mut patch: MemoryPatch,
-    has_precondition: bool,
-) -> Result<Updated, Problem> {
-    patch.actor = access.actor();
-    access.check_ledger_write()?;
-    // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
-    if access.writable != Writable::Everywhere {
-        let memory = readable(server, access, id).await?;
-        access.check_write(&memory.space_id)?;
-        check_change(&memory, &patch)?;
-    }
-    let updated = server.provider.update(id, patch).await;
-    updated.map_err(|error| Problem::of_change(access.told(error, Wanted::Itself), has_precondition))
-}
-
-/// The memory, if the caller may know of it.
-pub(crate) async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
-    let memory = server.provider.get(id).await.map_err(|error| access.told(error, Wanted::Itself))?;
-    memory.filter(|memory| access.may_read(memory)).ok_or_else(|| Problem::not_found("memory"))
 }
 
 /// Two parts of a request that say different things.

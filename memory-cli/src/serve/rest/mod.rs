@@ -27,7 +27,6 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
-pub(crate) use memories::readable;
 pub(crate) use params::SpaceParams;
 use wire::HealthBody;
 pub(crate) use wire::PutBody;

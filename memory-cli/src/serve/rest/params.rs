@@ -14,8 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::changes::{WatchedName, begins};
 use super::wire::StatusName;
+use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
-use crate::serve::state::Limits;
 
 /// How many hits a recall has unless the caller says otherwise.
 const DEFAULT_HITS: usize = 10;
