@@ -7,7 +7,8 @@ use memory_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::wire::{DocumentBody, MemoryBody};
+use super::wire::documents::DocumentBody;
+use super::wire::memories::MemoryBody;
 
 /// One change. Which of its members are there depends on its kind.
 #[derive(Debug, Default, Serialize, ToSchema)]

@@ -4,19 +4,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use memory_core::{
-    Clock, Collection, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, RecordId,
-    Revision, SystemClock, TextHash,
-};
+use memory_core::{Document, DocumentQuery, DocumentSelection, Expect, Filter, RecordId, Revision, TextHash};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::history::ThenParams;
 use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
 use super::vectors::Given;
-use super::wire::{
+use super::wire::documents::{
     CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
-    RemovedBody, next, unreadable,
+    RemovedBody,
 };
+use super::wire::page::{next, unreadable};
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
@@ -246,15 +244,6 @@ pub(super) async fn collections(
     let mut collections = server.documents.collections().await?;
     collections.retain(|collection| access.check_collection(collection).is_ok());
     Ok(Json(CollectionsBody { collections }))
-}
-
-impl NewDocumentBody {
-    fn into_write(self, collection: Collection) -> DocumentWrite {
-        let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
-        let mut write = DocumentWrite::new(collection, self.space_id, self.content, created_at);
-        write.expires_at = self.expires_at;
-        write.with_metadata(self.metadata)
-    }
 }
 
 /// Which record it is, at which revision.

@@ -6,15 +6,16 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
-    Collection, DocumentQuery, ErasedSlice, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery,
-    QueryBuilder, RecordId, Spaces, Timestamp,
+    Collection, DocumentQuery, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery, QueryBuilder,
+    RecordId, Spaces, Timestamp,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::params::SpaceParams;
-use super::wire::{StatusName, count, object, time};
+use super::wire::memories::StatusName;
+use super::wire::reading::{count, object, time};
 use crate::collections::is_copied;
 use crate::serve::access::Access;
 use crate::serve::extract::Body;

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::params::DocumentPath;
-use super::wire::{DocumentBody, MemoryBody, next};
+use super::wire::documents::DocumentBody;
+use super::wire::memories::MemoryBody;
+use super::wire::page::next;
 use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;

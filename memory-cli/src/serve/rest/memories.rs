@@ -9,9 +9,10 @@ use memory_core::{MemoryId, MemoryQuery, Revision, TextHash};
 use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
 use super::vectors::Given;
-use super::wire::{
-    BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
+use super::wire::memories::{
+    BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody,
 };
+use super::wire::page::{next, unreadable};
 use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
 use crate::serve::problem::Problem;

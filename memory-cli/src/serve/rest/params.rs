@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::changes::{WatchedName, begins};
-use super::wire::StatusName;
+use super::wire::memories::StatusName;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
 

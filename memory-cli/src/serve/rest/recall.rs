@@ -10,8 +10,9 @@ use utoipa::ToSchema;
 
 use super::hits::{RecalledBody, RecordBody};
 use super::params::{LedgerParams, RecallParams, SpaceParams};
-use super::vectors::VectorBody;
-use super::wire::{StatusName, count, time};
+use super::wire::memories::StatusName;
+use super::wire::reading::{count, time};
+use super::wire::vector::VectorBody;
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, Parameters, mistake};
 use crate::serve::problem::Problem;

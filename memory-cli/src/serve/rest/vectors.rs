@@ -12,23 +12,14 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::wire::{count, objects, some_revision};
+use super::wire::reading::{count, objects, some_revision};
+use super::wire::vector::VectorBody;
 use crate::collections::is_copied;
 use crate::precision::PrecisionName;
 use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
-
-/// A vector: the base64 of its bytes, or its numbers.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = Vector)]
-#[allow(dead_code, reason = "it describes what the core reads")]
-pub(super) enum VectorBody {
-    Base64(String),
-    Numbers(Vec<f32>),
-}
 
 /// The model that the database has its vectors from.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
