@@ -7,7 +7,6 @@ use memory_core::{
     Record, RecordId, RestoreReport, Result, Revision, SystemClock, Tombstone, Unreadable,
 };
 
-use super::without;
 use crate::collections::is_copied;
 use crate::vectors::VectorWriter;
 
@@ -211,4 +210,10 @@ impl Taken {
             }
         }
     }
+}
+
+/// Returns the records that are the same in source and target.
+pub(super) fn without<T>(records: Vec<T>, report: &RestoreReport) -> Vec<T> {
+    let left_out: BTreeSet<_> = report.conflicts.iter().chain(&report.erased).copied().collect();
+    records.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, record)| record).collect()
 }

@@ -11,9 +11,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
 use super::claim;
+use super::copied::Copied;
 use super::mark::{Mark, SAME_PLACE, is_one_place};
+use super::rules;
 use super::strays::{replace, strays};
-use super::{Copied, carry_vectors, rules, verify_all};
+use super::transfer::carry_vectors;
+use super::verify::verify_all;
 use crate::progress::Progress;
 use crate::usage::Usage;
 use crate::vectors::VectorWriter;
