@@ -7,6 +7,7 @@ use clap::Parser;
 use memory_core::MemoryProvider;
 
 use crate::args::EmbedderArgs;
+use crate::args::heading::GLOBAL;
 use crate::command::{Command, MemoryCommand};
 #[cfg(feature = "bench")]
 use crate::commands::bench;
@@ -19,9 +20,6 @@ use crate::commands::{
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
 use crate::usage::Usage;
-
-/// The heading in the help for the options that all commands share.
-pub(crate) const GLOBAL: &str = "Global options";
 
 /// Store, recall, import and export what an agent remembers.
 #[derive(Debug, Parser)]
