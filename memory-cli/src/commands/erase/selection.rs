@@ -9,7 +9,7 @@ use memory_core::{
 };
 use serde_json::{Value, json};
 
-use super::EraseArgs;
+use super::args::EraseArgs;
 use super::certificate::DocumentName;
 use crate::args;
 use crate::collections::is_copied;
