@@ -2,6 +2,7 @@
 
 mod batch;
 pub(crate) mod mark;
+mod own;
 mod refused;
 #[cfg(test)]
 mod tests;
@@ -112,7 +113,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 impl VectorKeeper {
     /// The collection of the keepers' own documents: their positions, and the texts that a model refused.
-    pub const COLLECTION: &'static str = "_embed";
+    pub const COLLECTION: &'static str = own::COLLECTION;
 
     /// Makes a keeper for this provider and model. The caller initialises the provider.
     pub fn new(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>) -> Self {
