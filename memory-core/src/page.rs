@@ -8,8 +8,6 @@ use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
 use crate::{Error, ErrorKind, Memory, MemoryId, Metadata, Order, Result, Status, Timestamp, words};
 
-/// Maximum bytes of the texts on a page; the first record always fits (Q5).
-pub const MAX_PAGE_BYTES: usize = 16 << 20;
 /// Maximum number of candidates that a page examines (Q5).
 pub const MAX_EXAMINED: usize = 100_000;
 /// Maximum number of further candidates that a full page reads to find out whether another one matches its filter and

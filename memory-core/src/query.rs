@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 
 use crate::cursor::Fingerprint;
 use crate::filter::{Filter, RecordSource};
-use crate::page::MAX_PAGE_BYTES;
 use crate::{Collection, Error, MemoryId, Result, SpaceSelector, Spaces, Status, Timestamp, words};
 
 /// A query of the ledger.
@@ -91,6 +90,8 @@ pub const MAX_LIMIT: usize = 1_000;
 pub const DEFAULT_LIMIT: usize = 50;
 /// Maximum offset (Q5).
 pub const MAX_OFFSET: usize = 10_000;
+/// Maximum bytes of the texts on a page; the first record always fits (Q5).
+pub const MAX_PAGE_BYTES: usize = 16 << 20;
 /// Maximum length of a query's text, in bytes (T2).
 pub const MAX_TEXT: usize = 16 << 10;
 /// Maximum number of distinct words in a query's text (T2).

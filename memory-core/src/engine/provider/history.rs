@@ -12,7 +12,7 @@ use crate::engine::session::{Found, Reader};
 use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::history::Image;
-use crate::page::MAX_PAGE_BYTES;
+use crate::query::MAX_PAGE_BYTES;
 use crate::{
     Actor, Cursor, Error, ErrorKind, History, HistoryPage, Outcome, Record, RecordId, Result, Revision, Timestamp,
     TransientKeys, Version,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Open;
-use crate::document::Selected;
 use crate::engine::heavy::Permit;
 use crate::engine::history::VersionEntry;
 use crate::engine::pages;
@@ -14,6 +13,7 @@ use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
+use crate::selection::Selected;
 use crate::{Actor, Document, DocumentId, DocumentSelection, ErrorKind, Order, Result, Timestamp};
 
 /// Number of documents that a walk examines before it pauses.
