@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::timeout_at;
 
+use super::by_id::tombstone;
 use super::found_records::{Earlier, FoundRecord, Steps, find, tombstones};
 use super::living::View;
-use super::{Open, Shared, after};
+use super::open::{Open, Shared, after};
 use crate::engine::session::{Erasing, ErasingRecord, Reader, Writer, no_erasure};
 use crate::engine::{Access, Engine};
 use crate::erasure::Erased;
@@ -111,7 +112,7 @@ impl<E: Engine> Shared<E> {
                         drop(reader.documents(collection, std::slice::from_ref(id)).await?);
                     }
                 }
-                super::tombstone(reader, record).await
+                tombstone(reader, record).await
             })
         });
         work.await

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::living::{LivingWork, View};
 use super::look::Look;
-use super::{Open, Shared};
+use super::open::{Open, Shared};
 use crate::engine::history::{HistoryRow, no_history};
 use crate::engine::pages::Asked;
 use crate::engine::session::{Found, Reader};

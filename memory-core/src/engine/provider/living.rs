@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Open;
+use super::open::Open;
 use crate::engine::feed::{FeedEnd, FeedPage, FeedPosition};
 use crate::engine::history::{HistoryRow, VersionEntry};
 use crate::engine::load::COUNTERS;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Open;
+use super::open::Open;
 use crate::engine::heavy::Permit;
 use crate::engine::history::VersionEntry;
 use crate::engine::pages;

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::living::LivingWork;
 use super::look::Look;
+use super::open::{Open, Shared, after};
 use super::running::ended;
-use super::{Open, Shared, after};
 use crate::engine::recall::{self, Gathered, Recallable};
 use crate::engine::session::{Embed, EmbedRecord, Found, Reader, Writer, no_vectors};
 use crate::engine::{Access, Engine, Retry};

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::by_id::tombstone;
 use super::living::View;
+use super::open::Open;
 use super::restore::{Restored, is_erased, is_later, slices};
-use super::{Open, tombstone};
 use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
