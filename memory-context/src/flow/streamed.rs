@@ -2,9 +2,8 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::Piece;
 use super::answer::{IGNORE, MAX_ANSWER, THINKING, markup_in};
-use super::tap::BETWEEN;
+use super::piece::{BETWEEN, Piece};
 use crate::state::ToolResult;
 
 /// Passes on the text of a model as it is generated, as far as it is plain text. Text that may be an answer in XML or JSON is held back
