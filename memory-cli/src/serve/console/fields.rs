@@ -4,7 +4,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use memory_core::engine::Permit;
-use memory_core::{Error, Kind, QueryBuilder, Result, Timestamp};
+use memory_core::{Error, Kind, Order, QueryBuilder, Result, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -131,6 +131,14 @@ pub(super) fn number_input(name: &str, label: &str, value: &str, most: usize) ->
         }
     }
 }
+
+/// Parses the order in a field.
+pub(super) fn order(name: &str) -> Order {
+    if name == "oldest" { Order::OldestFirst } else { Order::NewestFirst }
+}
+
+/// The orders to choose among.
+pub(super) const ORDERS: [(&str, &str); 2] = [("", "Newest first"), ("oldest", "Oldest first")];
 
 /// A choice among values, each with its text.
 pub(super) fn choice(name: &str, label: &str, choices: &[(&str, &str)], chosen: &str) -> Markup {

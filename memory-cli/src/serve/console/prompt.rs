@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use maud::{Markup, html};
 use memory_context::prompt::{COLLECTION, HistoryEntry, MemoryLoadContext, MemoryStore, PromptMemory};
-use memory_core::{Collection, Document, DocumentId, DocumentPage, DocumentQuery};
+use memory_core::{Collection, Cursor, Document, DocumentId, DocumentPage, DocumentQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entry::{pages, unreadable};
+use super::entry::{pages, turn, unreadable};
 use super::fields::{filled, whole};
 use super::links::link;
 use super::page::{Page, Section, alert};
@@ -123,9 +123,6 @@ async fn list(visitor: &Visitor, fields: &TextFields) -> Result<Page, Problem> {
 }
 
 fn table(visitor: &Visitor, fields: &TextFields, page: &DocumentPage) -> Markup {
-    let to = |cursor: &str| link(PROMPT, &[("cursor", cursor)]);
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
     html! {
         @if page.documents.is_empty() {
             p { "No agent keeps a text on this page." }
@@ -141,7 +138,7 @@ fn table(visitor: &Visitor, fields: &TextFields, page: &DocumentPage) -> Markup 
             }
         }
         (unreadable(&page.unreadable, &visitor.access))
-        (pages(first.as_deref(), next.as_deref()))
+        (turn(&fields.cursor, page.next.as_ref().map(Cursor::as_str), |cursor| link(PROMPT, &[("cursor", cursor)])))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Shows the tree of spaces, one level per page.
 
 use maud::{Markup, html};
-use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
+use memory_core::{Collection, Count, Cursor, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::documents;
-use super::entry::pages;
+use super::entry::turn;
 use super::fields::filled;
 use super::links::{link, place};
 use super::page::{Page, Section, alert};
@@ -115,12 +115,9 @@ fn trail(visitor: &Visitor, fields: &LevelFields) -> Markup {
 }
 
 fn list(fields: &LevelFields, level: &SpaceLevel) -> Markup {
-    let to = |cursor: &str| fields.level(&fields.under, cursor);
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = level.next.as_ref().map(|cursor| to(cursor.as_str()));
     html! {
         @if level.spaces.is_empty() { p { (nothing(fields)) } } @else { (rows(fields, level)) }
-        (pages(first.as_deref(), next.as_deref()))
+        (turn(&fields.cursor, level.next.as_ref().map(Cursor::as_str), |cursor| fields.level(&fields.under, cursor)))
     }
 }
 
