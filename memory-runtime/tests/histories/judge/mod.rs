@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::log::{Action, Answer, Call, History, Outcome, What, is_document};
-use search::{Loss, Op, has_order};
+use search::{Finding, Loss, Op, find_order};
 
 /// What no engine may answer, or none of this setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,15 +53,15 @@ pub(crate) fn judge(history: &History, setting: Setting) -> Verdict {
             let shown_by = ops.iter().map(ToString::to_string).collect();
             Anomaly { rule, record: record.clone(), shown_by }
         };
-        match has_order(&record, &ops, Loss::Nothing) {
-            Some(true) => {}
-            Some(false) => {
+        match find_order(&record, &ops, Loss::Nothing) {
+            Finding::Explained => {}
+            Finding::Unexplained => {
                 let found = anomaly(NO_ORDER, &smallest(&record, &ops));
                 let (ops, loss) = (with_failovers(&ops, history, setting), setting.loss);
-                let is_allowed = setting != Setting::STRICT && has_order(&record, &ops, loss) != Some(false);
+                let is_allowed = setting != Setting::STRICT && find_order(&record, &ops, loss) != Finding::Unexplained;
                 if is_allowed { verdict.allowed.push(found) } else { verdict.anomalies.push(found) }
             }
-            None => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
+            Finding::GivenUp => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
         }
     }
     verdict
@@ -130,7 +130,7 @@ fn with_failovers(ops: &[Op], history: &History, setting: Setting) -> Vec<Op> {
 fn smallest(record: &str, ops: &[Op]) -> Vec<Op> {
     let mut ends: Vec<_> = ops.iter().map(|op| op.ended).collect();
     ends.sort_unstable();
-    let is_refused = |ops: &[Op]| has_order(record, ops, Loss::Nothing) == Some(false);
+    let is_refused = |ops: &[Op]| find_order(record, ops, Loss::Nothing) == Finding::Unexplained;
     let beginnings = ends.into_iter().map(|end| ops.iter().filter_map(|op| op.until(end)).collect::<Vec<_>>());
     let mut small = beginnings.into_iter().find(|ops| is_refused(ops)).unwrap_or_else(|| ops.to_vec());
     let mut place = small.len();

@@ -41,8 +41,19 @@ struct Node {
     trail: Vec<(State, usize)>,
 }
 
-/// Whether there is such an order; `None` where the search gives up. An order keeps calls apart that were not concurrent.
-pub(crate) fn has_order(record: &str, ops: &[Op], loss: Loss) -> Option<bool> {
+/// What the search says of the calls on a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// There is an order in which each answer is right.
+    Explained,
+    /// There is none.
+    Unexplained,
+    /// The search has looked at too many orders, and knows neither.
+    GivenUp,
+}
+
+/// Searches an order of the calls in which each answer is right; calls that were not concurrent keep their order.
+pub(crate) fn find_order(record: &str, ops: &[Op], loss: Loss) -> Finding {
     Search { record, ops, loss }.run()
 }
 
@@ -53,23 +64,23 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self) -> Option<bool> {
+    fn run(&self) -> Finding {
         let mut nodes = vec![Node { done: vec![0; self.ops.len() / 64 + 1], state: State::Absent, trail: Vec::new() }];
         let mut seen = HashSet::new();
         while let Some(mut node) = nodes.pop() {
             self.settle(&mut node);
             if self.open(&node).all(|op| self.ops[op].is_optional()) {
-                return Some(true);
+                return Finding::Explained;
             }
             if seen.len() == MAX_NODES {
-                return None;
+                return Finding::GivenUp;
             }
             if seen.insert(node.clone()) {
                 let next = self.ready(&node).flat_map(|op| self.next(&node, op)).collect::<Vec<_>>();
                 nodes.extend(next);
             }
         }
-        Some(false)
+        Finding::Unexplained
     }
 
     /// Adds the calls that are right now and change nothing: what is right behind them is right without them, too.
