@@ -91,6 +91,13 @@ enum Until {
     Failure,
 }
 
+/// The changes that were pulled from a watch.
+struct Pulled {
+    batch: Batch,
+    /// The error that ended the watch after these changes.
+    failure: Option<Error>,
+}
+
 /// A batch of texts is full at this many bytes; its last text may exceed that.
 const MAX_BYTES: usize = 1 << 20;
 /// Vectors of one call, so that little time passes between the check for vectors that their records have and the write.
@@ -246,9 +253,8 @@ impl VectorKeeper {
         self.provider.watch(&everything.from(WatchFrom::Beginning)).await
     }
 
-    /// Collects changes until the batch is full or no more are ready; also returns the error that ended the watch, if
-    /// any.
-    async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> (Batch, Option<Error>) {
+    /// Collects changes until the batch is full or no more are ready.
+    async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> Pulled {
         let (count, max_text) = (self.embedder.batch().clamp(1, MAX_VECTORS), self.embedder.max_text());
         let mut batch = Batch::default();
         // Before the end of the feed more is sure to come: at least the notice that it was reached.
@@ -258,7 +264,7 @@ impl VectorKeeper {
                 true => changes.next().await,
                 false => match changes.next().now_or_never() {
                     Some(next) => next,
-                    None => return (batch, None),
+                    None => return Pulled { batch, failure: None },
                 },
             };
             waits = !is_caught_up;
@@ -272,7 +278,7 @@ impl VectorKeeper {
             };
             let is_full = batch.texts.len() >= count || batch.bytes >= MAX_BYTES || batch.seen >= KEPT_EVERY;
             if failure.is_some() || is_full || batch.is_pause {
-                return (batch, failure);
+                return Pulled { batch, failure };
             }
         }
     }
@@ -346,7 +352,7 @@ impl Way<'_> {
         loop {
             self.look_again();
             let is_trying = matches!(self.again, Again::Behind(..));
-            let (batch, failure) = self.keeper.pull(changes, is_caught_up, is_trying).await;
+            let Pulled { batch, failure } = self.keeper.pull(changes, is_caught_up, is_trying).await;
             self.keep(batch.texts.into_values().collect(), kept).await?;
             self.unmarked += batch.seen;
             self.mark.token = batch.token.or(self.mark.token.take());

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::cursor::{Cursor, CursorKey, Position};
+use crate::cursor::{Cursor, CursorKey, Opened, Position};
 use crate::document::Document;
 use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
@@ -104,7 +104,10 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     /// to another query or namespace (Q6).
     pub fn new(query: &'q Query<K>, key: &'q CursorKey) -> Result<Self> {
         let (after, skip) = match &query.cursor {
-            Some(cursor) => key.open(cursor, &query.fingerprint).map(|(after, skip)| (Some(after), skip))?,
+            Some(cursor) => {
+                let Opened { after, skip } = key.open(cursor, &query.fingerprint)?;
+                (Some(after), skip)
+            }
             None => (None, query.offset),
         };
         Ok(Self {

@@ -91,8 +91,8 @@ impl<E: Engine> Open<E> {
             kept.check(&embedding.vector)?;
         }
         let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
-        let (given, mut count) = (Arc::new((kept, embeddings)), FIRST_READ);
-        while done.len() < given.1.len() {
+        let (given, mut count) = (Arc::new(Given { model: kept, embeddings }), FIRST_READ);
+        while done.len() < given.embeddings.len() {
             let first = done.len();
             let slice = self.embed_slice(Slice { given: Arc::clone(&given), first, count }, until).await;
             let (kept, bytes) = slice.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?;
@@ -108,9 +108,9 @@ impl<E: Engine> Open<E> {
         let attempt = async |attempt| {
             // Another model may have been set, whose vectors must not be replaced.
             if slice.first + attempt > 0
-                && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.0))
+                && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.model))
             {
-                return Err(slice.given.0.is_another());
+                return Err(slice.given.model.is_another());
             }
             self.in_session(Access::Write.into(), until, Arc::new(slice.clone()), work).await
         };
@@ -280,17 +280,23 @@ async fn vector_of<K: Kind>(
     timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late).map(|mut made| made.pop())
 }
 
+/// The vectors of a call, and their model.
+struct Given {
+    model: VectorModel,
+    embeddings: Vec<Embedding>,
+}
+
 /// Vectors to store, from `first` on.
 #[derive(Clone)]
 struct Slice {
-    given: Arc<(VectorModel, Vec<Embedding>)>,
+    given: Arc<Given>,
     first: usize,
     count: usize,
 }
 
 /// Stores the next of them, each if its record is at the right revision. Also returns the bytes of these records.
 async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<(Vec<bool>, usize)> {
-    let (model, embeddings) = &*slice.given;
+    let Given { model, embeddings } = &*slice.given;
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + slice.count)];
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
     let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());

@@ -140,7 +140,7 @@ impl<E: Engine> Steps<E> {
     }
 
     fn opened(&self, cursor: &Cursor) -> Result<Position> {
-        Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.0)
+        Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.after)
     }
 
     /// Returns the next part of the snapshot.
