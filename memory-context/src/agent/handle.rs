@@ -97,7 +97,7 @@ const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// The prefix of the id of the direct room of a user and the agent. The user's name follows it.
-pub const DIRECT: &str = "dm:";
+pub const DIRECT: &str = crate::records::DIRECT;
 
 impl Agent {
     /// Returns a builder for an agent with this name, which has 1 to 80 bytes. Agents with different names on one memory don't see each
