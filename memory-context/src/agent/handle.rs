@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::trigger::TriggerContext;
 use super::triggers::Triggers;
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
@@ -303,7 +304,8 @@ impl Agent {
     /// Starts and stops triggers so that exactly the registered ones run. The handle waits for the end of those that were stopped.
     fn follow_triggers(&self) -> JoinHandle<()> {
         let registered = || self.shared.composer.services().triggers().to_vec();
-        self.shared.triggers.follow(&WeakAgent(Arc::downgrade(&self.shared)), registered)
+        let agent = WeakAgent(Arc::downgrade(&self.shared));
+        self.shared.triggers.follow(|stop| TriggerContext::new(agent.clone(), stop), registered)
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {
