@@ -55,7 +55,7 @@ impl Cli {
         }
     }
 
-    /// Runs the command.
+    /// Runs the command, on the provider of the URL unless it opens one itself.
     pub(crate) async fn run(&self, output: &mut Output) -> anyhow::Result<ExitCode> {
         match &self.command {
             // These commands open no provider (opening would migrate the schema), open several, or let the runtime open it.

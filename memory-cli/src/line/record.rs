@@ -22,7 +22,7 @@ pub(crate) enum Record {
     VectorModel(VectorModel),
 }
 
-/// A parsed line.
+/// A parsed line: a record, and the vector beside it.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) record: Record,

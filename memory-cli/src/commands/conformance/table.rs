@@ -29,7 +29,7 @@ pub(super) fn write(report: &Report) -> String {
     parts.join("\n")
 }
 
-/// Lists the failures.
+/// Lists the failures with their engines, rules and reasons, a line each.
 fn failures(report: &Report) -> Vec<String> {
     let mut failures = Vec::new();
     for case in &report.cases {

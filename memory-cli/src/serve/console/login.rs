@@ -58,7 +58,7 @@ pub(super) async fn enter(
     Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), lead(next.as_ref())).into_response())
 }
 
-/// Removes the pass.
+/// Signs out: expires the pass in the cookies, and leads to the form.
 pub(super) async fn leave(headers: HeaderMap) -> Result<Response, Problem> {
     check_own(&headers)?;
     let cookies = Pass::no_cookies(&headers).map(|cookie| (header::SET_COOKIE, cookie));

@@ -1,6 +1,6 @@
 //! The paths of the console.
 
-/// The spaces.
+/// The first page, which shows the spaces.
 pub(super) const HOME: &str = "/";
 pub(super) const MEMORIES: &str = "/console/memories";
 pub(super) const MEMORY: &str = "/console/memory";

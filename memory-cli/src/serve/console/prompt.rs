@@ -38,7 +38,7 @@ pub(super) struct TextFields {
     cursor: String,
 }
 
-/// A stored text.
+/// A text of prompt memory, with what is needed to read and undo it.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) document: Document,

@@ -84,7 +84,7 @@ fn busy() -> Problem {
     Problem { error: Some("Unavailable".to_owned()), retryable: true, ..problem }
 }
 
-/// Lists the agent.
+/// Lists the agent as the only model.
 async fn models(State(Offer { agent, since, .. }): State<Offer>) -> Json<Value> {
     Json(wire::models(agent.records().agent().as_str(), since))
 }

@@ -35,7 +35,7 @@ impl Head {
         self
     }
 
-    /// A whole answer.
+    /// Makes the object of an answer that is not streamed.
     pub(super) fn completion(&self, answer: &Answer) -> Value {
         let message = json!({ "role": "assistant", "content": answer.text, "refusal": null });
         json!({
@@ -97,7 +97,7 @@ pub(super) fn models(name: &str, since: i64) -> Value {
     json!({ "object": "list", "data": [agent] })
 }
 
-/// Seconds since 1970.
+/// The present time in seconds since 1970, as OpenAI's objects have it.
 pub(super) fn now() -> i64 {
     SystemClock.now().as_millis() / 1_000
 }
