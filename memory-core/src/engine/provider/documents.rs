@@ -189,7 +189,7 @@ struct Writes {
     writes: Vec<DocumentWrite>,
 }
 
-/// Puts to execute.
+/// The puts of a call, with what their session needs.
 struct Change {
     writes: Arc<Writes>,
     now: Timestamp,

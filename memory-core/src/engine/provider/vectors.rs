@@ -135,7 +135,7 @@ impl<E: Engine> Open<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Executes a recall.
+    /// Executes a recall; a question by meaning asks the model for its vector first.
     pub(super) async fn recall<K>(&self, open: &Arc<Open<E>>, recall: &Recall<K>) -> Result<Recalled<K::Record>>
     where
         K: Recallable,

@@ -32,7 +32,7 @@ struct Versions {
     all: Vec<(Version, Record)>,
 }
 
-/// The stored record.
+/// What is stored under the id of the versions.
 enum Present<V> {
     Nothing,
     Memory(Found<Memory, V>),
