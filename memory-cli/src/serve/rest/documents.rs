@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use memory_core::{Document, DocumentQuery, DocumentSelection, Expect, Filter, RecordId, Revision, TextHash};
+use memory_core::{Document, DocumentQuery, DocumentSelection, Expect, Filter, Revision};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::history::ThenParams;
@@ -45,9 +45,7 @@ pub(super) async fn add(
     let write = access.confine_write(body.into_write(collection))?;
     let given = Given::check(&server, [vector]).await?;
     let document = server.documents.put(write).await?;
-    if let Some(given) = given {
-        given.keep(&server, [version(&document)]).await?;
-    }
+    given.keep(&server, [&document]).await?;
     Ok(created(document))
 }
 
@@ -73,9 +71,7 @@ pub(super) async fn put_many(
     let writes = body.documents.into_iter().map(write).collect::<memory_core::Result<_>>()?;
     let given = Given::check(&server, vectors).await?;
     let documents = server.documents.put_many(writes).await?;
-    if let Some(given) = given {
-        given.keep(&server, documents.iter().map(version)).await?;
-    }
+    given.keep(&server, &documents).await?;
     Ok(Json(PutManyBody { documents: documents.into_iter().map(PutDocumentBody::from).collect() }))
 }
 
@@ -182,9 +178,7 @@ pub(super) async fn put(
     let given = Given::check(&server, [vector]).await?;
     let document = server.documents.put(write).await;
     let document = document.map_err(|error| Problem::of_change(error, expect != Expect::Any))?;
-    if let Some(given) = given {
-        given.keep(&server, [version(&document)]).await?;
-    }
+    given.keep(&server, [&document]).await?;
     Ok(match document.revision {
         Revision::FIRST => created(document),
         revision => ([entity_tag(revision)], Json(DocumentBody::from(document))).into_response(),
@@ -244,11 +238,6 @@ pub(super) async fn collections(
     let mut collections = server.documents.collections().await?;
     collections.retain(|collection| access.check_collection(collection).is_ok());
     Ok(Json(CollectionsBody { collections }))
-}
-
-/// Which record it is, at which revision.
-fn version(document: &Document) -> (RecordId, Revision, Option<TextHash>) {
-    (document.into(), document.revision, Some(document.into()))
 }
 
 fn created(document: Document) -> Response {

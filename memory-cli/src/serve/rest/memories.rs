@@ -8,7 +8,7 @@ use memory_core::{MemoryId, MemoryQuery, Revision, TextHash};
 
 use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
-use super::vectors::Given;
+use super::vectors::{Given, StoredVersion};
 use super::wire::memories::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody,
 };
@@ -46,12 +46,10 @@ pub(super) async fn store(
     access.check_metadata(&body.metadata)?;
     let given = Given::check(&server, [body.vector.take()]).await?;
     let memory = body.into_memory();
-    let texts = Some(TextHash::from(&memory));
+    let texts = TextHash::from(&memory);
     let id = server.provider.store(memory).await.map_err(|error| access.told(error, Wanted::Key))?;
-    if let Some(given) = given {
-        // One that was there before has another context, or has changed since.
-        given.keep(&server, [(id.into(), Revision::FIRST, texts)]).await?;
-    }
+    // One that was there before has another context, or has changed since.
+    given.keep(&server, [StoredVersion { record: id.into(), revision: Revision::FIRST, texts }]).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
 
@@ -78,10 +76,8 @@ pub(super) async fn store_many(
     let memories: Vec<_> = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
     let texts: Vec<_> = memories.iter().map(TextHash::from).collect();
     let ids = server.provider.store_many(memories).await.map_err(|error| access.told(error, Wanted::Key))?;
-    if let Some(given) = given {
-        let stored = ids.iter().zip(texts).map(|(id, texts)| ((*id).into(), Revision::FIRST, Some(texts)));
-        given.keep(&server, stored).await?;
-    }
+    let stored = |(id, texts): (&MemoryId, _)| StoredVersion { record: (*id).into(), revision: Revision::FIRST, texts };
+    given.keep(&server, ids.iter().zip(texts).map(stored)).await?;
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }
 
