@@ -18,11 +18,13 @@ mod request;
 pub(crate) mod rest;
 mod samples;
 mod sampling;
+mod scope;
 mod settings;
 mod stall;
 mod state;
 pub(crate) mod tools;
 pub(crate) mod unquoted;
+pub(crate) mod watching;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

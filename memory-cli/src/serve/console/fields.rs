@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
-use crate::serve::rest::SpaceParams;
+use crate::serve::scope::SpaceParams;
 
 /// Which spaces a form asks about: those of any field, and all when none is filled in.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -24,8 +24,7 @@ use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 use crate::serve::request::RequestPlace;
-use crate::serve::rest::changes::WatchedName;
-use crate::serve::rest::watch::{Told, changes, watched};
+use crate::serve::watching::{Told, WatchedName, changes, watched};
 
 /// The parameters of the watch.
 #[derive(Debug, Default, Deserialize, IntoParams)]

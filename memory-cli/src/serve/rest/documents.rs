@@ -8,7 +8,7 @@ use memory_core::{Document, DocumentQuery, DocumentSelection, Expect, Filter, Re
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::history::ThenParams;
-use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
+use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams};
 use super::vectors::Given;
 use super::wire::documents::{
     CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
@@ -19,6 +19,7 @@ use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
 use crate::serve::records::{readable_document, remove_by_id};
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// How many documents a removal takes at most unless the caller says otherwise.

@@ -13,7 +13,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::params::SpaceParams;
 use super::wire::memories::StatusName;
 use super::wire::reading::{count, object, time};
 use crate::collections::is_copied;
@@ -21,6 +20,7 @@ use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::records::{check_erasable, erase_slice, erasure_of_ids};
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// The most collections that are looked at without being named, since each call begins at the first one.

@@ -7,7 +7,7 @@ use axum::{Extension, Json};
 use memory_core::{MemoryId, MemoryQuery, Revision, TextHash};
 
 use super::history::ThenParams;
-use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
+use super::params::{LedgerParams, PageParams, SearchParams};
 use super::vectors::{Given, StoredVersion};
 use super::wire::memories::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody,
@@ -17,6 +17,7 @@ use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
 use crate::serve::problem::Problem;
 use crate::serve::records::{apply_patch, readable_memory};
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// Stores a memory. With an idempotency key, a repetition answers the first id and stores nothing.

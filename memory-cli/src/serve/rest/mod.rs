@@ -1,17 +1,17 @@
 //! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
 
 pub(crate) mod changes;
-pub(crate) mod documents;
-pub(crate) mod erase;
+mod documents;
+mod erase;
 pub(crate) mod history;
 pub(crate) mod hits;
-pub(crate) mod memories;
+mod memories;
 mod params;
 mod recall;
 mod retention;
 pub(crate) mod spaces;
 mod vectors;
-pub(crate) mod watch;
+mod watch;
 mod wire;
 
 use axum::body::to_bytes;
@@ -31,7 +31,6 @@ use crate::telemetry::PAYLOADS;
 use wire::memories::StatusName;
 use wire::vector::VectorBody;
 
-pub(crate) use params::SpaceParams;
 pub(crate) use wire::documents::PutBody;
 
 #[derive(OpenApi)]
