@@ -9,17 +9,9 @@ mod row;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use futures::stream::BoxStream;
 use memory_core::{Error, Result};
 
-pub use record::Record;
-
-/// The memories, then the documents. After an error the stream ends.
-pub type Records = BoxStream<'static, Result<Record>>;
-
-/// How many records the reader may be ahead of the consumer of the stream.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-const AHEAD: usize = 64;
+pub use record::{Record, Records};
 
 /// Opens the database of a URL. The stream of a PostgreSQL server must be polled within a tokio runtime.
 ///

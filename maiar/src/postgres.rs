@@ -6,8 +6,8 @@ use memory_core::{Error, ErrorKind, Result};
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
 
-use crate::row::{self, DocumentRow, MemoryRow};
-use crate::{AHEAD, Record, Records};
+use crate::record::{Record, Records};
+use crate::row::{self, AHEAD, DocumentRow, MemoryRow};
 
 /// Casts `metadata` to text, since MAIAR's column is JSONB.
 const MEMORIES: &str = "SELECT id::text, space_id, trigger, context, created_at, updated_at, metadata::text FROM memories \

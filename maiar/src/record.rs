@@ -1,6 +1,7 @@
 //! A row of MAIAR as a record of this project.
 
-use memory_core::{Document, Memory, NewMemory};
+use futures::stream::BoxStream;
+use memory_core::{Document, Memory, NewMemory, Result};
 
 /// One row of MAIAR, converted.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,3 +13,6 @@ pub enum Record {
     /// A document that the plugin of MAIAR saved.
     Document(Document),
 }
+
+/// The memories, then the documents. After an error the stream ends.
+pub type Records = BoxStream<'static, Result<Record>>;

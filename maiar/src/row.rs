@@ -5,7 +5,10 @@ use memory_core::{
     NewMemory, Result, Revision, SpaceId, Status, Timestamp,
 };
 
-use crate::Record;
+use crate::record::Record;
+
+/// How many records the reader may be ahead of the consumer of the stream.
+pub(crate) const AHEAD: usize = 64;
 
 /// The columns of the table `memories`: id, space, trigger, context, created_at, updated_at, metadata.
 pub(crate) type MemoryRow = (String, String, String, Option<String>, i64, Option<i64>, Option<String>);

@@ -9,8 +9,8 @@ use futures::{SinkExt as _, StreamExt as _};
 use memory_core::{Address, Error, ErrorKind, Result};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::row::{self, DocumentRow, MemoryRow};
-use crate::{AHEAD, Record, Records};
+use crate::record::{Record, Records};
+use crate::row::{self, AHEAD, DocumentRow, MemoryRow};
 
 const MEMORIES: &str =
     "SELECT id, space_id, trigger, context, created_at, updated_at, metadata FROM memories ORDER BY created_at, id";

@@ -7,6 +7,7 @@ use clap::Parser;
 use memory_core::MemoryProvider;
 
 use crate::args::EmbedderArgs;
+use crate::args::heading::GLOBAL;
 use crate::command::{Command, MemoryCommand};
 #[cfg(feature = "bench")]
 use crate::commands::bench;
@@ -19,9 +20,6 @@ use crate::commands::{
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
 use crate::usage::Usage;
-
-/// The heading in the help for the options that all commands share.
-pub(crate) const GLOBAL: &str = "Global options";
 
 /// Store, recall, import and export what an agent remembers.
 #[derive(Debug, Parser)]
@@ -57,7 +55,7 @@ impl Cli {
         }
     }
 
-    /// Runs the command.
+    /// Runs the command, on the provider of the URL unless it opens one itself.
     pub(crate) async fn run(&self, output: &mut Output) -> anyhow::Result<ExitCode> {
         match &self.command {
             // These commands open no provider (opening would migrate the schema), open several, or let the runtime open it.

@@ -9,7 +9,7 @@ use migrations::Report;
 
 use crate::usage::Usage;
 
-/// The default URL.
+/// The URL of the database unless one is given.
 pub(crate) const DEFAULT_URL: &str = "sqlite://data/memory.db";
 /// The URL that stands for the reference engine.
 #[cfg(any(feature = "bench", feature = "suite"))]

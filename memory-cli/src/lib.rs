@@ -15,6 +15,7 @@ use crate::usage::Usage;
 mod args;
 mod backfill;
 mod cli;
+mod collections;
 mod command;
 mod commands;
 mod diagnosis;

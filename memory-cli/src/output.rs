@@ -8,7 +8,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use memory_core::{Document, ErrorKind, Memory, Timestamp, Unreadable};
 use serde::Serialize;
 
-/// Standard output.
+/// Standard output, on which a command prints lines for people or JSON for programs.
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,

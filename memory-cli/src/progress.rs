@@ -63,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar.
+    /// Removes the bar, before the result is printed.
     pub(crate) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();

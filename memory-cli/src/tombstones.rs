@@ -2,7 +2,7 @@
 
 use memory_core::{ErrorKind, HashKey, MAX_ERASED, MemoryProvider, RecordId, Spaces, Tombstone};
 
-use crate::commands::copy::is_copied;
+use crate::collections::is_copied;
 
 /// Visits the tombstones of records that certainly lay in these spaces, page by page, with the key of their hashes.
 pub(crate) async fn visit(

@@ -42,6 +42,15 @@ const BLOCK_BYTES: usize = 64;
 /// of the document up to which it was examined.
 const MAX_TEXT: usize = 1_280;
 
+/// Where an opened cursor continues.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// The position after which the next page begins.
+    pub(crate) after: Position,
+    /// How many matching records to skip there.
+    pub(crate) skip: usize,
+}
+
 impl CursorKey {
     /// Generates a random key. `Unavailable` if the machine gives no random numbers.
     pub fn generate() -> Result<Self> {
@@ -69,15 +78,14 @@ impl CursorKey {
         self.seal_bytes(fingerprint, place).map(Cursor)
     }
 
-    /// Opens a cursor: the position after which to continue, and how many records to skip there. `InvalidInput` unless
-    /// this key sealed it for this query.
-    pub(crate) fn open(&self, text: &str, fingerprint: &Fingerprint) -> Result<(Position, usize)> {
+    /// Opens a cursor. `InvalidInput` unless this key sealed it for this query.
+    pub(crate) fn open(&self, text: &str, fingerprint: &Fingerprint) -> Result<Opened> {
         let unknown = || Error::invalid("not a cursor that a page of this query gave");
         let place = self.open_bytes(text, fingerprint).ok_or_else(unknown)?;
         let (skip, rest) = place.split_first_chunk::<2>().ok_or_else(unknown)?;
         let (millis, id) = rest.split_first_chunk::<8>().ok_or_else(unknown)?;
         let created_at = Timestamp::from_millis(i64::from_be_bytes(*millis)).map_err(|_| unknown())?;
-        Ok((Position { created_at, id: id.to_vec() }, u16::from_be_bytes(*skip).into()))
+        Ok(Opened { after: Position { created_at, id: id.to_vec() }, skip: u16::from_be_bytes(*skip).into() })
     }
 
     /// Encrypts at most some 700 bytes; [`open_bytes`](Self::open_bytes) needs the same fingerprint.
@@ -156,7 +164,8 @@ mod tests {
         let kept = CursorKey::parse(&key.to_text()).expect("a key");
         for id in [vec![0; 16], vec![255; 256]] {
             let cursor = key.seal(&MINE, &position(id.clone()), 10_000).expect("sealed");
-            assert_eq!(kept.open(cursor.as_str(), &MINE).expect("mine"), (position(id), 10_000));
+            let opened = kept.open(cursor.as_str(), &MINE).expect("mine");
+            assert_eq!(opened, Opened { after: position(id), skip: 10_000 });
             assert!(other.open(cursor.as_str(), &MINE).is_err());
             assert!(key.open(cursor.as_str(), &Fingerprint([2; 32])).is_err());
         }

@@ -2,6 +2,7 @@
 
 mod batch;
 pub(crate) mod mark;
+mod own;
 mod refused;
 #[cfg(test)]
 mod tests;
@@ -90,6 +91,13 @@ enum Until {
     Failure,
 }
 
+/// The changes that were pulled from a watch.
+struct Pulled {
+    batch: Batch,
+    /// The error that ended the watch after these changes.
+    failure: Option<Error>,
+}
+
 /// A batch of texts is full at this many bytes; its last text may exceed that.
 const MAX_BYTES: usize = 1 << 20;
 /// How many vectors one call stores, so that little time passes between the check whether their records have vectors
@@ -114,7 +122,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 impl VectorKeeper {
     /// The collection of the keepers' own documents: their positions, and the texts that a model refused.
-    pub const COLLECTION: &'static str = "_embed";
+    pub const COLLECTION: &'static str = own::COLLECTION;
 
     /// Makes a keeper for this provider and model. The caller initialises the provider.
     pub fn new(provider: Arc<dyn MemoryProvider>, embedder: Arc<dyn Embedder>) -> Self {
@@ -247,9 +255,8 @@ impl VectorKeeper {
         self.provider.watch(&everything.from(WatchFrom::Beginning)).await
     }
 
-    /// Collects changes until the batch is full or no more are ready; also returns the error that ended the watch, if
-    /// any.
-    async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> (Batch, Option<Error>) {
+    /// Collects changes until the batch is full or no more are ready.
+    async fn pull(&self, changes: &mut Changes, is_caught_up: bool, is_trying: bool) -> Pulled {
         let (count, max_text) = (self.embedder.batch().clamp(1, MAX_VECTORS), self.embedder.max_text());
         let mut batch = Batch::default();
         // Before the end of the feed a change is sure to come: at least the notice that the end was reached.
@@ -259,7 +266,7 @@ impl VectorKeeper {
                 true => changes.next().await,
                 false => match changes.next().now_or_never() {
                     Some(next) => next,
-                    None => return (batch, None),
+                    None => return Pulled { batch, failure: None },
                 },
             };
             waits = !is_caught_up;
@@ -273,7 +280,7 @@ impl VectorKeeper {
             };
             let is_full = batch.texts.len() >= count || batch.bytes >= MAX_BYTES || batch.seen >= KEPT_EVERY;
             if failure.is_some() || is_full || batch.is_pause {
-                return (batch, failure);
+                return Pulled { batch, failure };
             }
         }
     }
@@ -347,7 +354,7 @@ impl Way<'_> {
         loop {
             self.look_again();
             let is_trying = matches!(self.again, Again::Behind(..));
-            let (batch, failure) = self.keeper.pull(changes, is_caught_up, is_trying).await;
+            let Pulled { batch, failure } = self.keeper.pull(changes, is_caught_up, is_trying).await;
             self.keep(batch.texts.into_values().collect(), kept).await?;
             self.unmarked += batch.seen;
             self.mark.token = batch.token.or(self.mark.token.take());

@@ -23,6 +23,7 @@ pub mod plugin;
 mod provider;
 mod query;
 mod recall;
+mod selection;
 mod space;
 mod spaces;
 mod time;
@@ -32,7 +33,7 @@ pub mod words;
 
 pub use address::{Address, Host, Password};
 pub use cursor::{Cursor, CursorKey, Position};
-pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect, MAX_REMOVED, MAX_REMOVED_BYTES};
+pub use document::{Content, Document, DocumentWrite, Expect};
 pub use embedder::Embedder;
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use erasure::{ErasedSlice, Erasure, HashKey, KeyedHash, MAX_ERASED, Reason, Tombstone, TombstonePage};
@@ -51,21 +52,22 @@ pub use memory::{
 };
 pub use metadata::{Json, JsonObject, Metadata, Number};
 pub use page::{
-    DocumentPage, Head, MAX_EXAMINED, MAX_LOOK_AHEAD, MAX_PAGE_BYTES, MemoryPage, PageBuilder, Selects, Unreadable,
-    Verdict, compare_heads,
+    DocumentPage, Head, MAX_EXAMINED, MAX_LOOK_AHEAD, MemoryPage, PageBuilder, Selects, Unreadable, Verdict,
+    compare_heads,
 };
 pub use provider::{
     DocumentStore, IntoDynProvider, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch,
     check_writes,
 };
 pub use query::{
-    DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_PATTERNS,
-    MAX_SELECTORS, MAX_TEXT, MAX_WORDS, MemoryQuery, Order, Query, QueryBuilder,
+    DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_PAGE_BYTES,
+    MAX_PATTERNS, MAX_SELECTORS, MAX_TEXT, MAX_WORDS, MemoryQuery, Order, Query, QueryBuilder,
 };
 pub use recall::{
     Container, DocumentRecall, Explained, Hit, Language, MAX_NEIGHBOURS, MemoryRecall, Parts, Recall, RecallOptions,
     Recalled, Term, Weights,
 };
+pub use selection::{DocumentSelection, MAX_REMOVED, MAX_REMOVED_BYTES};
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
 pub use spaces::{Count, MAX_SPACE_COUNT, MAX_SPACE_DEPTH, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SpaceSummary};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};

@@ -2,14 +2,12 @@
 
 use std::cmp::Ordering;
 
-use crate::cursor::{Cursor, CursorKey, Position};
+use crate::cursor::{Cursor, CursorKey, Opened, Position};
 use crate::document::Document;
 use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
 use crate::{Error, ErrorKind, Memory, MemoryId, Metadata, Order, Result, Status, Timestamp, words};
 
-/// Maximum bytes of the texts on a page; the first record always fits (Q5).
-pub const MAX_PAGE_BYTES: usize = 16 << 20;
 /// Maximum number of candidates that a page examines (Q5).
 pub const MAX_EXAMINED: usize = 100_000;
 /// Maximum number of further candidates that a full page reads to find out whether another one matches its filter and
@@ -106,7 +104,10 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     /// to another query or namespace (Q6).
     pub fn new(query: &'q Query<K>, key: &'q CursorKey) -> Result<Self> {
         let (after, skip) = match &query.cursor {
-            Some(cursor) => key.open(cursor, &query.fingerprint).map(|(after, skip)| (Some(after), skip))?,
+            Some(cursor) => {
+                let Opened { after, skip } = key.open(cursor, &query.fingerprint)?;
+                (Some(after), skip)
+            }
             None => (None, query.offset),
         };
         Ok(Self {

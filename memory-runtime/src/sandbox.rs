@@ -42,7 +42,7 @@ impl Sandbox {
     fn engine(&self, url: &str) -> Result<Box<dyn Engine>> {
         let mut engine = engine::engine(url)?;
         engine.set_place(&self.name)?;
-        engine.set(self);
+        engine.set(Arc::clone(&self.clock), self.deadline, self.history.clone());
         Ok(engine)
     }
 }

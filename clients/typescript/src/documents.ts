@@ -1,5 +1,5 @@
 import { ConflictError, InvalidInputError, MemoryError, type Outcome } from "./error.js";
-import { following, found, written } from "./memory.js";
+import { following, found, written } from "./requests.js";
 import type { CallOptions, Transport } from "./transport.js";
 import type {
   DocumentPage,

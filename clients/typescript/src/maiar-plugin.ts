@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { type Documents, InvalidInputError, type Spaces } from "./index.js";
 import { writeJson } from "./json.js";
-import type { MaiarQuery } from "./maiar.js";
 
 /** The part of a task that the plugin uses. */
 export interface MaiarTask {
@@ -19,6 +18,12 @@ export interface MaiarResult {
   success: boolean;
   error?: string;
   data?: unknown;
+}
+
+/** The spaces that a query of MAIAR names. */
+export interface MaiarSpaces {
+  spaceId?: string;
+  relatedSpaces?: { prefix?: string; pattern?: string };
 }
 
 /** The plugin of the provider: the model saves, finds and removes texts by words, and writes no query. */
@@ -91,7 +96,7 @@ export class MaiarMemoryPlugin {
 }
 
 /** The spaces of a query. As in MAIAR, a pattern goes before a prefix, and that before a single space; without any, all spaces. */
-export function spacesOf({ spaceId, relatedSpaces }: Pick<MaiarQuery, "spaceId" | "relatedSpaces">): Spaces {
+export function spacesOf({ spaceId, relatedSpaces }: MaiarSpaces): Spaces {
   if (relatedSpaces?.pattern) return { glob: relatedSpaces.pattern };
   if (relatedSpaces?.prefix) return { prefix: relatedSpaces.prefix };
   return spaceId && relatedSpaces === undefined ? { space: spaceId } : { all: true };

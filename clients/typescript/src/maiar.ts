@@ -1,6 +1,6 @@
 import type { Json, JsonObject, Memory, StoredMemory } from "./index.js";
 import { parseJson, writeJson } from "./json.js";
-import { MaiarMemoryPlugin, spacesOf } from "./maiar-plugin.js";
+import { MaiarMemoryPlugin, type MaiarSpaces, spacesOf } from "./maiar-plugin.js";
 
 export { MaiarMemoryPlugin, type MaiarResult, type MaiarRuntime, type MaiarTask } from "./maiar-plugin.js";
 
@@ -16,9 +16,7 @@ export interface MaiarMemory {
 }
 
 /** A query of MAIAR. */
-export interface MaiarQuery {
-  spaceId?: string;
-  relatedSpaces?: { prefix?: string; pattern?: string };
+export interface MaiarQuery extends MaiarSpaces {
   after?: number;
   before?: number;
   limit?: number;

@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 use memory_core::{Embedder, ErrorKind, MAX_WIDTH};
 use memory_model::openai::{OpenAiConfig, OpenAiEmbedder};
 
-use crate::cli::GLOBAL;
+use super::heading::GLOBAL;
 use crate::model_key;
 use crate::usage::Usage;
 

@@ -40,7 +40,7 @@ impl LedgerArgs {
         self.after.is_none() && self.before.is_none() && self.status.is_empty() && self.exclude.is_empty()
     }
 
-    /// The condition.
+    /// The condition of `--where`, parsed.
     pub(crate) fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
     }

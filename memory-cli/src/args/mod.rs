@@ -2,6 +2,7 @@
 
 mod embedder;
 mod expiry;
+pub(crate) mod heading;
 mod ledger;
 mod page;
 mod query;

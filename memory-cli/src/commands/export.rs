@@ -9,9 +9,9 @@ use clap::Args;
 use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order, Record, RecordId, Vector};
 use tempfile::NamedTempFile;
 
-use super::copy::is_copied;
 use super::exit_code;
 use crate::args::{self, LedgerArgs, SpaceArgs};
+use crate::collections::is_copied;
 use crate::input;
 use crate::line;
 use crate::output::{self, Output, OutputFailed};

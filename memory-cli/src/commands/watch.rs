@@ -15,7 +15,8 @@ use serde::Serialize;
 use crate::args::{self, LedgerArgs, SpaceArgs, values};
 use crate::line_writer::{LineWriter, reader_left};
 use crate::output::{self, Output, date, preview, printable};
-use crate::serve::rest::changes::{ChangeBody, WatchedName, begins};
+use crate::serve::rest::changes::ChangeBody;
+use crate::serve::watching::{WatchedName, begins};
 use crate::signal;
 use crate::usage::Usage;
 

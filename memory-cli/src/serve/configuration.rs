@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::unquoted::unquoted;
 use crate::input;
 
-/// Reads a file.
+/// Reads a file as text; an error names the file.
 pub(super) fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("can't read {}", input::name(path)))
 }

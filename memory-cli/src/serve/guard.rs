@@ -1,7 +1,7 @@
 //! The middleware of every request: authentication, concurrency limits and deadlines.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -12,27 +12,15 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::access::Access;
-use super::console::{Entrance, Pass, check_form, is_for_people, is_of_own_site};
+use super::callers::Callers;
+use super::callers::door::Door;
+use super::callers::pass::Pass;
+use super::callers::sender::{bearer, check_form, is_for_people, is_of_own_site, is_own};
+use super::console::entrance::Entrance;
+use super::limits::STRANGER_TIME;
 use super::problem::Problem;
-use super::state::{Callers, Door, Place, STRANGER_TIME, Server};
-
-/// The span of a request, in its extensions, for work in other tasks.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestSpan(pub(crate) Span);
-
-/// The concurrency permit of a request, in its extensions. It is released when the request is answered or its client disconnects, even if
-/// the extensions are kept longer.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestPlace(Weak<Mutex<Option<Place>>>);
-
-impl RequestPlace {
-    /// Releases the permit early, for a request that only waits from then on.
-    pub(crate) fn give_back(&self) {
-        if let Some(place) = self.0.upgrade() {
-            place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        }
-    }
-}
+use super::request::{RequestPlace, RequestSpan};
+use super::state::Server;
 
 /// Authenticates a request, applies the limits, counts it, and gives it a span.
 pub(crate) async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
@@ -92,7 +80,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
         return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
     };
     let place = Arc::new(Mutex::new(Some(place)));
-    request.extensions_mut().insert(RequestPlace(Arc::downgrade(&place)));
+    request.extensions_mut().insert(RequestPlace::new(&place));
     match tokio::time::timeout(time, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -134,12 +122,6 @@ fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Acc
     Ok(access.clone())
 }
 
-/// Returns the bearer token of a request.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-}
-
 /// Refuses unknown host names, which somebody else may have pointed to this server (DNS rebinding).
 fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -172,12 +154,6 @@ fn check_origin(callers: &Callers, entrance: Entrance, headers: &HeaderMap, host
     Ok(())
 }
 
-/// Whether a page is the server's own.
-pub(super) fn is_own(origin: &str, host: &str) -> bool {
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
-}
-
 /// Returns a host without its port.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -202,8 +178,8 @@ fn known(method: &Method) -> &'static str {
 mod tests {
     use axum::body::Body;
 
-    use super::super::access::Secret;
-    use super::super::console::ConsoleKey;
+    use super::super::callers::key::ConsoleKey;
+    use super::super::callers::tokens::Secret;
     use super::*;
 
     fn status(headers: &[(&str, &str)]) -> Option<u16> {

@@ -1,26 +1,33 @@
 //! The server: REST, MCP, a console and an agent over HTTP, or MCP over standard input and output.
 
 mod access;
+mod callers;
 mod configuration;
 mod console;
 mod doctor;
 mod extract;
 mod guard;
+mod limits;
 mod mcp;
 mod metrics;
 mod openai;
 mod probes;
 mod problem;
+mod records;
+mod request;
 pub(crate) mod rest;
 mod samples;
+mod sampling;
+mod scope;
+mod settings;
 mod stall;
 mod state;
 pub(crate) mod tools;
 pub(crate) mod unquoted;
+pub(crate) mod watching;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::body::Bytes;
@@ -28,8 +35,8 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri, header};
 use axum::routing::get;
 use axum::{Router, middleware};
-use memory_context::agent::{Agent, AgentBuilder};
-use memory_core::{Embedder, ErrorKind, MemoryProvider};
+use memory_context::agent::Agent;
+use memory_core::{ErrorKind, MemoryProvider};
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -37,53 +44,25 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::keeper::MadeVectors;
 use crate::signal;
 use crate::usage::Usage;
 
-pub(crate) use access::{Access, LedgerAccess, Secret, Tokens, Writable};
+pub(crate) use access::{Access, LedgerAccess, Writable};
+use limits::{Limits, PATIENCE};
 use mcp::Mcp;
 use metrics::Metrics;
 use problem::Problem;
 use samples::Samples;
 use stall::StallListener;
-use state::{Limits, Server, ServerState};
+use state::{Server, ServerState};
 
-pub(crate) use console::ConsoleKey;
+pub(crate) use callers::Callers;
+pub(crate) use callers::door::Door;
+pub(crate) use callers::key::ConsoleKey;
+pub(crate) use callers::tokens::{Secret, Tokens};
 pub(crate) use doctor::Doctor;
 pub(crate) use openai::AgentFile;
-pub(crate) use state::{Callers, Door};
-
-/// The settings of a server.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) callers: Callers,
-    /// The deadline of a request.
-    pub(crate) time: Duration,
-    /// The time without an event after which a stream of changes sends a comment.
-    pub(crate) heartbeat: Duration,
-    /// How long a client may read nothing, or not answer, before its connection is closed.
-    pub(crate) stall: Duration,
-    /// The most concurrent requests, and the most concurrent tool calls.
-    pub(crate) concurrency: u32,
-    /// The largest body of a request, in bytes.
-    pub(crate) max_body: usize,
-    /// Whether the console is served.
-    pub(crate) console: bool,
-    /// Whether the console may change records.
-    pub(crate) console_write: bool,
-    /// The interval of the measurements that the console draws.
-    pub(crate) sampling: Duration,
-    /// Runs the doctor's checks for the console.
-    pub(crate) doctor: Doctor,
-    /// The agent to serve over HTTP.
-    pub(crate) agent: Option<AgentBuilder>,
-    /// The embedding model, with its metrics.
-    pub(crate) embedding: Option<(Arc<dyn Embedder>, MadeVectors)>,
-}
-
-/// How long a shutdown waits for requests in progress.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) use settings::Settings;
 
 /// Serves over HTTP until a signal ends it. Passes the address to `listening`.
 pub(crate) async fn over_http(
@@ -107,7 +86,7 @@ pub(crate) async fn over_http(
     let app = app(&server, agent.as_ref(), has_console, max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
     let _sampling =
-        has_console.then(|| AbortOnDropHandle::new(tokio::spawn(samples::keep(Arc::clone(&server), sampling))));
+        has_console.then(|| AbortOnDropHandle::new(tokio::spawn(sampling::keep(Arc::clone(&server), sampling))));
     listening(listener.local_addr()?);
 
     let listener = StallListener { listener, patience };

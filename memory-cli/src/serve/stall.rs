@@ -18,7 +18,7 @@ pub(crate) struct StallListener {
     pub(crate) patience: Duration,
 }
 
-/// A connection.
+/// A connection that fails once its client has taken nothing for some time.
 #[derive(Debug)]
 pub(crate) struct StallStream {
     stream: TcpStream,

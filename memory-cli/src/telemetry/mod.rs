@@ -30,7 +30,7 @@ impl Telemetry {
         #[cfg(feature = "otel")]
         let exporter = otlp::Exporter::from_environment()?;
         #[cfg(feature = "otel")]
-        layers.extend(exporter.as_ref().map(otlp::Exporter::layer));
+        layers.extend(exporter.as_ref().map(|exporter| exporter.layer(of_workspace(LevelFilter::INFO))));
         tracing_subscriber::registry().with(layers).init();
         Ok(Self {
             #[cfg(feature = "otel")]

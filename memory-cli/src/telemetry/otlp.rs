@@ -7,7 +7,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, SpanExporter};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::{Layer, Registry};
 
 /// Sends spans in batches, from its own thread.
@@ -35,10 +35,10 @@ impl Exporter {
         Ok(Some(Self(provider.build())))
     }
 
-    /// The layer that passes spans to the exporter.
-    pub(super) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
+    /// The layer that passes the spans of a filter to the exporter.
+    pub(super) fn layer(&self, filter: Targets) -> Box<dyn Layer<Registry> + Send + Sync> {
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer(NAME));
-        layer.with_filter(super::of_workspace(LevelFilter::INFO)).boxed()
+        layer.with_filter(filter).boxed()
     }
 
     /// Sends the remaining spans.

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::trigger::TriggerContext;
 use super::triggers::Triggers;
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
@@ -98,7 +99,7 @@ const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// The prefix of the id of the direct room of a user and the agent. The user's name follows it.
-pub const DIRECT: &str = "dm:";
+pub const DIRECT: &str = crate::records::DIRECT;
 
 impl Agent {
     /// Returns a builder for an agent with this name, which has 1 to 80 bytes. Agents with different names on one memory don't see each
@@ -304,7 +305,8 @@ impl Agent {
     /// Starts and stops triggers so that exactly the registered ones run. The handle waits for the end of those that were stopped.
     fn follow_triggers(&self) -> JoinHandle<()> {
         let registered = || self.shared.composer.services().triggers().to_vec();
-        self.shared.triggers.follow(&WeakAgent(Arc::downgrade(&self.shared)), registered)
+        let agent = WeakAgent(Arc::downgrade(&self.shared));
+        self.shared.triggers.follow(|stop| TriggerContext::new(agent.clone(), stop), registered)
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::handle::WeakAgent;
 use super::{MessageTrigger, TriggerContext};
 
 /// How long a trigger may take to stop.
@@ -45,11 +44,11 @@ impl Triggers {
         Self { runtime: Handle::current(), present: Mutex::default() }
     }
 
-    /// Starts the registered triggers that don't run, and stops the running ones that are not registered. The handle waits for the end of
-    /// the stopped ones.
+    /// Starts the registered triggers that don't run, each with a context that can stop it, and stops the running ones that are not
+    /// registered. The handle waits for the end of the stopped ones.
     pub(super) fn follow(
         &self,
-        agent: &WeakAgent,
+        context: impl Fn(CancellationToken) -> TriggerContext,
         registered: impl FnOnce() -> Vec<Arc<dyn MessageTrigger>>,
     ) -> JoinHandle<()> {
         let mut present = self.present();
@@ -60,7 +59,7 @@ impl Triggers {
         if !present.is_closed {
             for trigger in registered {
                 if !present.running.iter().any(|running| Arc::ptr_eq(&running.trigger, &trigger)) {
-                    present.running.push(self.start(agent.clone(), trigger));
+                    present.running.push(self.start(&context, trigger));
                 }
             }
         }
@@ -78,9 +77,13 @@ impl Triggers {
         join_all(running.into_iter().map(Running::end)).await;
     }
 
-    fn start(&self, agent: WeakAgent, trigger: Arc<dyn MessageTrigger>) -> Running {
+    fn start(
+        &self,
+        context: impl Fn(CancellationToken) -> TriggerContext,
+        trigger: Arc<dyn MessageTrigger>,
+    ) -> Running {
         let stop = CancellationToken::new();
-        let (context, runs) = (TriggerContext::new(agent, stop.clone()), Arc::clone(&trigger));
+        let (context, runs) = (context(stop.clone()), Arc::clone(&trigger));
         let work = self.runtime.spawn(async move {
             let ended = AssertUnwindSafe(async { runs.run(context).await }).catch_unwind().await;
             match ended {

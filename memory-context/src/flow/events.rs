@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use futures::Stream;
 use futures::stream::unfold;
-use memory_core::{Clock, MemoryId};
+use memory_core::Clock;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::event::{Event, RunContext};
-use super::run::Run;
+use super::event::Event;
 use super::sink::Sink;
-use crate::records::{EntityId, RoomId};
 
 /// The source of events, to subscribe to; [`Agent::events`](crate::agent::Agent::events) returns that of an agent. Cloning is cheap; all
 /// clones are the same source.
@@ -47,14 +45,9 @@ impl Events {
         })
     }
 
-    /// Starts the run for a message.
-    pub(super) fn start(&self, room: RoomId, author: EntityId) -> Run {
-        self.go_on(MemoryId::generate(), room, author)
-    }
-
-    /// Continues an interrupted run, under its id.
-    pub(super) fn go_on(&self, id: MemoryId, room: RoomId, author: EntityId) -> Run {
-        Run::start(RunContext { id, room, author, began_at: self.sink.now() }, self.sink.clone())
+    /// The sink that the runs send their events to.
+    pub(super) fn sink(&self) -> &Sink {
+        &self.sink
     }
 }
 
@@ -67,14 +60,16 @@ mod tests {
 
     use super::super::event::{End, EventKind};
     use super::super::respond::Why;
+    use super::super::run::Run;
     use super::*;
+    use crate::records::{EntityId, RoomId};
 
     fn events() -> Events {
         Events::new(100, Arc::new(ManualClock::new(Timestamp::MIN)))
     }
 
     fn start(events: &Events) -> Run {
-        events.start(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
+        Run::start(events, RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
     }
 
     /// What was heard of one run, with all else gone.

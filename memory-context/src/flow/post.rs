@@ -26,7 +26,7 @@ impl MessageService {
     /// shutdown. A [`shutdown`](Self::shutdown) waits for posts in progress; a [`stop`](Self::stop) drops them.
     pub async fn post(&self, room: &Room) -> Result<Posted> {
         let _entered = self.door.enter()?;
-        let run = self.events.start(room.id.clone(), self.composer.services().records().agent().entity());
+        let run = Run::start(&self.events, room.id.clone(), self.composer.services().records().agent().entity());
         let written = self.door.unless(Stopping::Everything, self.write_post(&run, room));
         let posted = TimeLeft::new(self.limits.run).spend(written).await.flatten();
         run.end(match &posted {

@@ -60,9 +60,9 @@ struct Position {
     number: u64,
 }
 
-/// Before all messages.
+/// The position before all messages.
 const START: Position = Position { at: Timestamp::MIN, number: 0 };
-/// Behind all messages.
+/// The position behind all messages.
 const END: Position = Position { at: Timestamp::MAX, number: u64::MAX };
 
 /// The progress of a queue.

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::door::Entered;
 use super::way::Task;
-use super::{End, Journal, MessageService, Tap};
+use super::{End, Journal, MessageService, Run, Tap};
 use crate::records::{OpenMessage, RoomId};
 
 /// The result of recovering a message.
@@ -129,7 +129,7 @@ impl MessageService {
         let (service, Left { open, lease, entered }) = (Arc::clone(self), left);
         let (content, id) = (&open.message.content, open.run.unwrap_or_else(MemoryId::generate));
         let ticket = self.queues.enter_again(&content.room, open.message.created_at);
-        let run = self.events.go_on(id, content.room.clone(), content.author.clone()).with_tap(tap);
+        let run = Run::go_on(&self.events, id, content.room.clone(), content.author.clone()).with_tap(tap);
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
             let end = run.drive(async |run| Ok(Box::pin(service.work(run, ticket, task)).await)).await;

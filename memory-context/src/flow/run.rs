@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use memory_core::Result;
+use memory_core::{MemoryId, Result};
 use tokio::time::{Instant, timeout};
 
 use super::event::{End, Event, EventKind, FlowStep, RunContext};
+use super::events::Events;
 use super::sink::Sink;
 use super::tap::Tap;
+use crate::records::{EntityId, RoomId};
 
 /// A run in progress.
 ///
@@ -27,7 +29,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(super) fn start(context: RunContext, sink: Sink) -> Self {
+    /// Starts the run for a message.
+    pub(super) fn start(events: &Events, room: RoomId, author: EntityId) -> Self {
+        Self::go_on(events, MemoryId::generate(), room, author)
+    }
+
+    /// Continues an interrupted run, under its id.
+    pub(super) fn go_on(events: &Events, id: MemoryId, room: RoomId, author: EntityId) -> Self {
+        let sink = events.sink().clone();
+        let context = RunContext { id, room, author, began_at: sink.now() };
         let run = Self { context: Arc::new(context), sink, tap: Tap::default(), is_over: false };
         run.send(EventKind::Started);
         run

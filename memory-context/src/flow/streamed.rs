@@ -2,14 +2,13 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::Piece;
 use super::answer::{IGNORE, MAX_ANSWER, THINKING, form_in};
-use super::tap::BETWEEN;
+use super::piece::{BETWEEN, Piece};
 use crate::state::ToolResult;
 
 /// Passes on the text of a model as it is generated, as far as it is plain text. If a form was asked for, a text that begins like XML, JSON
-/// or a code fence is held back until it is parsed and said, and so is any text from the first tag or object of the form on. If plain text was asked
-/// for, a text that begins with thinking is held back, and so is a beginning that may become `IGNORE`.
+/// or a code fence is held back until it is parsed and said, and so is any text from the first tag or object of the form on. If plain text
+/// was asked for, a text that begins with thinking is held back, and so is a beginning that may become `IGNORE`.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
     /// Whether the model was asked for plain text.

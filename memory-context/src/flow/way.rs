@@ -103,7 +103,7 @@ impl MessageService {
         let (service, content) = (Arc::clone(self), &incoming.message.content);
         let is_own = is_own(self.composer.services().records().agent(), content);
         let ticket = (!is_own).then(|| self.queues.enter(&content.room, incoming.message.created_at));
-        let start = || self.events.start(content.room.clone(), content.author.clone()).with_tap(tap.clone());
+        let start = || Run::start(&self.events, content.room.clone(), content.author.clone()).with_tap(tap.clone());
         let run = ticket.is_some().then(start);
         async move {
             let Some((ticket, run)) = ticket.zip(run) else { return End::Ignored(Why::Own) };

@@ -6,7 +6,7 @@ const MARK: &str = "[...truncated]\n\n";
 /// Characters that some readers take for a line break.
 pub(crate) const LINE_BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
-/// The rendered text.
+/// A text as a prompt shows it, cut to its budget.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rendered {
     pub(super) content: String,

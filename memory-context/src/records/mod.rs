@@ -44,6 +44,7 @@ pub use participant::{Participant, Participants, RoomState};
 pub use person::{Person, Traces};
 pub use reflection::{Reflection, Reflections};
 pub use relationship::{Relationship, Relationships};
+pub(crate) use room::DIRECT;
 pub use room::{Room, Rooms};
 pub use setting::{Secret, Setting, SettingDefinition, SettingValue, Settings};
 pub(crate) use table::metadata;

@@ -19,9 +19,9 @@ use super::layout::{
 use super::link::Kind;
 use super::messages::AUTHOR;
 use super::participant::Members;
+use super::room::DIRECT;
 use super::table::{AT_ONCE, Record};
 use super::{AgentId, Audience, Entity, EntityId, Fact, Records, Relationship, Room, RoomId, World, WorldId};
-use crate::agent::DIRECT;
 use crate::{documents, prompt};
 
 /// Finds everything that an agent keeps about an entity; see [`Records::person`].

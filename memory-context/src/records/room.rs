@@ -11,6 +11,9 @@ use super::layout::{document_id, room_space};
 use super::table::{AT_ONCE, Record, absent};
 use super::{AgentId, Audience, ChannelType, EntityId, Records, RoomId, WorldId, link};
 
+/// The prefix of the id of the direct room of a user and the agent. The user's name follows it.
+pub(crate) const DIRECT: &str = "dm:";
+
 /// A place of conversation: a channel, a chat, a thread. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -34,8 +34,10 @@ pub(super) struct Run {
     duration: Duration,
 }
 
-/// The name of the value that holds the text of the state, and its owner in collisions.
-const TEXT: (&str, &str) = ("providers", "compose_state");
+/// The name of the value that holds the text of the state.
+const TEXT: &str = "providers";
+/// The owner of that value in collisions.
+const OWNER: &str = "compose_state";
 
 impl<'a> Merge<'a> {
     pub(super) fn snapshot(&self) -> &Snapshot {
@@ -85,11 +87,11 @@ impl<'a> Merge<'a> {
         for (outcome, shown) in outcomes.iter_mut().zip(shown) {
             (outcome.text_bytes, outcome.text_place, outcome.cut) = (shown.text.len(), shown.place, shown.cut);
         }
-        if let Some(lost) = self.owners.get(TEXT.0) {
-            self.collisions.push(Collision { value: TEXT.0.into(), kept: TEXT.1.into(), lost: (*lost).into() });
+        if let Some(lost) = self.owners.get(TEXT) {
+            self.collisions.push(Collision { value: TEXT.into(), kept: OWNER.into(), lost: (*lost).into() });
         }
         let Snapshot { mut values, data } = self.snapshot;
-        values.insert(TEXT.0.to_owned(), Value::String(text.clone()));
+        values.insert(TEXT.to_owned(), Value::String(text.clone()));
         State { values, data, text, outcomes, collisions: self.collisions, unknown }
     }
 

@@ -25,7 +25,7 @@ pub struct ComposeOptions {
     pub(super) deadline: Option<Duration>,
 }
 
-/// Which providers run.
+/// Which of the registered providers a composition runs.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Selection {
     #[default]

@@ -109,7 +109,7 @@ impl Services {
         &self.records
     }
 
-    /// The clock.
+    /// The clock of all times that the agent records.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -151,7 +151,7 @@ impl Services {
         &self.parts.providers
     }
 
-    /// The tools.
+    /// The registered tools, in the order of their registration.
     pub fn tools(&self) -> &[Tool] {
         &self.parts.tools
     }
@@ -161,7 +161,7 @@ impl Services {
         &self.parts.aliases
     }
 
-    /// The evaluators.
+    /// The registered evaluators, in the order of their registration.
     pub fn evaluators(&self) -> &[Arc<dyn Evaluator>] {
         &self.parts.evaluators
     }
@@ -171,7 +171,7 @@ impl Services {
         &self.parts.services
     }
 
-    /// The triggers.
+    /// The registered triggers, in the order of their registration.
     pub fn triggers(&self) -> &[Arc<dyn MessageTrigger>] {
         &self.parts.triggers
     }

@@ -3,7 +3,7 @@
 use memory_core::{Error, Result};
 
 use super::definition::{MAX_NAME, Tool, plain};
-use crate::flow::answer::{IGNORE, REPLY};
+use super::reserved::{IGNORE, REPLY};
 
 /// Another name by which a model may call a tool, beside the tool's own name and its similes. The tool may come from any source, and may
 /// also be [`REPLY`] or [`IGNORE`]. Case and word separators are ignored.

@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::reserved::{IGNORE, REPLY};
 use super::{ToolContext, ToolOutput};
-use crate::flow::answer::{IGNORE, REPLY};
 use crate::records::Message;
 use crate::state::{ExampleMessage, Services};
 

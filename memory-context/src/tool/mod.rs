@@ -9,6 +9,7 @@ mod context;
 mod definition;
 mod executor;
 mod output;
+pub(crate) mod reserved;
 
 pub use alias::ToolAlias;
 pub use built_in::built_in_tools;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::session::Found;
 use super::stored::corrupt;
 use crate::history::{Image, changes};
 use crate::{
@@ -32,15 +31,6 @@ pub struct HistoryRow {
     pub place: u64,
     /// The stored entry.
     pub entry: VersionEntry,
-}
-
-/// A document to remove.
-#[derive(Debug)]
-pub struct Removal<'a, V> {
-    /// The document as it was read.
-    pub found: &'a Found<Document, V>,
-    /// The last entry of its history, if the engine keeps one.
-    pub end: Option<VersionEntry>,
 }
 
 impl VersionEntry {

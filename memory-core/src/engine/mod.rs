@@ -16,6 +16,7 @@ mod heavy;
 mod history;
 mod load;
 mod pages;
+mod parameter;
 mod places;
 mod provider;
 mod recall;
@@ -37,17 +38,18 @@ use crate::{Backfill, Error, ErrorKind, Health, Result, Timestamp};
 pub use feed::{FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use heavy::{HeavyWork, Permit, heavy_calls};
-pub use history::{HistoryRow, Removal, VersionEntry};
+pub use history::{HistoryRow, VersionEntry};
 pub use load::{Load, load};
+pub use parameter::parameter;
 pub use provider::{HEARTBEAT, Provider, SHORT_BACKFILL};
 pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_NUMBERS, MAX_RECALLED_TERMS};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
 pub use session::{
     Append, Appended, Atomicity, DocumentsFound, Embed, EmbedRecord, Erasing, ErasingRecord, Found, MemoriesFound, Put,
-    Reader, Steps, Work, Writer,
+    Reader, Removal, Steps, Work, Writer,
 };
-pub use settings::{Config, EngineSettings, KeptChanges, parameter};
+pub use settings::{Config, EngineSettings, KeptChanges};
 pub use stored::{StoredDocument, StoredMemory, corrupt};
 pub use walk::{Mark, Place, Row, Source, Visit, Walk, shown_id};
 

@@ -17,7 +17,8 @@ use crate::{
 
 /// Number of candidates of a walk's first slice, at least, and of a later one, at most. Each slice is twice the one
 /// before.
-const SLICE: (usize, usize) = (32, 2_048);
+const FIRST_SLICE: usize = 32;
+const LARGEST_SLICE: usize = 2_048;
 /// Minimum slice of each of several walks that are merged.
 const LANE: usize = 64;
 /// Once the kept records of merged walks have this many bytes, further candidates keep only their heads.
@@ -107,7 +108,7 @@ fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, watch: &Watch, row: &dyn Row
 
 /// One more than the page holds, so that the walk finds out whether it is the last.
 fn first_slice<K>(query: &Query<K>) -> usize {
-    (query.limit + 1).max(SLICE.0)
+    (query.limit + 1).max(FIRST_SLICE)
 }
 
 /// A set of records that can be walked.
@@ -238,7 +239,7 @@ where
         watch: &Watch,
     ) -> Result<Verdict> {
         let slice = self.slice;
-        self.slice = (slice * 2).min(SLICE.1);
+        self.slice = (slice * 2).min(LARGEST_SLICE);
         if let [lane] = self.lanes.as_mut_slice() {
             let page = &mut self.page;
             let mut verdict = Verdict::Skip;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::{Error, Outcome, Result};
 
 /// The first and the longest pause between attempts; each pause is twice the one before.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// When to stop retrying, and whether attempts with an unknown outcome are retried.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,7 @@ impl Retry {
         is_temporary: impl Fn(&Error) -> bool,
         work: impl Fn(usize) -> F,
     ) -> Result<T> {
-        let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
+        let (mut pause, mut earlier) = (FIRST_PAUSE, Outcome::NotDone);
         let mut attempt = 0;
         loop {
             // Boxed, because the futures of drivers are large and nest deeply.
@@ -48,7 +49,7 @@ impl Retry {
             }
             earlier = error.outcome();
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause = (pause * 2).min(LONGEST_PAUSE);
             attempt += 1;
         }
     }

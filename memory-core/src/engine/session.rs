@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::feed::{FeedEnd, FeedPage, FeedPosition};
-use super::history::{HistoryRow, Removal, VersionEntry, no_history};
+use super::history::{HistoryRow, VersionEntry, no_history};
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::{
@@ -297,6 +297,15 @@ pub struct Put<'a, V> {
     /// Whether a tombstone of the id blocks the put unless it is older than the document's createdAt (E3): `true` if
     /// there was no document before, and for a restore.
     pub is_guarded: bool,
+}
+
+/// A document to remove.
+#[derive(Debug)]
+pub struct Removal<'a, V> {
+    /// The document as it was read.
+    pub found: &'a Found<Document, V>,
+    /// The last entry of its history, if the engine keeps one.
+    pub end: Option<VersionEntry>,
 }
 
 /// A record as it was read.

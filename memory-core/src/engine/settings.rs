@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gate::DEFAULT_DEADLINE;
+use super::parameter::parameter;
 use crate::{Clock, Error, HistorySettings, Language, Result, SystemClock};
 
 /// The configuration of an engine.
@@ -81,11 +82,6 @@ impl Default for EngineSettings {
         let (language, history) = (Language::default(), HistorySettings::default());
         Self { deadline, patience: deadline, language, history, clock }
     }
-}
-
-/// Parses the value of a URL parameter. `InvalidInput` names the parameter and does not quote the value.
-pub fn parameter<T: FromStr>(name: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|_| Error::invalid(format!("the value of the URL parameter {name} is not valid")))
 }
 
 #[cfg(test)]

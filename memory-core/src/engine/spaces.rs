@@ -50,8 +50,8 @@ pub(super) async fn levels<K: Selects, R: Reader>(
     };
     let after = match &query.cursor {
         Some(cursor) => {
-            let (position, _) = key.open(cursor, &query.fingerprint(of.as_ref(), query.under()))?;
-            let reached = Reached::from_bytes(position.id);
+            let opened = key.open(cursor, &query.fingerprint(of.as_ref(), query.under()))?;
+            let reached = Reached::from_bytes(opened.after.id);
             reached.ok_or_else(|| Error::invalid("not a cursor that a page of this query gave"))?
         }
         None => Reached::default(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::own::is_own;
 use crate::{
-    Change, ChangeKind, Collection, Document, DocumentId, Memory, Record, RecordId, Revision, TextHash, VectorKeeper,
-    words,
+    Change, ChangeKind, Collection, Document, DocumentId, Memory, Record, RecordId, Revision, TextHash, words,
 };
 
 /// The changes of a batch, reduced to what must be embedded.
@@ -79,10 +79,6 @@ impl Batch {
     fn count(&mut self, id: &RecordId) {
         self.seen += usize::from(!is_own(id));
     }
-}
-
-fn is_own(id: &RecordId) -> bool {
-    matches!(id, RecordId::Document { collection, .. } if collection.as_str() == VectorKeeper::COLLECTION)
 }
 
 impl Text {

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
+use super::own::{collection, space};
 use super::refused::RETRY_AT;
 use crate::filter::Field;
 use crate::{
-    Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Error,
-    ErrorKind, Expect, Result, Revision, SpaceId, Timestamp, VectorKeeper, VectorModel,
+    Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind,
+    Expect, Result, Revision, Timestamp, VectorModel,
 };
 
 /// A position in the feed, for one model. It is stored after the work that it covers, so that a keeper that resumes
@@ -157,13 +158,4 @@ pub(crate) async fn remove_marks(documents: &dyn DocumentStore) -> Result<()> {
     // Earlier versions stored refusals in the same space.
     let marks = DocumentQuery::builder(collection()?).exact(space()?).filter(Field::metadata([RETRY_AT]).is_null());
     documents.remove(&DocumentSelection::matching(marks)?, MOST).await.map(drop)
-}
-
-/// The collection of the keepers' documents.
-pub(super) fn collection() -> Result<Collection> {
-    Collection::parse(VectorKeeper::COLLECTION)
-}
-
-pub(super) fn space() -> Result<SpaceId> {
-    SpaceId::parse(VectorKeeper::COLLECTION)
 }

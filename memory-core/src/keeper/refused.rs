@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::batch::Text;
-use super::mark::collection;
+use super::own::collection;
 use crate::filter::{Field, Filter};
 use crate::{
     Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, MemoryId,

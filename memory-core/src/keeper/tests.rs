@@ -134,7 +134,7 @@ impl Stage {
     /// Takes away how far keepers are.
     async fn forget(&self) {
         let ids = [DocumentId::parse("feed").expect("valid")];
-        let selection = DocumentSelection::ids(mark::collection().expect("valid"), ids).expect("valid");
+        let selection = DocumentSelection::ids(own::collection().expect("valid"), ids).expect("valid");
         assert_eq!(self.provider.documents().remove(&selection, 1).await.expect("removed").len(), 1);
     }
 }
@@ -221,7 +221,7 @@ async fn what_is_refused_holds_up_no_other_and_is_tried_again() -> Result<()> {
     clock.set(Timestamp::from_millis(10_800_000)?);
     assert_eq!(keeper.catch_up().await?, kept(2, 0));
     assert_eq!(stage.has(&[first, second]).await, [true, true]);
-    let left = DocumentQuery::builder(mark::collection()?).all().build()?;
+    let left = DocumentQuery::builder(own::collection()?).all().build()?;
     assert_eq!(stage.provider.documents().query(&left).await?.documents.len(), 1, "nothing waits");
     Ok(())
 }
@@ -448,7 +448,7 @@ async fn a_keeper_that_has_nothing_to_do_writes_nothing() -> Result<()> {
     until(&stage, &record).await;
     let revision = async || -> Result<u64> {
         let id = DocumentId::parse("feed")?;
-        let mark = stage.provider.documents().get(&mark::collection()?, &id).await?.expect("a mark");
+        let mark = stage.provider.documents().get(&own::collection()?, &id).await?.expect("a mark");
         Ok(mark.revision.get())
     };
     sleep(Duration::from_secs(120)).await;

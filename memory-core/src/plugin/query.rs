@@ -223,11 +223,19 @@ fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut Nam
     query.limit(arguments.count("limit", MAX_RECORDS)?.unwrap_or(DEFAULT_RECORDS)).build()
 }
 
+/// A page of records of one kind.
+struct Page<R> {
+    records: Vec<R>,
+    next: Option<Cursor>,
+    /// Whether some records can't be read.
+    has_unreadable: bool,
+}
+
 /// A kind of record that the verb can search.
 #[async_trait]
 trait Ask: Show + Sized {
-    /// Returns a page of records, its cursor, and whether some records can't be read.
-    async fn ask(verb: &QueryMemory, query: &Query<Self>) -> Result<(Vec<Self::Record>, Option<Cursor>, bool)>;
+    /// Returns a page of records.
+    async fn ask(verb: &QueryMemory, query: &Query<Self>) -> Result<Page<Self::Record>>;
 
     /// Ranks records for a question.
     async fn recall(verb: &QueryMemory, recall: &Recall<Self>) -> Result<Recalled<Self::Record>>;
@@ -235,9 +243,9 @@ trait Ask: Show + Sized {
 
 #[async_trait]
 impl Ask for Documents {
-    async fn ask(verb: &QueryMemory, query: &DocumentQuery) -> Result<(Vec<Document>, Option<Cursor>, bool)> {
+    async fn ask(verb: &QueryMemory, query: &DocumentQuery) -> Result<Page<Document>> {
         let page = verb.documents.query(query).await?;
-        Ok((page.documents, page.next, !page.unreadable.is_empty()))
+        Ok(Page { records: page.documents, next: page.next, has_unreadable: !page.unreadable.is_empty() })
     }
 
     async fn recall(verb: &QueryMemory, recall: &DocumentRecall) -> Result<Recalled<Document>> {
@@ -247,9 +255,9 @@ impl Ask for Documents {
 
 #[async_trait]
 impl Ask for Ledger {
-    async fn ask(verb: &QueryMemory, query: &MemoryQuery) -> Result<(Vec<Memory>, Option<Cursor>, bool)> {
+    async fn ask(verb: &QueryMemory, query: &MemoryQuery) -> Result<Page<Memory>> {
         let page = verb.ledger.query(query).await?;
-        Ok((page.memories, page.next, !page.unreadable.is_empty()))
+        Ok(Page { records: page.memories, next: page.next, has_unreadable: !page.unreadable.is_empty() })
     }
 
     async fn recall(verb: &QueryMemory, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
@@ -293,7 +301,7 @@ impl QueryMemory {
     async fn page<K: Ask>(&self, mut query: Query<K>) -> Result<AnswerJson> {
         let mut left_out = 0;
         loop {
-            let (records, next, has_unreadable) = K::ask(self, &query).await?;
+            let Page { records, next, has_unreadable } = K::ask(self, &query).await?;
             let mut found = Found { cursor: next.map(|cursor| cursor.to_string()), ..Found::default() };
             found.show::<K>(&records)?;
             let shown = found.records.len();

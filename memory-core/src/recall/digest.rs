@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 
 use foldhash::fast::RandomState as FastState;
 
@@ -263,6 +264,14 @@ fn date(time: Timestamp) -> [String; 3] {
     // Counted from March, months are 0 to 11.
     let (month, next) = if month < 10 { (month + 2, 0) } else { (month - 10, 1) };
     [MONTHS[month as usize].to_owned(), (year + era * 400 + next).to_string(), day.to_string()]
+}
+
+/// Returns the range around a place in its container, at most `count` on each side.
+pub(super) fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
+    let is_beside = |other: &usize| digests[*other].container == digests[place].container;
+    let start = (place.saturating_sub(count)..place).find(is_beside).unwrap_or(place);
+    let end = (place..digests.len().min(place + count + 1)).rev().find(is_beside).unwrap_or(place);
+    start..end + 1
 }
 
 #[cfg(test)]

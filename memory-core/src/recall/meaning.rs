@@ -2,8 +2,7 @@
 
 use pulp::{Arch, NullaryFnOnce};
 
-use super::digest::Digest;
-use super::score::window;
+use super::digest::{Digest, window};
 use crate::Vector;
 use crate::vector::Numbers;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Recall;
 use super::answer::{Explained, Parts, Term};
-use super::digest::Digest;
+use super::digest::{Digest, window};
 use super::meaning::Meanings;
 use super::weights::Weights;
 use crate::Vector;
@@ -219,14 +219,6 @@ impl<'w> Scope<'w> {
         }
         containers
     }
-}
-
-/// Returns the range around a place in its container, at most `count` on each side.
-pub(super) fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
-    let is_beside = |other: &usize| digests[*other].container == digests[place].container;
-    let start = (place.saturating_sub(count)..place).find(is_beside).unwrap_or(place);
-    let end = (place..digests.len().min(place + count + 1)).rev().find(is_beside).unwrap_or(place);
-    start..end + 1
 }
 
 /// Raises each number to the other one if that is greater.

@@ -1,12 +1,12 @@
 //! The table of the engines, the only place that names them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{Error, Inspection, MemoryProvider, Result};
+use memory_core::{Clock, Error, HistorySettings, Inspection, MemoryProvider, Result};
 use migrations::Report;
 
-use crate::Sandbox;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "mongo"))]
 use crate::claim::transient;
 
@@ -28,8 +28,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Switches to another file or namespace, named after this name, beside the one that the URL names.
     fn set_place(&mut self, name: &str) -> Result<()>;
 
-    /// Takes over the settings of a sandbox.
-    fn set(&mut self, sandbox: &Sandbox);
+    /// Replaces the settings that no URL can express.
+    fn set(&mut self, clock: Arc<dyn Clock>, deadline: Duration, history: HistorySettings);
 }
 
 /// Parses the settings in a URL.
@@ -115,10 +115,8 @@ macro_rules! engines {
                     Ok(())
                 }
 
-                fn set(&mut self, sandbox: &Sandbox) {
-                    self.clock = Arc::clone(&sandbox.clock);
-                    self.deadline = sandbox.deadline;
-                    self.history = sandbox.history.clone();
+                fn set(&mut self, clock: Arc<dyn Clock>, deadline: Duration, history: HistorySettings) {
+                    (self.clock, self.deadline, self.history) = (clock, deadline, history);
                 }
             }
         )*

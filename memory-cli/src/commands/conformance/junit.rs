@@ -5,6 +5,8 @@ use std::time::Duration;
 use conformance::{CaseReport, Outcome, Report, Verdict};
 use quick_junit::{NonSuccessKind, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
+use super::table::verdict;
+
 /// Writes the report as XML.
 pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
     let mut written = quick_junit::Report::new("agent-memory conformance");
@@ -23,7 +25,7 @@ pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
     if report.verdict == Verdict::Invalid {
         // With skipped cases only, the run would count as passed.
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(super::verdict(report)).set_type("invalid");
+        status.set_message(verdict(report)).set_type("invalid");
         let mut suite = TestSuite::new("run");
         suite.add_test_case(TestCase::new("verdict", status));
         written.add_test_suite(suite);

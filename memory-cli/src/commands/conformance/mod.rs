@@ -90,17 +90,6 @@ async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, end: impl Future<Outp
     report
 }
 
-/// The verdict at the end of a report.
-fn verdict(report: &Report) -> &'static str {
-    match (report.verdict, report.interrupted) {
-        (Verdict::Green, _) => "green",
-        (Verdict::Red, false) => "red",
-        (Verdict::Red, true) => "red, and interrupted",
-        (Verdict::Invalid, false) => "invalid: on an engine nothing ran",
-        (Verdict::Invalid, true) => "invalid: the run was interrupted",
-    }
-}
-
 /// Parses a name and a reason.
 fn skip(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

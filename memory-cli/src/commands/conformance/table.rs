@@ -1,6 +1,6 @@
 //! A report for people.
 
-use conformance::{Counts, Report};
+use conformance::{Counts, Report, Verdict};
 
 use crate::output;
 
@@ -23,13 +23,13 @@ pub(super) fn write(report: &Report) -> String {
     }
     let differences = report.differences().count();
     let compared = if names.len() > 1 { format!(", {differences} differences") } else { String::new() };
-    let verdict = super::verdict(report);
+    let verdict = verdict(report);
     let (suite, seed, cases) = (report.suite, report.seed, report.cases.len());
     parts.push(format!("suite {suite}, seed {seed}, {cases} cases, {:.0} s{compared}: {verdict}", report.seconds));
     parts.join("\n")
 }
 
-/// Lists the failures.
+/// Lists the failures with their engines, rules and reasons, a line each.
 fn failures(report: &Report) -> Vec<String> {
     let mut failures = Vec::new();
     for case in &report.cases {
@@ -66,6 +66,17 @@ fn in_words(counts: &Counts) -> String {
     ];
     let parts: Vec<_> = parts.iter().filter(|part| part.0 > 0).map(|(count, what)| format!("{count} {what}")).collect();
     parts.join(", ")
+}
+
+/// The verdict at the end of a report.
+pub(super) fn verdict(report: &Report) -> &'static str {
+    match (report.verdict, report.interrupted) {
+        (Verdict::Green, _) => "green",
+        (Verdict::Red, false) => "red",
+        (Verdict::Red, true) => "red, and interrupted",
+        (Verdict::Invalid, false) => "invalid: on an engine nothing ran",
+        (Verdict::Invalid, true) => "invalid: the run was interrupted",
+    }
 }
 
 #[cfg(test)]

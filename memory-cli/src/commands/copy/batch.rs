@@ -7,8 +7,7 @@ use memory_core::{
     Record, RecordId, RestoreReport, Result, Revision, SystemClock, Tombstone, Unreadable,
 };
 
-use super::mark::is_copied;
-use super::without;
+use crate::collections::is_copied;
 use crate::vectors::VectorWriter;
 
 /// Limits of a batch: the number of changes, and the approximate bytes of records, without the last record.
@@ -211,4 +210,10 @@ impl Taken {
             }
         }
     }
+}
+
+/// Returns the records that are the same in source and target.
+pub(super) fn without<T>(records: Vec<T>, report: &RestoreReport) -> Vec<T> {
+    let left_out: BTreeSet<_> = report.conflicts.iter().chain(&report.erased).copied().collect();
+    records.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, record)| record).collect()
 }

@@ -2,15 +2,18 @@
 
 use memory_core::{
     Changes, Clock as _, Collection, Collections, Content, DocumentId, DocumentSelection, DocumentStore, DocumentWrite,
-    ErrorKind, Expect, MemoryId, MemoryProvider, MemoryQuery, Result, Revision, SpaceId, SystemClock, VectorKeeper,
-    Watch, WatchFrom, Watched,
+    ErrorKind, Expect, MemoryId, MemoryProvider, MemoryQuery, Result, Revision, SpaceId, SystemClock, Watch, WatchFrom,
+    Watched,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::collections::MARK_COLLECTION;
 use crate::usage::Usage;
 
-/// The collection of the mark.
-const COLLECTION: &str = "_follow";
+/// The error if the target is the source.
+pub(super) const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
+
+/// The id of the mark in its collection.
 const ID: &str = "source";
 
 /// The state of a move. It is written after the changes that it covers, so a run that continues repeats at most some of them. It is written
@@ -125,11 +128,6 @@ impl Mark {
     }
 }
 
-/// Whether a collection is part of copies and exports. Marks and the notes of a vector keeper belong to their own database.
-pub(crate) fn is_copied(collection: &Collection) -> bool {
-    ![COLLECTION, VectorKeeper::COLLECTION].contains(&collection.as_str())
-}
-
 async fn watch(source: &dyn MemoryProvider, from: WatchFrom) -> anyhow::Result<Changes> {
     let everything = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     source.watch(&everything.from(from)).await.map_err(|error| match error.kind() {
@@ -155,7 +153,7 @@ pub(super) async fn is_one_place(source: &dyn DocumentStore, target: &dyn Docume
 }
 
 pub(super) fn collection() -> Result<Collection> {
-    Collection::parse(COLLECTION)
+    Collection::parse(MARK_COLLECTION)
 }
 
 /// Makes the write of a document of the move.

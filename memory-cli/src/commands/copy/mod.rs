@@ -2,28 +2,24 @@
 
 mod batch;
 mod claim;
+mod copied;
 mod follow;
 mod mark;
 mod rules;
 mod strays;
+mod transfer;
+mod verify;
 mod walk;
 
-use std::cmp::Ordering;
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use memory_core::{
-    Clock as _, DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record,
-    RecordId, RestoreReport, Selects, SystemClock, compare_heads,
-};
-use sha2::{Digest, Sha256};
+use memory_core::{DocumentQuery, Documents, Ledger, MemoryProvider};
 
 use super::exit_code;
 use crate::args::{self, LedgerArgs, SpaceArgs};
+use crate::collections::is_copied;
 use crate::engine;
 use crate::output::{self, Output};
 use crate::progress::Progress;
@@ -31,11 +27,11 @@ use crate::signal;
 use crate::tombstones;
 use crate::usage::Usage;
 use crate::vectors::{self, VectorWriter};
-use crate::versions::Versions;
+use copied::Copied;
 use follow::{Follower, erased_there};
-use mark::Mark;
-pub(crate) use mark::is_copied;
-use walk::{Home, Walk};
+use mark::{Mark, SAME_PLACE};
+use transfer::{Carrier, transfer};
+use verify::verify;
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
@@ -74,11 +70,6 @@ pub(crate) struct CopyArgs {
     unfence: bool,
 }
 
-/// The most missing records that are looked up to find out why.
-const MOST_MISSING: usize = 1_000;
-/// The error if the target is the source.
-const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
-
 impl CopyArgs {
     /// Whether the command follows, finishes, or unfences.
     fn is_move(&self) -> bool {
@@ -88,73 +79,6 @@ impl CopyArgs {
     /// Whether everything is copied.
     fn is_everything(&self) -> bool {
         self.spaces.is_empty() && self.conditions.is_empty()
-    }
-}
-
-/// The result of a copy.
-#[derive(Debug, Default)]
-struct Copied {
-    memories: u64,
-    documents: u64,
-    /// The number of records that were new in the target.
-    written: u64,
-    /// The number of records that differ in the target.
-    conflicts: u64,
-    /// The number of records that can't be read in the source, and so are not in the target.
-    unreadable: u64,
-    /// The number of records that were erased in the target, and so are not restored there.
-    erased: u64,
-    /// The number of tombstones of the source that were new in the target.
-    tombstones: u64,
-    /// The number of vectors that were written.
-    vectors: u64,
-    /// The number of vectors that the target does not take.
-    vectors_left_out: u64,
-    /// The records that the last transfer left out, which the comparison skips.
-    passed_over: BTreeSet<String>,
-    /// The hashes of the source's records, read from the source and from the target, as the lines of an export.
-    source: Hash,
-    target: Hash,
-    /// The name of the first record that is missing in the target or differs.
-    differs: Option<String>,
-    /// The records that are missing in the target, up to [`MOST_MISSING`].
-    missing: Vec<RecordId>,
-}
-
-/// A writer that hashes what is written to it.
-#[derive(Debug, Default)]
-struct Hash(Sha256);
-
-impl Write for Hash {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Hash {
-    /// Returns the hash in hexadecimal digits.
-    fn text(&self) -> String {
-        self.0.clone().finalize().iter().fold(String::new(), |mut text, byte| {
-            // Writing into a String can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-    }
-}
-
-impl Copied {
-    fn records(&self) -> u64 {
-        self.memories + self.documents
-    }
-
-    /// Whether the target has everything that the source has.
-    fn is_verified(&self) -> bool {
-        self.unreadable == 0 && self.conflicts == 0 && self.source.text() == self.target.text()
     }
 }
 
@@ -392,195 +316,6 @@ async fn copy(
         rules::carry(source, target, progress).await?;
     }
     Ok(copied)
-}
-
-/// Compares all records of the source.
-async fn verify_all(
-    source: &dyn MemoryProvider,
-    target: &dyn MemoryProvider,
-    progress: &Progress,
-) -> anyhow::Result<Copied> {
-    let mut copied = Copied::default();
-    let all = verify::<Ledger, _>(&source, &target, &MemoryQuery::builder().all(), progress, &mut copied).await?;
-    copied.memories = all.records;
-    copied.unreadable = all.unreadable;
-    let (source, target) = (source.documents(), target.documents());
-    let (source, target) = (&*source, &*target);
-    for collection in source.collections().await?.into_iter().filter(is_copied) {
-        let query = DocumentQuery::builder(collection).all();
-        let all = verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
-        copied.documents += all.records;
-        copied.unreadable += all.unreadable;
-    }
-    Ok(copied)
-}
-
-/// The result of a comparison.
-struct Verified {
-    records: u64,
-    /// The number of records that can't be read at the source.
-    unreadable: u64,
-}
-
-/// Carries vectors, and if requested versions, along with records.
-struct Carrier<'a> {
-    source: &'a dyn MemoryProvider,
-    target: &'a dyn MemoryProvider,
-    has_versions: bool,
-    vectors: VectorWriter,
-}
-
-/// Writes the records of a query to the target, page by page, with their vectors and, if requested, their versions, and returns their
-/// number. Records that exist in the target stay, so that an interrupted copy continues when it is repeated.
-async fn transfer<K, H>(
-    source: &H,
-    target: &H,
-    carrier: &mut Carrier<'_>,
-    query: &QueryBuilder<K>,
-    progress: &Progress,
-    copied: &mut Copied,
-) -> anyhow::Result<u64>
-where
-    K: Selects + Clone,
-    H: Home<K>,
-{
-    let before = copied.records();
-    copied.passed_over.clear();
-    let (mut walk, mut done) = (Walk::new(query), 0);
-    while let Some(unreadable) = walk.next_page(source).await? {
-        output::report_unreadable("record", &unreadable);
-        copied.unreadable += unreadable.len() as u64;
-        let records = Vec::from(std::mem::take(&mut walk.records));
-        let names: Vec<_> = records.iter().map(H::name).collect();
-        let versions: Vec<_> = records.iter().map(H::version).collect();
-        let report = match carrier.has_versions {
-            true => with_versions(carrier.source, carrier.target, records.into_iter().map(H::record)).await?,
-            false => target.restore(records).await?,
-        };
-        let there = without(versions, &report);
-        carrier.vectors.carry(carrier.source, carrier.target, &there).await?;
-        for place in &report.conflicts {
-            progress.note(&format!("error: {} is there and differs; it stays as it is", names[*place]));
-        }
-        copied.passed_over.extend(report.erased.iter().map(|place| names[*place].clone()));
-        copied.written += report.written as u64;
-        copied.conflicts += report.conflicts.len() as u64;
-        copied.erased += report.erased.len() as u64;
-        done += names.len() as u64;
-        progress.done(before + done, 0);
-    }
-    Ok(done)
-}
-
-/// Returns the records that are the same in source and target.
-fn without<T>(records: Vec<T>, report: &RestoreReport) -> Vec<T> {
-    let left_out: BTreeSet<_> = report.conflicts.iter().chain(&report.erased).copied().collect();
-    records.into_iter().enumerate().filter(|(place, _)| !left_out.contains(place)).map(|(_, record)| record).collect()
-}
-
-/// Carries the vectors of all records of the source, since the feed does not report vectors.
-async fn carry_vectors(
-    source: &dyn MemoryProvider,
-    target: &dyn MemoryProvider,
-    vectors: &mut VectorWriter,
-    differing: &BTreeSet<RecordId>,
-) -> anyhow::Result<()> {
-    carry_all::<Ledger, _>(&source, &MemoryQuery::builder().all(), (source, target), vectors, differing).await?;
-    let documents = source.documents();
-    let documents = &*documents;
-    for collection in documents.collections().await?.into_iter().filter(is_copied) {
-        let query = DocumentQuery::builder(collection).all();
-        carry_all::<Documents, _>(&documents, &query, (source, target), vectors, differing).await?;
-    }
-    Ok(())
-}
-
-async fn carry_all<K, H>(
-    home: &H,
-    query: &QueryBuilder<K>,
-    (source, target): (&dyn MemoryProvider, &dyn MemoryProvider),
-    vectors: &mut VectorWriter,
-    differing: &BTreeSet<RecordId>,
-) -> anyhow::Result<()>
-where
-    K: Selects + Clone,
-    H: Home<K>,
-{
-    let mut walk = Walk::new(query);
-    while walk.next_page(home).await?.is_some() {
-        let mut records: Vec<_> = std::mem::take(&mut walk.records).iter().map(H::version).collect();
-        records.retain(|(id, _)| !differing.contains(id));
-        vectors.carry(source, target, &records).await?;
-    }
-    Ok(())
-}
-
-/// Writes records with their versions.
-async fn with_versions(
-    source: &dyn MemoryProvider,
-    target: &dyn MemoryProvider,
-    records: impl Iterator<Item = Record>,
-) -> anyhow::Result<RestoreReport> {
-    let mut report = RestoreReport::default();
-    for (place, record) in records.enumerate() {
-        let of_record = Versions::read(source, &record).await?.restore(target).await?;
-        report.written += usize::from(of_record.written > 0);
-        report.conflicts.extend((!of_record.conflicts.is_empty()).then_some(place));
-        report.erased.extend((!of_record.erased.is_empty()).then_some(place));
-    }
-    Ok(report)
-}
-
-/// Walks both engines side by side and hashes the source's records on either side. Records that only the target has do not count.
-async fn verify<K, H>(
-    source: &H,
-    target: &H,
-    query: &QueryBuilder<K>,
-    progress: &Progress,
-    copied: &mut Copied,
-) -> anyhow::Result<Verified>
-where
-    K: Selects + Clone,
-    H: Home<K>,
-{
-    let (mut from, mut to, mut verified) = (Walk::new(query), Walk::new(query), 0);
-    let (mut line, mut other_line) = (Vec::<u8>::new(), Vec::<u8>::new());
-    while let Some(record) = from.next(source).await? {
-        if !copied.passed_over.is_empty() && copied.passed_over.contains(&H::name(&record)) {
-            continue;
-        }
-        line.clear();
-        other_line.clear();
-        H::write(&record, &mut line)?;
-        while let Some(other) = to.peek(target).await? {
-            match compare_heads(&K::head(other), &K::head(&record), Order::OldestFirst) {
-                Ordering::Less => drop(to.records.pop_front()),
-                Ordering::Equal => {
-                    H::write(other, &mut other_line)?;
-                    break;
-                }
-                Ordering::Greater => break,
-            }
-        }
-        // A record that has expired since it was read is not missing.
-        let has_expired = K::head(&record).expires_at.is_some_and(|time| time <= SystemClock.now());
-        if has_expired && other_line.is_empty() {
-            continue;
-        }
-        copied.source.write_all(&line)?;
-        copied.target.write_all(&other_line)?;
-        if line != other_line {
-            copied.differs.get_or_insert_with(|| H::name(&record));
-            if other_line.is_empty() && copied.missing.len() < MOST_MISSING {
-                copied.missing.push(H::record(record).id());
-            }
-        }
-        verified += 1;
-        if verified % MAX_LIMIT as u64 == 0 {
-            progress.verified(verified);
-        }
-    }
-    Ok(Verified { records: verified, unreadable: from.unreadable })
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use memory_core::{
     Selects as _, compare_heads,
 };
 
-use super::mark::is_copied;
 use super::walk::Walk;
+use crate::collections::is_copied;
 
 /// Finds the documents of the target that the source does not have, or that were removed there and put again since. A document that only
 /// lacks a later version is not a stray.

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use async_trait::async_trait;
 use memory_core::{
-    Cursor, Document, DocumentStore, Documents, Ledger, MAX_LIMIT, Memory, MemoryProvider, Order, Query, QueryBuilder,
-    Record, RecordId, RestoreReport, Result, Revision, Selects, Unreadable,
+    Cursor, Document, DocumentPage, DocumentStore, Documents, Ledger, MAX_LIMIT, Memory, MemoryPage, MemoryProvider,
+    Order, Query, QueryBuilder, Record, RecordId, RestoreReport, Result, Revision, Selects, Unreadable,
 };
 
 use crate::args;
@@ -37,7 +37,7 @@ impl<K: Selects + Clone> Walk<K> {
             (None, true) => return Ok(None),
             (None, false) => self.has_begun = true,
         }
-        let (records, unreadable, next) = home.page(&args::build(query)?).await?;
+        let Page { records, unreadable, next } = home.page(&args::build(query)?).await?;
         self.records.extend(records);
         self.unreadable += unreadable.len() as u64;
         self.cursor = next;
@@ -59,10 +59,17 @@ impl<K: Selects + Clone> Walk<K> {
     }
 }
 
+/// A page of records of one kind.
+pub(super) struct Page<R> {
+    records: Vec<R>,
+    unreadable: Vec<Unreadable>,
+    next: Option<Cursor>,
+}
+
 /// An engine's store of one kind of records.
 #[async_trait]
 pub(super) trait Home<K: Selects>: Sync {
-    async fn page(&self, query: &Query<K>) -> Result<(Vec<K::Record>, Vec<Unreadable>, Option<Cursor>)>;
+    async fn page(&self, query: &Query<K>) -> Result<Page<K::Record>>;
     async fn restore(&self, records: Vec<K::Record>) -> Result<RestoreReport>;
     /// Wraps the record as one of any kind.
     fn record(record: K::Record) -> Record;
@@ -76,9 +83,9 @@ pub(super) trait Home<K: Selects>: Sync {
 
 #[async_trait]
 impl Home<Ledger> for &dyn MemoryProvider {
-    async fn page(&self, query: &Query<Ledger>) -> Result<(Vec<Memory>, Vec<Unreadable>, Option<Cursor>)> {
-        let page = self.query(query).await?;
-        Ok((page.memories, page.unreadable, page.next))
+    async fn page(&self, query: &Query<Ledger>) -> Result<Page<Memory>> {
+        let MemoryPage { memories: records, unreadable, next } = self.query(query).await?;
+        Ok(Page { records, unreadable, next })
     }
 
     async fn restore(&self, records: Vec<Memory>) -> Result<RestoreReport> {
@@ -104,9 +111,9 @@ impl Home<Ledger> for &dyn MemoryProvider {
 
 #[async_trait]
 impl Home<Documents> for &dyn DocumentStore {
-    async fn page(&self, query: &Query<Documents>) -> Result<(Vec<Document>, Vec<Unreadable>, Option<Cursor>)> {
-        let page = self.query(query).await?;
-        Ok((page.documents, page.unreadable, page.next))
+    async fn page(&self, query: &Query<Documents>) -> Result<Page<Document>> {
+        let DocumentPage { documents: records, unreadable, next } = self.query(query).await?;
+        Ok(Page { records, unreadable, next })
     }
 
     async fn restore(&self, records: Vec<Document>) -> Result<RestoreReport> {

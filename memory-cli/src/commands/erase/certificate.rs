@@ -92,7 +92,7 @@ impl Certificate {
         }
     }
 
-    /// Adds erased records.
+    /// Names records as erased, and counts them anew.
     pub(super) fn add(&mut self, erased: &[RecordId]) {
         for record in erased {
             match record.clone() {

@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 use memory_core::{Actor, Cursor, Erasure, MAX_ERASED, MemoryProvider, Outcome, Reason, RecordId};
 
 use super::certificate::Certified;
+use super::presence::is_there;
 use super::selection::Part;
-use super::verify::is_there;
 use crate::args;
 use crate::progress::Progress;
 

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use memory_core::{MAX_LIMIT, MemoryProvider, RecordId};
 use serde_json::json;
 
+use super::presence::{count_absent, is_kept, note_absent};
 use super::selection::{Found, Part, Selection};
-use super::verify::{count_absent, is_kept};
-use super::{exit_code, name, note_absent};
 use crate::args;
-use crate::output::{self, Output};
+use crate::commands::exit_code;
+use crate::output::{self, Output, printable};
 
 /// Lists the records, and erases nothing.
 pub(super) async fn run(
@@ -112,5 +112,13 @@ fn of(record: &RecordId) -> serde_json::Value {
     match record {
         RecordId::Memory(id) => json!({ "id": id }),
         RecordId::Document { collection, id } => json!({ "collection": collection, "id": id }),
+    }
+}
+
+/// The name of a record, for people.
+fn name(record: &RecordId) -> String {
+    match record {
+        RecordId::Memory(id) => id.to_string(),
+        RecordId::Document { collection, id } => format!("{collection}/{}", printable(id.as_str())),
     }
 }

@@ -9,10 +9,10 @@ use memory_core::{
 };
 use serde_json::{Value, json};
 
-use super::EraseArgs;
+use super::args::EraseArgs;
 use super::certificate::DocumentName;
 use crate::args;
-use crate::commands::copy::is_copied;
+use crate::collections::is_copied;
 use crate::usage::Usage;
 
 /// The selection of the records to erase, from the command line.

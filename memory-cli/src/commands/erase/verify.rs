@@ -1,9 +1,10 @@
 //! Verifies that erased records are gone.
 
-use memory_core::{ErrorKind, History, MAX_LIMIT, MemoryProvider, RecordId};
+use memory_core::{ErrorKind, MAX_LIMIT, MemoryProvider};
 
 use super::certificate::Certificate;
 use super::eraser::End;
+use super::presence::{count_absent, is_kept};
 use super::selection::{Part, Selection};
 use crate::args;
 use crate::output;
@@ -149,45 +150,4 @@ async fn part_left(provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result
             return Ok(left);
         }
     }
-}
-
-/// The number of these records that neither exist nor were erased, so that their names may be wrong.
-pub(super) async fn count_absent(provider: &dyn MemoryProvider, named: &[RecordId]) -> memory_core::Result<usize> {
-    let mut absent = 0;
-    for record in named {
-        absent += usize::from(provider.tombstone(record).await?.is_none() && !is_kept(provider, record).await?);
-    }
-    Ok(absent)
-}
-
-/// Whether something of a record is stored: the record, or the history of a removed document.
-pub(super) async fn is_kept(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
-    if is_there(provider, record).await? {
-        return Ok(true);
-    }
-    if let RecordId::Memory(_) = record {
-        return Ok(false);
-    }
-    let history = History::of(record.clone()).with_removed().limit(1)?;
-    let found = provider.history(&history).await.map(|page| !page.versions.is_empty());
-    found.or_else(|error| match error.kind() {
-        ErrorKind::Erased | ErrorKind::Unsupported => Ok(false),
-        ErrorKind::Corrupt => Ok(true),
-        _ => Err(error),
-    })
-}
-
-/// Whether a record exists, even if it can't be read.
-pub(super) async fn is_there(provider: &dyn MemoryProvider, record: &RecordId) -> memory_core::Result<bool> {
-    let found = match record {
-        RecordId::Memory(id) => provider.get(*id).await.map(|found| found.is_some()),
-        RecordId::Document { collection, id } => {
-            provider.documents().get(collection, id).await.map(|found| found.is_some())
-        }
-    };
-    found.or_else(|error| match error.kind() {
-        ErrorKind::Erased => Ok(false),
-        ErrorKind::Corrupt => Ok(true),
-        _ => Err(error),
-    })
 }

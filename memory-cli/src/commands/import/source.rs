@@ -14,7 +14,7 @@ use crate::usage::Usage;
 
 /// A source of records, read one at a time.
 pub(crate) enum Source<'s> {
-    /// JSON lines.
+    /// JSON lines, as an export writes them.
     Lines(LineReader<Box<dyn BufRead + 's>>),
     /// A database of MAIAR.
     Maiar {

@@ -7,9 +7,9 @@ use memory_core::{Error, ErrorKind, Spaces};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::COMPOSE;
 use super::fields::{filled, input};
 use super::page::{Page, Section, alert};
+use super::paths::COMPOSE;
 use super::table::{Head, table};
 use super::text::{Shown, number, preview};
 use super::visitor::Visitor;

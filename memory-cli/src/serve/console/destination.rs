@@ -2,8 +2,9 @@
 
 use axum::http::Uri;
 
+use super::entrance::Entrance;
 use super::links::link;
-use super::{Entrance, LOGIN, is_console};
+use super::paths::{LOGIN, is_console};
 
 /// The longest path with its parameters, in bytes.
 const MAX_BYTES: usize = 2 << 10;

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::ENGINE;
 use super::page::{Page, Section, alert};
+use super::paths::ENGINE;
 use super::table::{Head, table};
 use super::visitor::Visitor;
 use crate::diagnosis::Finding;

@@ -7,14 +7,15 @@ use utoipa::IntoParams;
 
 use super::documents::trail;
 use super::page::{Page, Section};
+use super::paths::{DOCUMENT, DOCUMENTS};
 use super::text::{Shown, time};
 use super::versions::{VersionFields, Versions};
 use super::visitor::Visitor;
-use super::write::{self, PutBack};
-use super::{DOCUMENT, DOCUMENTS, json, links};
+use super::write::actions::{self, PutBack};
+use super::{json, links};
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
-use crate::serve::rest::documents::readable;
+use crate::serve::records::readable_document;
 
 /// The parameters that select the document.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -41,7 +42,7 @@ pub(super) async fn show(
         h1 { "Document" }
         (trail(document.collection.as_str()))
         (facts(&document))
-        (write::of_document(&visitor, &document))
+        (actions::of_document(&visitor, &document))
         h2 { "Content" }
         (Shown::of(document.content.as_str()).block())
         h2 { "Metadata" }
@@ -55,7 +56,7 @@ impl DocumentFields {
     /// Returns the document, if the visitor may read it.
     pub(super) async fn find(&self, visitor: &Visitor) -> Result<Document, Problem> {
         let (collection, id) = (Collection::parse(&self.collection)?, DocumentId::parse(&self.id)?);
-        readable(&visitor.server, &visitor.access, &collection, &id).await
+        readable_document(&visitor.server, &visitor.access, &collection, &id).await
     }
 }
 

@@ -2,19 +2,20 @@
 
 use maud::{Markup, html};
 use memory_core::engine::Permit;
-use memory_core::{Collection, Document, DocumentPage, DocumentQuery, Documents, Filter, QueryBuilder};
+use memory_core::{Collection, Cursor, Document, DocumentPage, DocumentQuery, Documents, Filter, QueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entry::{Entry as _, pages, unreadable};
-use super::fields::{ScopeFields, choice, filled, input};
+use super::entry::{Entry as _, turn, unreadable};
+use super::fields::{ORDERS, ScopeFields, choice, filled, input, order};
 use super::links::link;
-use super::memories::{ORDERS, order};
 use super::page::{Page, Section, alert};
+use super::paths::{DOCUMENTS, HOME, PROMPT};
+use super::prompt;
 use super::table::{Head, table};
 use super::text::{preview, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, HOME, PROMPT, prompt, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -52,8 +53,8 @@ pub(super) async fn show(
             Ok(page) => {
                 (list(&page.documents))
                 (unreadable(&page.unreadable, &visitor.access))
-                (write::of_documents(&visitor, &fields.parameters(&scope)))
-                (turn(&scope, &fields, page))
+                (actions::of_documents(&visitor, &fields.parameters(&scope)))
+                (turn(&fields.cursor, page.next.as_ref().map(Cursor::as_str), |cursor| at(&scope, &fields, cursor)))
             }
             Err(problem) => (alert(&problem.detail)),
         }
@@ -170,13 +171,9 @@ fn list(documents: &[Document]) -> Markup {
     table("Documents", &["Id", "Space", "Created", "Updated", "Content"].map(Head::Text), &rows)
 }
 
-fn turn(scope: &ScopeFields, fields: &CollectionFields, page: &DocumentPage) -> Markup {
-    let to = |cursor: &str| {
-        let mut parameters = fields.parameters(scope);
-        parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
-        link(DOCUMENTS, &parameters)
-    };
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
-    pages(first.as_deref(), next.as_deref())
+/// The address of the page at a cursor.
+fn at(scope: &ScopeFields, fields: &CollectionFields, cursor: &str) -> String {
+    let mut parameters = fields.parameters(scope);
+    parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
+    link(DOCUMENTS, &parameters)
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use maud::{Markup, html};
 use memory_core::{Health, Result as CoreResult, VectorModel};
 
-use super::DOCTOR;
 use super::chart::Chart;
 use super::page::{Page, Section, alert};
+use super::paths::DOCTOR;
 use super::table::{Head, table};
 use super::text::preview;
 use super::visitor::Visitor;

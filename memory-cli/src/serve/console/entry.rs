@@ -3,8 +3,10 @@
 use maud::{Markup, html};
 use memory_core::{Document, Memory, Spaces, Timestamp, Unreadable};
 
+use super::fields::filled;
+use super::links;
+use super::paths::MEMORIES;
 use super::text::{counted, preview, time};
-use super::{MEMORIES, links};
 use crate::serve::access::Access;
 
 /// A record that a table or list can show on one line.
@@ -89,6 +91,12 @@ pub(super) fn unreadable(rows: &[Unreadable], access: &Access) -> Markup {
 /// Renders the links to the first and the next page.
 pub(super) fn pages(first: Option<&str>, next: Option<&str>) -> Markup {
     pages_of("Pages", first, next)
+}
+
+/// Renders the same links for a list that goes on at a cursor. `to` makes the address of the page at a cursor.
+pub(super) fn turn(cursor: &str, next: Option<&str>, to: impl Fn(&str) -> String) -> Markup {
+    let first = filled(cursor).map(|_| to(""));
+    pages(first.as_deref(), next.map(to).as_deref())
 }
 
 /// Like [`pages`], for one of several lists on a page, with its own name.

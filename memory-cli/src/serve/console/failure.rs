@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 
 use super::destination::Destination;
-use super::is_console;
 use super::live::is_poll;
 use super::page::{self, Page};
+use super::paths::is_console;
 use crate::serve::problem::Problem;
 
 /// The content security policy: nothing from other hosts, no inline script or style, and no frames.

@@ -4,13 +4,13 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use memory_core::engine::Permit;
-use memory_core::{Error, Kind, QueryBuilder, Result, Timestamp};
+use memory_core::{Error, Kind, Order, QueryBuilder, Result, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
-use crate::serve::rest::SpaceParams;
-use crate::serve::state::Limits;
+use crate::serve::scope::SpaceParams;
 
 /// Which spaces a form asks about: those of any field, and all when none is filled in.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -131,6 +131,14 @@ pub(super) fn number_input(name: &str, label: &str, value: &str, most: usize) ->
         }
     }
 }
+
+/// Parses the order in a field.
+pub(super) fn order(name: &str) -> Order {
+    if name == "oldest" { Order::OldestFirst } else { Order::NewestFirst }
+}
+
+/// The orders to choose among.
+pub(super) const ORDERS: [(&str, &str); 2] = [("", "Newest first"), ("oldest", "Oldest first")];
 
 /// A choice among values, each with its text.
 pub(super) fn choice(name: &str, label: &str, choices: &[(&str, &str)], chosen: &str) -> Markup {

@@ -2,7 +2,7 @@
 
 use memory_core::{BOUNDARIES, Document, MemoryId, SpaceId};
 
-use super::{DOCUMENT, MEMORY};
+use super::paths::{DOCUMENT, MEMORY};
 
 /// A path with the parameters that have a value.
 pub(super) fn link(path: &str, parameters: &[(&str, &str)]) -> String {

@@ -14,18 +14,17 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
-use super::LIVE;
 use super::entry::line;
 use super::fields::{ScopeFields, choice, filled, input};
 use super::links::{self, link};
 use super::page::{Section, alert};
+use super::paths::LIVE;
 use super::text::{Shown, preview};
 use super::visitor::Visitor;
 use crate::serve::extract::Parameters;
-use crate::serve::guard::RequestPlace;
 use crate::serve::problem::Problem;
-use crate::serve::rest::changes::WatchedName;
-use crate::serve::rest::watch::{Told, changes, watched};
+use crate::serve::request::RequestPlace;
+use crate::serve::watching::{Told, WatchedName, changes, watched};
 
 /// The parameters of the watch.
 #[derive(Debug, Default, Deserialize, IntoParams)]

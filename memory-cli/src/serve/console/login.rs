@@ -11,12 +11,13 @@ use utoipa::IntoParams;
 
 use super::destination::Destination;
 use super::page::{self, Page};
-use super::pass::Pass;
-use super::sender::check_own;
-use super::{HOME, LOGIN};
+use super::paths::{HOME, LOGIN};
+use crate::serve::callers::door::Door;
+use crate::serve::callers::pass::Pass;
+use crate::serve::callers::sender::check_own;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
-use crate::serve::state::{Door, Server};
+use crate::serve::state::Server;
 
 /// The parameters of the form.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -57,7 +58,7 @@ pub(super) async fn enter(
     Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), lead(next.as_ref())).into_response())
 }
 
-/// Removes the pass.
+/// Signs out: expires the pass in the cookies, and leads to the form.
 pub(super) async fn leave(headers: HeaderMap) -> Result<Response, Problem> {
     check_own(&headers)?;
     let cookies = Pass::no_cookies(&headers).map(|cookie| (header::SET_COOKIE, cookie));

@@ -2,18 +2,19 @@
 
 use maud::{Markup, html};
 use memory_core::engine::Permit;
-use memory_core::{Filter, Ledger, Memory, MemoryPage, MemoryQuery, Order, QueryBuilder, Status, Timestamp};
+use memory_core::{Cursor, Filter, Ledger, Memory, MemoryPage, MemoryQuery, QueryBuilder, Status, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entry::{Entry as _, pages, space_link, unreadable};
-use super::fields::{ScopeFields, choice, filled, input, moment, time_input};
+use super::entry::{Entry as _, space_link, turn, unreadable};
+use super::fields::{ORDERS, ScopeFields, choice, filled, input, moment, order, time_input};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::paths::MEMORIES;
 use super::table::{Head, table};
 use super::text::time;
 use super::visitor::Visitor;
-use super::{MEMORIES, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -50,8 +51,8 @@ pub(super) async fn show(
             Ok(page) => {
                 (list(&page.memories))
                 (unreadable(&page.unreadable, &visitor.access))
-                (write::of_memories(&visitor, &fields.parameters(&scope)))
-                (turn(&scope, &fields, page))
+                (actions::of_memories(&visitor, &fields.parameters(&scope)))
+                (turn(&fields.cursor, page.next.as_ref().map(Cursor::as_str), |cursor| at(&scope, &fields, cursor)))
             }
             Err(problem) => (alert(&problem.detail)),
         }
@@ -109,14 +110,6 @@ impl TimelineFields {
     }
 }
 
-/// Parses the order in a field.
-pub(super) fn order(name: &str) -> Order {
-    if name == "oldest" { Order::OldestFirst } else { Order::NewestFirst }
-}
-
-/// Renders the choice of an order.
-pub(super) const ORDERS: [(&str, &str); 2] = [("", "Newest first"), ("oldest", "Oldest first")];
-
 fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {
     let statuses: Vec<_> = [("", "Any")].into_iter().chain(Status::ALL.map(|s| (s.as_str(), s.as_str()))).collect();
     html! {
@@ -150,13 +143,9 @@ fn list(memories: &[Memory]) -> Markup {
     table("Memories", &["Created", "Space", "Status", "Trigger"].map(Head::Text), &rows)
 }
 
-fn turn(scope: &ScopeFields, fields: &TimelineFields, page: &MemoryPage) -> Markup {
-    let to = |cursor: &str| {
-        let mut parameters = fields.parameters(scope);
-        parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
-        link(MEMORIES, &parameters)
-    };
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
-    pages(first.as_deref(), next.as_deref())
+/// The address of the page at a cursor.
+fn at(scope: &ScopeFields, fields: &TimelineFields, cursor: &str) -> String {
+    let mut parameters = fields.parameters(scope);
+    parameters.extend([("order", fields.order.as_str()), ("cursor", cursor)]);
+    link(MEMORIES, &parameters)
 }

@@ -10,18 +10,18 @@ use super::page::{Page, Section, alert};
 use super::text::{Shown, time};
 use super::versions::{VersionFields, Versions};
 use super::visitor::Visitor;
-use super::write::{self, PutBack};
+use super::write::actions::{self, PutBack};
 use super::{json, links};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;
-use crate::serve::rest::readable;
+use crate::serve::records::readable_memory;
 
 pub(super) async fn show(
     visitor: Visitor,
     InPath(id): InPath<MemoryId>,
     Parameters((fields, at)): Parameters<(VersionFields, ChainFields)>,
 ) -> Result<Page, Problem> {
-    let memory = readable(&visitor.server, &visitor.access, id).await?;
+    let memory = readable_memory(&visitor.server, &visitor.access, id).await?;
     let versions = Versions::read(&visitor, &fields, || History::of(id)).await;
     let chain = memory.context.as_ref().map(|context| Chain::read(context, &at)).transpose();
     let chain = chain.map(Option::flatten).map_err(Problem::from);
@@ -30,7 +30,7 @@ pub(super) async fn show(
     let main = html! {
         h1 { "Memory" }
         (facts(&memory))
-        (write::of_memory(&visitor, &memory))
+        (actions::of_memory(&visitor, &memory))
         (origin)
         h2 { "Trigger" }
         (json::indented(memory.trigger.as_str()).block())

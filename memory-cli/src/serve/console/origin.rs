@@ -6,12 +6,12 @@ use memory_core::{Memory, MemoryId, SpaceId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::MEMORIES;
 use super::entry::line;
 use super::links::link;
+use super::paths::MEMORIES;
 use super::text::preview;
 use super::visitor::Visitor;
-use crate::serve::rest::readable;
+use crate::serve::records::readable_memory;
 
 /// The longest name of a run that becomes a link, in bytes: as long as an id may be.
 const MAX_RUN: usize = SpaceId::MAX_BYTES;
@@ -107,7 +107,7 @@ impl Origin {
 
 /// Renders a link to a memory that another one names.
 async fn answered(visitor: &Visitor, id: MemoryId) -> Markup {
-    match readable(&visitor.server, &visitor.access, id).await {
+    match readable_memory(&visitor.server, &visitor.access, id).await {
         Ok(memory) => line(&memory),
         Err(_) => html! { code { (id) } },
     }

@@ -4,7 +4,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{COMPOSE, DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, WORK, script, style};
+use super::paths::{COMPOSE, DOCUMENTS, ENGINE, HOME, LIVE, LOGOUT, MEMORIES, RECALL, WORK};
+use super::{script, style};
 use crate::serve::problem::Problem;
 
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use maud::{Markup, html};
 use memory_context::prompt::{COLLECTION, HistoryEntry, MemoryLoadContext, MemoryStore, PromptMemory};
-use memory_core::{Collection, Document, DocumentId, DocumentPage, DocumentQuery};
+use memory_core::{Collection, Cursor, Document, DocumentId, DocumentPage, DocumentQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entry::{pages, unreadable};
+use super::entry::{pages, turn, unreadable};
 use super::fields::{filled, whole};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::paths::{DOCUMENTS, PROMPT};
 use super::text::{Shown, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, PROMPT, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
-use crate::serve::rest::documents::readable;
+use crate::serve::records::readable_document;
 
 /// The number of changes on a page.
 const PAGE: usize = 10;
@@ -37,7 +38,7 @@ pub(super) struct TextFields {
     cursor: String,
 }
 
-/// A stored text.
+/// A text of prompt memory, with what is needed to read and undo it.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) document: Document,
@@ -70,7 +71,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((fields,)): Parameters<(Te
             Some(text) => (Shown::of(text).block()),
             None => p { "It is empty." },
         }
-        (write::undo_form(&visitor, &kept.document, &changes))
+        (actions::undo_form(&visitor, &kept.document, &changes))
         h2 { "Changes" }
         @if changes.is_empty() { p { "No change is kept." } }
         @for change in changes.iter().skip(from).take(PAGE) { (entry(change)) }
@@ -94,7 +95,7 @@ pub(super) fn collection(visitor: &Visitor) -> memory_core::Result<Collection> {
 impl Kept {
     pub(super) async fn find(visitor: &Visitor, fields: &TextFields) -> Result<Self, Problem> {
         let id = DocumentId::parse(&fields.id)?;
-        let document = readable(&visitor.server, &visitor.access, &collection(visitor)?, &id).await?;
+        let document = readable_document(&visitor.server, &visitor.access, &collection(visitor)?, &id).await?;
         // The history of a text names the visitor who undoes a change as a session.
         let actor = visitor.access.actor();
         let session = actor.as_ref().map_or("console", |actor| actor.as_str());
@@ -122,9 +123,6 @@ async fn list(visitor: &Visitor, fields: &TextFields) -> Result<Page, Problem> {
 }
 
 fn table(visitor: &Visitor, fields: &TextFields, page: &DocumentPage) -> Markup {
-    let to = |cursor: &str| link(PROMPT, &[("cursor", cursor)]);
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
     html! {
         @if page.documents.is_empty() {
             p { "No agent keeps a text on this page." }
@@ -140,7 +138,7 @@ fn table(visitor: &Visitor, fields: &TextFields, page: &DocumentPage) -> Markup 
             }
         }
         (unreadable(&page.unreadable, &visitor.access))
-        (pages(first.as_deref(), next.as_deref()))
+        (turn(&fields.cursor, page.next.as_ref().map(Cursor::as_str), |cursor| link(PROMPT, &[("cursor", cursor)])))
     }
 }
 

@@ -9,10 +9,10 @@ use memory_core::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::RECALL;
 use super::entry::{Entry, line};
 use super::fields::{ScopeFields, choice, filled, input, number_input, whole};
 use super::page::{Page, Section, alert};
+use super::paths::RECALL;
 use super::scores::{bars, divisors, greatest, terms};
 use super::text::{counted, number};
 use super::visitor::Visitor;

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use axum::response::IntoResponse;
 use maud::{Markup, html};
 
-use super::{SCRIPT, asset};
+use super::asset;
+use super::paths::SCRIPT;
 
 /// htmx 2.0.11, as published; its licence is in the same folder.
 const HTMX: &str = include_str!("vendor/htmx.min.js");

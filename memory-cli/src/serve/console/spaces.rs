@@ -3,18 +3,20 @@
 use axum::response::{IntoResponse, Response};
 use hyper::header::HeaderName;
 use maud::{Markup, html};
-use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
+use memory_core::{Collection, Count, Cursor, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entry::pages;
+use super::documents;
+use super::entry::turn;
 use super::fields::filled;
 use super::links::{link, place};
 use super::page::{Section, alert};
+use super::paths::{DOCUMENTS, HOME, MEMORIES};
 use super::table::{Head, table};
 use super::text::{number, time};
 use super::visitor::Visitor;
-use super::{DOCUMENTS, HOME, MEMORIES, documents, write};
+use super::write::actions;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;
 
@@ -109,20 +111,17 @@ fn trail(visitor: &Visitor, fields: &LevelFields) -> Markup {
             }
         }
         @if fields.of_documents() {
-            (write::of_documents(visitor, &fields.selection(("under", under))))
+            (actions::of_documents(visitor, &fields.selection(("under", under))))
         } @else {
-            (write::of_memories(visitor, &fields.selection(("under", under))))
+            (actions::of_memories(visitor, &fields.selection(("under", under))))
         }
     }
 }
 
 fn list(fields: &LevelFields, level: &SpaceLevel) -> Markup {
-    let to = |cursor: &str| fields.level(&fields.under, cursor);
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = level.next.as_ref().map(|cursor| to(cursor.as_str()));
     html! {
         @if level.spaces.is_empty() { p { (nothing(fields)) } } @else { (rows(fields, level)) }
-        (pages(first.as_deref(), next.as_deref()))
+        (turn(&fields.cursor, level.next.as_ref().map(Cursor::as_str), |cursor| fields.level(&fields.under, cursor)))
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use axum::response::IntoResponse;
 
-use super::{STYLE, asset};
+use super::asset;
+use super::paths::STYLE;
 
 const SHEET: &str = include_str!("style.css");
 

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::difference::Difference;
-use super::entry::pages;
+use super::entry::turn;
 use super::fields::filled;
 use super::json;
 use super::page::alert;
 use super::text::{Shown, cut_note, time};
 use super::visitor::Visitor;
-use super::write::PutBack;
+use super::write::actions::PutBack;
 use crate::output::date;
 use crate::serve::access::{Access, Wanted};
 use crate::serve::problem::Problem;
@@ -86,13 +86,12 @@ impl Versions {
         put_back: Option<&PutBack>,
         to: impl Fn(&str) -> String,
     ) -> Markup {
-        let first = filled(&fields.cursor).map(|_| to(""));
         html! {
             h2 id="versions" { "Versions" }
             @match versions {
                 Ok(Some(versions)) => {
                     (versions.list(fields, put_back))
-                    (pages(first.as_deref(), versions.next.as_deref().map(to).as_deref()))
+                    (turn(&fields.cursor, versions.next.as_deref(), to))
                 }
                 Ok(None) => p { "This engine keeps no history." },
                 Err(problem) => (alert(&problem.detail)),
@@ -117,7 +116,7 @@ impl Versions {
                         Some(before) => (compared(before, version)),
                         None => p { "The first version that is shown." },
                     }
-                    @if let Some(put_back) = put_back { (put_back.form(version.revision, fields)) }
+                    @if let Some(put_back) = put_back { (put_back.form(version.revision, &fields.cursor)) }
                 }
             }
         }

@@ -8,8 +8,9 @@ use memory_core::Spaces;
 
 use super::page::{Page, Section, Who};
 use crate::serve::access::Access;
+use crate::serve::callers::door::Door;
 use crate::serve::problem::Problem;
-use crate::serve::state::{Door, Server};
+use crate::serve::state::Server;
 
 /// The visitor of a page, with its rights.
 #[derive(Debug)]

@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use maud::{Markup, html};
 use memory_core::filter::Field;
-use memory_core::{Clock as _, Memory, MemoryPage, MemoryQuery, Order, Status, SystemClock, Timestamp};
+use memory_core::{Clock as _, Cursor, Memory, MemoryPage, MemoryQuery, Order, Status, SystemClock, Timestamp};
 use memory_runtime::{Claim, TASK};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::WORK;
-use super::entry::{Entry as _, pages, space_link, unreadable};
+use super::entry::{Entry as _, space_link, turn, unreadable};
 use super::fields::{ScopeFields, filled};
 use super::links::link;
 use super::page::{Page, Section, alert};
+use super::paths::WORK;
 use super::table::{Head, table};
 use super::text::{number, preview, time};
 use super::visitor::Visitor;
@@ -48,7 +48,7 @@ pub(super) async fn show(visitor: Visitor, Parameters((scope, fields)): Paramete
             Ok(page) => {
                 (list(page, SystemClock.now()))
                 (unreadable(&page.unreadable, &visitor.access))
-                (turn(&scope, &fields, page))
+                (turn(&fields.cursor, page.next.as_ref().map(Cursor::as_str), |cursor| at(&scope, cursor)))
             }
             Err(problem) => (alert(&problem.detail)),
         }
@@ -129,13 +129,9 @@ fn counted_runs(runs: u32) -> String {
     }
 }
 
-fn turn(scope: &ScopeFields, fields: &WorkFields, page: &MemoryPage) -> Markup {
-    let to = |cursor: &str| {
-        let mut parameters = scope.parameters().to_vec();
-        parameters.push(("cursor", cursor));
-        link(WORK, &parameters)
-    };
-    let first = filled(&fields.cursor).map(|_| to(""));
-    let next = page.next.as_ref().map(|cursor| to(cursor.as_str()));
-    pages(first.as_deref(), next.as_deref())
+/// The address of the page at a cursor.
+fn at(scope: &ScopeFields, cursor: &str) -> String {
+    let mut parameters = scope.parameters().to_vec();
+    parameters.push(("cursor", cursor));
+    link(WORK, &parameters)
 }

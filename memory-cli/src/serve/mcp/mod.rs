@@ -26,8 +26,9 @@ use tracing::{Instrument, Span};
 use self::subscriptions::{MAX_SUBSCRIPTIONS, REST, Subscriptions};
 use self::updates::Updates;
 use super::access::Access;
-use super::guard::RequestSpan;
-use super::state::{Place, Server};
+use super::limits::Place;
+use super::request::RequestSpan;
+use super::state::Server;
 use super::tools::{self, Tool};
 use crate::telemetry::PAYLOADS;
 

@@ -10,8 +10,9 @@ use tokio::time::sleep;
 
 use super::resources;
 use crate::serve::access::Access;
+use crate::serve::limits::Place;
 use crate::serve::metrics::Counted;
-use crate::serve::state::{Place, Server};
+use crate::serve::state::Server;
 
 /// The pause before a failed watch is restarted.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use tracing::{Instrument as _, Span};
 
 use super::failure;
 use super::wire::Head;
+use crate::serve::limits::Place;
 use crate::serve::problem::Problem;
-use crate::serve::state::Place;
 use crate::telemetry::PAYLOADS;
 
 /// An answer in progress. It continues if the client disconnects.

@@ -6,7 +6,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{COMPLETIONS, MODELS};
+use super::wire::{COMPLETIONS, MODELS};
 use crate::serve::problem::Problem;
 
 /// The header that tells OpenAI's clients whether to retry a request by themselves.

@@ -19,7 +19,8 @@ use memory_core::{Error, MemoryProvider};
 use serde::Deserialize;
 
 use crate::input;
-use crate::serve::{PATIENCE, configuration};
+use crate::serve::configuration;
+use crate::serve::limits::PATIENCE;
 
 /// The description of an agent, with the names of its builder's methods. It has no `Debug`, since a URL may hold a key.
 #[derive(Deserialize)]

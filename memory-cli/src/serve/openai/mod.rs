@@ -20,21 +20,16 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::extract::Body;
-use super::guard::RequestSpan;
 use super::problem::Problem;
+use super::request::RequestSpan;
 use super::state::Server;
 use answering::Answering;
 use request::Request;
-use wire::Head;
+use wire::{COMPLETIONS, Head, MODELS};
 
 pub(crate) use failure::in_openai_form;
 pub(crate) use file::AgentFile;
 pub(crate) use rooms::conversation;
-
-/// The path for questions.
-pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
-/// The path that lists the agent.
-pub(super) const MODELS: &str = "/v1/models";
 
 /// The largest body of a question, in bytes. It holds a whole conversation, of which only the last message is read.
 const MAX_BODY: usize = 1 << 20;
@@ -89,7 +84,7 @@ fn busy() -> Problem {
     Problem { error: Some("Unavailable".to_owned()), retryable: true, ..problem }
 }
 
-/// Lists the agent.
+/// Lists the agent as the only model.
 async fn models(State(Offer { agent, since, .. }): State<Offer>) -> Json<Value> {
     Json(wire::models(agent.records().agent().as_str(), since))
 }

@@ -1,9 +1,14 @@
-//! The JSON of OpenAI's answers.
+//! The paths of OpenAI's protocol, and the JSON of its answers.
 
 use memory_context::agent::Answer;
 use memory_context::model::Usage;
 use memory_core::{Clock as _, MemoryId, SystemClock};
 use serde_json::{Value, json};
+
+/// The path for questions.
+pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
+/// The path that lists the agent.
+pub(super) const MODELS: &str = "/v1/models";
 
 /// The fields that all parts of an answer share.
 pub(super) struct Head {
@@ -30,7 +35,7 @@ impl Head {
         self
     }
 
-    /// A whole answer.
+    /// Makes the object of an answer that is not streamed.
     pub(super) fn completion(&self, answer: &Answer) -> Value {
         let message = json!({ "role": "assistant", "content": answer.text, "refusal": null });
         json!({
@@ -92,7 +97,7 @@ pub(super) fn models(name: &str, since: i64) -> Value {
     json!({ "object": "list", "data": [agent] })
 }
 
-/// Seconds since 1970.
+/// The present time in seconds since 1970, as OpenAI's objects have it.
 pub(super) fn now() -> i64 {
     SystemClock.now().as_millis() / 1_000
 }

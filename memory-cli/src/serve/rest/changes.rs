@@ -1,13 +1,11 @@
 //! Changes of a watch, as JSON: for the server and the command line.
 
-use memory_core::{
-    ChangeKind, Collection, Collections, Document, DocumentId, Memory, MemoryId, Record, RecordId, Unreadable,
-    WatchFrom, Watched,
-};
-use serde::{Deserialize, Serialize};
+use memory_core::{ChangeKind, Collection, Document, DocumentId, Memory, MemoryId, Record, RecordId, Unreadable};
+use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::wire::{DocumentBody, MemoryBody};
+use super::wire::documents::DocumentBody;
+use super::wire::memories::MemoryBody;
 
 /// One change. Which of its members are there depends on its kind.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -53,39 +51,6 @@ pub(crate) enum ChangeName {
     Progress,
     /// Everything up to here was told.
     Reached,
-}
-
-/// Which records are watched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, clap::ValueEnum)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum WatchedName {
-    /// Those of the ledger.
-    #[default]
-    Memories,
-    /// Those of collections.
-    Documents,
-    /// Both.
-    Both,
-}
-
-/// Where a watch begins that is asked for as `start`, `now` or a token.
-pub(crate) fn begins(from: &str) -> WatchFrom {
-    match from {
-        "start" => WatchFrom::Beginning,
-        "now" => WatchFrom::Now,
-        token => WatchFrom::Token(token.to_owned()),
-    }
-}
-
-impl WatchedName {
-    /// These records, with documents of these collections.
-    pub(crate) fn of(self, collections: Collections) -> Watched {
-        match self {
-            Self::Memories => Watched::Memories,
-            Self::Documents => Watched::Documents(collections),
-            Self::Both => Watched::Both(collections),
-        }
-    }
 }
 
 impl ChangeName {

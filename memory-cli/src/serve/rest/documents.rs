@@ -4,22 +4,22 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use memory_core::{
-    Clock, Collection, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, RecordId,
-    Revision, SystemClock, TextHash,
-};
+use memory_core::{Document, DocumentQuery, DocumentSelection, Expect, Filter, Revision};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::history::ThenParams;
-use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
+use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams};
 use super::vectors::Given;
-use super::wire::{
+use super::wire::documents::{
     CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
-    RemovedBody, next, unreadable,
+    RemovedBody,
 };
+use super::wire::page::{next, unreadable};
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
+use crate::serve::records::{readable_document, remove_by_id};
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// How many documents a removal takes at most unless the caller says otherwise.
@@ -46,9 +46,7 @@ pub(super) async fn add(
     let write = access.confine_write(body.into_write(collection))?;
     let given = Given::check(&server, [vector]).await?;
     let document = server.documents.put(write).await?;
-    if let Some(given) = given {
-        given.keep(&server, [version(&document)]).await?;
-    }
+    given.keep(&server, [&document]).await?;
     Ok(created(document))
 }
 
@@ -74,9 +72,7 @@ pub(super) async fn put_many(
     let writes = body.documents.into_iter().map(write).collect::<memory_core::Result<_>>()?;
     let given = Given::check(&server, vectors).await?;
     let documents = server.documents.put_many(writes).await?;
-    if let Some(given) = given {
-        given.keep(&server, documents.iter().map(version)).await?;
-    }
+    given.keep(&server, &documents).await?;
     Ok(Json(PutManyBody { documents: documents.into_iter().map(PutDocumentBody::from).collect() }))
 }
 
@@ -183,9 +179,7 @@ pub(super) async fn put(
     let given = Given::check(&server, [vector]).await?;
     let document = server.documents.put(write).await;
     let document = document.map_err(|error| Problem::of_change(error, expect != Expect::Any))?;
-    if let Some(given) = given {
-        given.keep(&server, [version(&document)]).await?;
-    }
+    given.keep(&server, [&document]).await?;
     Ok(match document.revision {
         Revision::FIRST => created(document),
         revision => ([entity_tag(revision)], Json(DocumentBody::from(document))).into_response(),
@@ -207,7 +201,7 @@ pub(super) async fn get(
     InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
     Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let document = readable(&server, &access, &collection, &id).await?;
+    let document = readable_document(&server, &access, &collection, &id).await?;
     let document = then.document(&server, &access, document).await?;
     Ok(([entity_tag(document.revision)], Json(DocumentBody::from(document))))
 }
@@ -245,46 +239,6 @@ pub(super) async fn collections(
     let mut collections = server.documents.collections().await?;
     collections.retain(|collection| access.check_collection(collection).is_ok());
     Ok(Json(CollectionsBody { collections }))
-}
-
-/// Removes a document in the name of the caller, if it may.
-pub(crate) async fn remove_by_id(
-    server: &Server,
-    access: &Access,
-    collection: Collection,
-    id: DocumentId,
-) -> Result<(), Problem> {
-    access.check_collection(&collection)?;
-    let query = access.confine_to_writable(access.confine(DocumentQuery::builder(collection).all()), None)?;
-    let selection = access.sign(DocumentSelection::ids_where([id], query)?);
-    let removed = server.documents.remove(&selection, 1).await?;
-    if removed.is_empty() { Err(Problem::not_found("document")) } else { Ok(()) }
-}
-
-/// The document, if the caller may know of it.
-pub(crate) async fn readable(
-    server: &Server,
-    access: &Access,
-    collection: &Collection,
-    id: &DocumentId,
-) -> Result<Document, Problem> {
-    access.check_collection(collection)?;
-    let document = server.documents.get(collection, id).await?;
-    document.filter(|document| access.may_read_document(document)).ok_or_else(|| Problem::not_found("document"))
-}
-
-impl NewDocumentBody {
-    fn into_write(self, collection: Collection) -> DocumentWrite {
-        let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
-        let mut write = DocumentWrite::new(collection, self.space_id, self.content, created_at);
-        write.expires_at = self.expires_at;
-        write.with_metadata(self.metadata)
-    }
-}
-
-/// Which record it is, at which revision.
-fn version(document: &Document) -> (RecordId, Revision, Option<TextHash>) {
-    (document.into(), document.revision, Some(document.into()))
 }
 
 fn created(document: Document) -> Response {

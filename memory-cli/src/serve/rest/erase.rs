@@ -6,19 +6,21 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
-    Collection, DocumentQuery, ErasedSlice, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery,
-    QueryBuilder, RecordId, Spaces, Timestamp,
+    Collection, DocumentQuery, Erasure, Error, ErrorKind, Filter, Kind, Ledger, MemoryId, MemoryQuery, QueryBuilder,
+    RecordId, Spaces, Timestamp,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::params::SpaceParams;
-use super::wire::{StatusName, count, object, time};
-use crate::commands::copy::is_copied;
+use super::wire::memories::StatusName;
+use super::wire::reading::{count, object, time};
+use crate::collections::is_copied;
 use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
+use crate::serve::records::{check_erasable, erase_slice, erasure_of_ids};
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// The most collections that are looked at without being named, since each call begins at the first one.
@@ -149,7 +151,7 @@ pub(super) async fn erase(
         (true, is_every) => usable(&server, &access, (!is_every).then_some(collections)).await?,
     };
     let erasures = match (ids, query) {
-        (Some(ids), None) if !documents && limit.is_none() => of_ids(&server, &access, ids, &reason).await?,
+        (Some(ids), None) if !documents && limit.is_none() => erasure_of_ids(&server, &access, ids, &reason).await?,
         (Some(_), None) => {
             return Err(Error::invalid("ids go in one call, and are of memories: leave out documents and limit").into());
         }
@@ -182,18 +184,10 @@ pub(super) async fn erase(
     Ok(Json(ErasedBody { records: Vec::new(), is_complete: true }))
 }
 
-/// Erases the next slice in the name of the caller.
-pub(crate) async fn erase_slice(server: &Server, access: &Access, erasure: Erasure) -> Result<ErasedSlice, Problem> {
-    access.check_erasure()?;
-    access.check_ledger_write()?;
-    let erasure = access.actor().into_iter().fold(erasure, Erasure::by);
-    Ok(server.provider.erase(&erasure).await?)
-}
-
 /// The collections of which documents are erased.
 async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>) -> Result<Vec<Collection>, Problem> {
     if let Some(named) = named {
-        named.iter().try_for_each(|collection| check_named(access, collection))?;
+        named.iter().try_for_each(|collection| check_erasable(access, collection))?;
         return Ok(named.into_iter().collect::<BTreeSet<_>>().into_iter().collect());
     }
     let mut collections = server.documents.collections().await?;
@@ -203,15 +197,6 @@ async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>
         return Err(Error::invalid(message).into());
     }
     Ok(collections)
-}
-
-/// `Unauthorized` unless this collection may be used, and `InvalidInput` where it is no collection of callers.
-pub(crate) fn check_named(access: &Access, collection: &Collection) -> memory_core::Result<()> {
-    access.check_collection(collection)?;
-    if !is_copied(collection) {
-        return Err(Error::invalid(format!("the collection {collection} is internal, and nothing of it is erased")));
-    }
-    Ok(())
 }
 
 /// Why a call ends that has erased nothing so far.
@@ -227,36 +212,6 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
         return Err(D::Error::custom(Error::invalid("a list is empty: name something in it, or leave it out")));
     }
     Ok(names)
-}
-
-/// The erasure of those of these memories that the caller may read and write; the others are passed over as if they were not there.
-pub(crate) async fn of_ids(
-    server: &Server,
-    access: &Access,
-    ids: Vec<MemoryId>,
-    reason: &str,
-) -> Result<Vec<Erasure>, Problem> {
-    // Checks how many there are before each is looked at.
-    let all = Erasure::records(ids.iter().copied().map(RecordId::from), reason)?;
-    if access.write_filter()?.is_none() && access.readable == Spaces::All {
-        return Ok(vec![all]);
-    }
-    let mut writable = Vec::new();
-    for id in ids {
-        match server.provider.get(id).await {
-            // The space of a memory never changes, so what is found now holds for the erasure.
-            Ok(Some(memory)) if access.may_read(&memory) && access.check_write(&memory.space_id).is_ok() => {
-                writable.push(RecordId::from(id));
-            }
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::Erased | ErrorKind::Corrupt) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    if writable.is_empty() {
-        return Ok(Vec::new());
-    }
-    Ok(vec![Erasure::records(writable, reason)?])
 }
 
 impl EraseQuery {

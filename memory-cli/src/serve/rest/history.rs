@@ -3,18 +3,19 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
-    Actor, Document, DocumentId, History, HistoryPage, Memory, MemoryId, Record, RecordId, Revision, Spaces, Timestamp,
-    Version,
+    Actor, Document, History, HistoryPage, Memory, MemoryId, Record, RecordId, Revision, Spaces, Timestamp, Version,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::memories::readable;
 use super::params::DocumentPath;
-use super::wire::{DocumentBody, MemoryBody, next};
+use super::wire::documents::DocumentBody;
+use super::wire::memories::MemoryBody;
+use super::wire::page::next;
 use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{InPath, Parameters};
 use crate::serve::problem::Problem;
+use crate::serve::records::{readable_document, readable_memory};
 use crate::serve::state::Server;
 
 /// Which versions are shown.
@@ -107,7 +108,7 @@ pub(super) async fn of_memory(
     Parameters((versions,)): Parameters<(VersionParams,)>,
 ) -> Result<Json<HistoryBody>, Problem> {
     // The space of a memory never changes.
-    readable(&server, &access, id).await?;
+    readable_memory(&server, &access, id).await?;
     let page = server.provider.history(&versions.apply(History::of(id))?).await;
     let page = page.map_err(|error| access.told(error, Wanted::Itself))?;
     Ok(Json(HistoryBody::from(page)))
@@ -140,9 +141,7 @@ pub(super) async fn of_document(
         }
         history = history.with_removed();
     } else {
-        let document = server.documents.get(&collection, &id).await?;
-        let document = document.filter(|document| access.may_read_document(document));
-        document.ok_or_else(|| Problem::not_found("document"))?;
+        readable_document(&server, &access, &collection, &id).await?;
     }
     let mut page = server.provider.history(&history).await?;
     page.versions.retain(|version| match &version.record {
@@ -169,8 +168,8 @@ impl ThenParams {
     /// A document as it was, if the caller asks for that.
     pub(super) async fn document(&self, server: &Server, access: &Access, now: Document) -> Result<Document, Problem> {
         let Some(time) = self.time()? else { return Ok(now) };
-        let id: (_, DocumentId) = (now.collection, now.id);
-        match server.provider.get_as_of(&RecordId::from(id), time).await? {
+        let record = RecordId::Document { collection: now.collection, id: now.id };
+        match server.provider.get_as_of(&record, time).await? {
             Some(Record::Document(document)) if access.may_read_document(&document) => Ok(document),
             _ => Err(Problem::not_found("document")),
         }

@@ -4,7 +4,8 @@ use memory_core::{Document, Explained, Hit, Memory, Parts, Recalled, Term};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::wire::{DocumentBody, MemoryBody};
+use super::wire::documents::DocumentBody;
+use super::wire::memories::MemoryBody;
 
 /// What a question found.
 #[derive(Debug, Serialize, ToSchema)]

@@ -4,17 +4,20 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{Memory, MemoryId, MemoryPatch, MemoryQuery, Revision, TextHash, Updated};
+use memory_core::{MemoryId, MemoryQuery, Revision, TextHash};
 
 use super::history::ThenParams;
-use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
-use super::vectors::Given;
-use super::wire::{
-    BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
+use super::params::{LedgerParams, PageParams, SearchParams};
+use super::vectors::{Given, StoredVersion};
+use super::wire::memories::{
+    BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody,
 };
-use crate::serve::access::{Access, Wanted, Writable, check_change};
+use super::wire::page::{next, unreadable};
+use crate::serve::access::{Access, Wanted};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
 use crate::serve::problem::Problem;
+use crate::serve::records::{apply_patch, readable_memory};
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// Stores a memory. With an idempotency key, a repetition answers the first id and stores nothing.
@@ -44,12 +47,10 @@ pub(super) async fn store(
     access.check_metadata(&body.metadata)?;
     let given = Given::check(&server, [body.vector.take()]).await?;
     let memory = body.into_memory();
-    let texts = Some(TextHash::from(&memory));
+    let texts = TextHash::from(&memory);
     let id = server.provider.store(memory).await.map_err(|error| access.told(error, Wanted::Key))?;
-    if let Some(given) = given {
-        // One that was there before has another context, or has changed since.
-        given.keep(&server, [(id.into(), Revision::FIRST, texts)]).await?;
-    }
+    // One that was there before has another context, or has changed since.
+    given.keep(&server, [StoredVersion { record: id.into(), revision: Revision::FIRST, texts }]).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
 
@@ -76,10 +77,8 @@ pub(super) async fn store_many(
     let memories: Vec<_> = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
     let texts: Vec<_> = memories.iter().map(TextHash::from).collect();
     let ids = server.provider.store_many(memories).await.map_err(|error| access.told(error, Wanted::Key))?;
-    if let Some(given) = given {
-        let stored = ids.iter().zip(texts).map(|(id, texts)| ((*id).into(), Revision::FIRST, Some(texts)));
-        given.keep(&server, stored).await?;
-    }
+    let stored = |(id, texts): (&MemoryId, _)| StoredVersion { record: (*id).into(), revision: Revision::FIRST, texts };
+    given.keep(&server, ids.iter().zip(texts).map(stored)).await?;
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }
 
@@ -123,7 +122,7 @@ pub(super) async fn get(
     InPath(id): InPath<MemoryId>,
     Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let memory = then.memory(&server, &access, readable(&server, &access, id).await?).await?;
+    let memory = then.memory(&server, &access, readable_memory(&server, &access, id).await?).await?;
     Ok(([entity_tag(memory.revision)], Json(MemoryBody::from(memory))))
 }
 
@@ -156,32 +155,6 @@ pub(super) async fn update(
     let updated = apply_patch(&server, &access, id, patch, tag.is_some()).await?;
     let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
     Ok(([entity_tag(updated.revision)], Json(body)))
-}
-
-/// Changes a memory in the name of the caller, if it may. What a precondition of its request expects fails as one.
-pub(crate) async fn apply_patch(
-    server: &Server,
-    access: &Access,
-    id: MemoryId,
-    mut patch: MemoryPatch,
-    has_precondition: bool,
-) -> Result<Updated, Problem> {
-    patch.actor = access.actor();
-    access.check_ledger_write()?;
-    // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
-    if access.writable != Writable::Everywhere {
-        let memory = readable(server, access, id).await?;
-        access.check_write(&memory.space_id)?;
-        check_change(&memory, &patch)?;
-    }
-    let updated = server.provider.update(id, patch).await;
-    updated.map_err(|error| Problem::of_change(access.told(error, Wanted::Itself), has_precondition))
-}
-
-/// The memory, if the caller may know of it.
-pub(crate) async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
-    let memory = server.provider.get(id).await.map_err(|error| access.told(error, Wanted::Itself))?;
-    memory.filter(|memory| access.may_read(memory)).ok_or_else(|| Problem::not_found("memory"))
 }
 
 /// Two parts of a request that say different things.

@@ -1,17 +1,17 @@
 //! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
 
 pub(crate) mod changes;
-pub(crate) mod documents;
-pub(crate) mod erase;
+mod documents;
+mod erase;
 pub(crate) mod history;
 pub(crate) mod hits;
-pub(crate) mod memories;
+mod memories;
 mod params;
 mod recall;
 mod retention;
 pub(crate) mod spaces;
 mod vectors;
-pub(crate) mod watch;
+mod watch;
 mod wire;
 
 use axum::body::to_bytes;
@@ -19,25 +19,38 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use utoipa::OpenApi;
+use serde::Serialize;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
-pub(crate) use memories::readable;
-pub(crate) use params::SpaceParams;
-use wire::HealthBody;
-pub(crate) use wire::PutBody;
+use wire::memories::StatusName;
+use wire::vector::VectorBody;
+
+pub(crate) use wire::documents::PutBody;
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "agent-memory", description = "Persistent memory for AI agents."),
-    components(schemas(vectors::VectorBody, wire::StatusName, Problem))
+    components(schemas(VectorBody, StatusName, Problem))
 )]
 struct Api;
+
+/// How the engine is.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct HealthBody {
+    engine: &'static str,
+    server_version: String,
+    schema_version: u32,
+    latency_ms: f64,
+    /// `durable`, or why it is at risk or unknown what an acknowledged write survives.
+    durability: String,
+}
 
 /// The routes and their description. The latter asks for a token where one is needed.
 pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::OpenApi) {

@@ -9,12 +9,14 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::hits::{RecalledBody, RecordBody};
-use super::params::{LedgerParams, RecallParams, SpaceParams};
-use super::vectors::VectorBody;
-use super::wire::{StatusName, count, time};
+use super::params::{LedgerParams, RecallParams};
+use super::wire::memories::StatusName;
+use super::wire::reading::{count, time};
+use super::wire::vector::VectorBody;
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, Parameters, mistake};
 use crate::serve::problem::Problem;
+use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
 /// A question: the parameters of `GET /v1/recall`, each with a list where it may be named several times, and a vector if the caller has

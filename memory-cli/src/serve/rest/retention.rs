@@ -8,7 +8,7 @@ use memory_core::Retention;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::wire::{count, objects};
+use super::wire::reading::{count, objects};
 use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;

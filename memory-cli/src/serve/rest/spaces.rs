@@ -6,7 +6,7 @@ use memory_core::{Collection, Count, SpaceId, SpaceLevel, SpaceQuery, SpaceQuery
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::wire::next;
+use super::wire::page::next;
 use crate::serve::access::Access;
 use crate::serve::extract::Parameters;
 use crate::serve::problem::Problem;

@@ -5,30 +5,21 @@ use std::collections::HashMap;
 use axum::extract::State;
 use axum::{Extension, Json};
 use memory_core::{
-    Collection, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, RecordId, Revision, TextHash,
-    Vector, VectorModel,
+    Collection, Document, DocumentId, Embedding, Error, ErrorKind, MAX_VECTORS, MemoryId, Outcome, RecordId, Revision,
+    TextHash, Vector, VectorModel,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::wire::{count, objects, some_revision};
-use crate::commands::copy::is_copied;
+use super::wire::reading::{count, objects, some_revision};
+use super::wire::vector::VectorBody;
+use crate::collections::is_copied;
 use crate::precision::PrecisionName;
 use crate::serve::access::Access;
 use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
-
-/// A vector: the base64 of its bytes, or its numbers.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = Vector)]
-#[allow(dead_code, reason = "it describes what the core reads")]
-pub(super) enum VectorBody {
-    Base64(String),
-    Numbers(Vec<f32>),
-}
 
 /// The model that the database has its vectors from.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -194,40 +185,59 @@ async fn texts_of(server: &Server, access: &Access, embedding: &Embedding) -> Re
     Ok((revision == embedding.revision).then_some(texts))
 }
 
-/// Vectors that come with records which are to be stored: checked before anything is.
+/// Vectors that come with records which are to be stored: checked before anything is. Most requests give none.
 #[derive(Debug)]
 pub(super) struct Given {
-    model: VectorModel,
+    /// The model of the database; `None` where no vector is given, since then nobody asks for it.
+    model: Option<VectorModel>,
     /// By the place of the record in the request.
     vectors: HashMap<usize, Vector>,
 }
 
+/// A record as it was stored, beside which a vector may be kept.
+#[derive(Debug)]
+pub(super) struct StoredVersion {
+    pub(super) record: RecordId,
+    pub(super) revision: Revision,
+    /// The hash of its texts.
+    pub(super) texts: TextHash,
+}
+
+impl From<&Document> for StoredVersion {
+    fn from(document: &Document) -> Self {
+        Self { record: document.into(), revision: document.revision, texts: document.into() }
+    }
+}
+
 impl Given {
-    /// `None` where no vector is given. A conflict where the database has no model, `InvalidInput` for a vector of another width.
+    /// Fails with a conflict where the database has no model, and with `InvalidInput` for a vector of another width.
     pub(super) async fn check(
         server: &Server,
         vectors: impl IntoIterator<Item = Option<Vector>>,
-    ) -> Result<Option<Self>, Problem> {
+    ) -> Result<Self, Problem> {
         let given = vectors.into_iter().enumerate().filter_map(|(place, vector)| Some((place, vector?)));
         let vectors: HashMap<_, _> = given.collect();
         if vectors.is_empty() {
-            return Ok(None);
+            return Ok(Self { model: None, vectors });
         }
         let model = server.provider.vector_model().await?.ok_or_else(|| no_model(ErrorKind::Conflict))?;
         vectors.values().try_for_each(|vector| model.check(vector))?;
-        Ok(Some(Self { model, vectors }))
+        Ok(Self { model: Some(model), vectors })
     }
 
     /// Keeps them beside the records, which are stored now, in the order of the request. One that has been changed meanwhile gets none.
     pub(super) async fn keep(
         self,
         server: &Server,
-        records: impl IntoIterator<Item = (RecordId, Revision, Option<TextHash>)>,
+        records: impl IntoIterator<Item = impl Into<StoredVersion>>,
     ) -> Result<(), Problem> {
-        let Self { model, mut vectors } = self;
+        let Self { model: Some(model), mut vectors } = self else { return Ok(()) };
         let mut embeddings = Vec::with_capacity(vectors.len());
-        for (place, (record, revision, texts)) in records.into_iter().enumerate() {
-            embeddings.extend(vectors.remove(&place).map(|vector| Embedding { record, revision, texts, vector }));
+        for (place, stored) in records.into_iter().enumerate() {
+            if let Some(vector) = vectors.remove(&place) {
+                let StoredVersion { record, revision, texts } = stored.into();
+                embeddings.push(Embedding { record, revision, texts: Some(texts), vector });
+            }
         }
         while !embeddings.is_empty() {
             let rest = embeddings.split_off(embeddings.len().min(MAX_VECTORS));

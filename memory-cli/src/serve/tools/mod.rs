@@ -15,7 +15,7 @@ use self::ledger::WriteLedger;
 use self::recall::RecallMemory;
 use super::access::{Access, LedgerAccess};
 
-/// One tool.
+/// A verb of the memory plugin as a tool of MCP.
 #[derive(Debug)]
 pub(crate) struct Tool {
     /// The name of its executor, in the characters that clients allow.

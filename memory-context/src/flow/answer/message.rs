@@ -14,11 +14,8 @@ use super::fields::Fields;
 use super::shape::Shape;
 use crate::prompt::{MemoryUpdate, Unclear};
 use crate::state::Values;
+use crate::tool::reserved::{IGNORE, REPLY};
 
-/// The action that says the text of the answer.
-pub const REPLY: &str = "REPLY";
-/// The action that ignores the message.
-pub const IGNORE: &str = "IGNORE";
 /// The most actions of one answer.
 pub const MAX_ACTIONS: usize = 16;
 

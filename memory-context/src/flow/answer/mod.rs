@@ -16,9 +16,11 @@ mod xml;
 
 pub use extract::MAX_ANSWER;
 pub(in crate::flow) use extract::{THINKING, is_without_text};
-pub use message::{IGNORE, MAX_ACTIONS, MessageAnswer, Mode, REPLY};
+pub use message::{MAX_ACTIONS, MessageAnswer, Mode};
 pub(super) use message::{form_in, is};
 pub use mistake::Mistake;
 pub use post::PostAnswer;
 pub use reflection::{LearnedFact, LearnedRelationship, ReflectionAnswer};
 pub use respond::RespondAnswer;
+
+pub use crate::tool::reserved::{IGNORE, REPLY};

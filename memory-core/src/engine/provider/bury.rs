@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::found_records::{Earlier, FoundRecord, Steps, find, tombstones};
 use super::living::View;
-use super::{Shared, after};
+use super::open::{Shared, after};
 use crate::engine::session::{Erasing, ErasingRecord, Writer, no_erasure};
 use crate::engine::{Access, Engine};
 use crate::{Error, HashKey, MAX_ERASED, Outcome, RecordId, RestoreReport, Result, Timestamp, Tombstone};

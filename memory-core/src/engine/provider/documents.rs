@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::living::LivingWork;
 use super::look::Look;
+use super::open::{NAMES, Shared};
 use super::restore::Present;
-use super::{NAMES, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::history::VersionEntry;
 use crate::engine::pages::DocumentsOf;
@@ -189,7 +189,7 @@ struct Writes {
     writes: Vec<DocumentWrite>,
 }
 
-/// Puts to execute.
+/// The puts of a call, with what their session needs.
 struct Change {
     writes: Arc<Writes>,
     now: Timestamp,

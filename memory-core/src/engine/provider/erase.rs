@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::time::timeout_at;
 
+use super::by_id::tombstone;
 use super::found_records::{Earlier, FoundRecord, Steps, find, tombstones};
 use super::living::View;
-use super::{Open, Shared, after};
+use super::open::{Open, Shared, after};
 use crate::engine::session::{Erasing, ErasingRecord, Reader, Writer, no_erasure};
 use crate::engine::{Access, Engine};
 use crate::erasure::Erased;
@@ -54,14 +55,14 @@ impl<E: Engine> Shared<E> {
             records.sort_by_key(|record| known.contains(record));
             let (count, earlier) = open.earlier(&records, looking).await?;
             let slice = open.erase_slice(&erasure, &records[..count], earlier, &hash_key, until);
-            let (erased, is_all) = slice.await?;
-            let is_complete = is_all && count == records.len() && next.is_none();
+            let erased = slice.await?;
+            let is_complete = erased.is_complete && count == records.len() && next.is_none();
             // If all records are gone or no longer match, the slice would be empty, so the search goes on.
-            if erased.is_empty() && count < records.len() {
+            if erased.records.is_empty() && count < records.len() {
                 return Err(too_slow());
             }
-            if !erased.is_empty() || next.is_none() {
-                return Ok(ErasedSlice { records: erased, is_complete });
+            if !erased.records.is_empty() || next.is_none() {
+                return Ok(ErasedSlice { is_complete, ..erased });
             }
             cursor = next;
         }
@@ -111,7 +112,7 @@ impl<E: Engine> Shared<E> {
                         drop(reader.documents(collection, std::slice::from_ref(id)).await?);
                     }
                 }
-                super::tombstone(reader, record).await
+                tombstone(reader, record).await
             })
         });
         work.await
@@ -166,8 +167,7 @@ impl<E: Engine> Open<E> {
         }
     }
 
-    /// Erases the first of these records that exist and are selected, as many as fit in one step. Returns them, and
-    /// whether none is left.
+    /// Erases the first of these records that exist and are selected, as many as fit in one step.
     async fn erase_slice(
         &self,
         erasure: &Arc<Erasure>,
@@ -175,7 +175,7 @@ impl<E: Engine> Open<E> {
         earlier: Earlier,
         hash_key: &HashKey,
         until: Instant,
-    ) -> Result<(Vec<RecordId>, bool)> {
+    ) -> Result<ErasedSlice> {
         let (mut steps, earlier) = (Steps::of(records.len()), Arc::new(earlier));
         while let Some(range) = steps.next() {
             let (records, erasure, earlier) = (records[range].to_vec(), Arc::clone(erasure), Arc::clone(&earlier));
@@ -185,13 +185,13 @@ impl<E: Engine> Open<E> {
                 Some((erased, count)) => {
                     steps.took(count);
                     if !erased.is_empty() {
-                        return Ok((erased, steps.next().is_none()));
+                        return Ok(ErasedSlice { records: erased, is_complete: steps.next().is_none() });
                     }
                 }
                 None => steps.lost(),
             }
         }
-        Ok((Vec::new(), true))
+        Ok(ErasedSlice { records: Vec::new(), is_complete: true })
     }
 
     /// Finds and erases the records of a slice in one step. Returns the erased ones, and how many were examined;

@@ -1,7 +1,7 @@
-//! Sweeps expired records, and caches the retention rules (X3, X4).
+//! Sweeps expired records, and reads the retention rules (X3, X4).
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::erase::Slice;
 use super::found_records::Steps;
 use super::living::View;
-use super::{Open, Shared};
+use super::open::{Open, Shared};
+use super::rules::Cached;
 use crate::engine::session::{Reader, Writer, no_erasure};
 use crate::engine::{Access, Engine};
 use crate::expiry::{KEPT_TOMBSTONES, Lifetimes, Ruled, Rules, Stage};
@@ -20,58 +21,11 @@ use crate::{
 
 /// Number of records that a slice of a sweep examines.
 const SLICE: usize = 100;
-/// How long a handle uses the retention rules before it reads them again.
-const KNOWN: Duration = Duration::from_millis(500);
 /// How long a call waits for them if it knows earlier ones.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A future that erases records and returns those that it erased.
 pub(super) type Expiring<'e> = Pin<Box<dyn Future<Output = Result<Vec<RecordId>>> + Send + 'e>>;
-
-/// The retention rules of the namespace, cached by a handle.
-#[derive(Debug, Default)]
-pub(super) struct KnownRules(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    /// When they were last read, and the rules; `None` before the first read.
-    rules: Option<(Instant, Arc<Rules>)>,
-    /// How often this handle has set them.
-    generation: u64,
-}
-
-impl KnownRules {
-    /// Returns the cached rules, whether this call must read them again, and the generation.
-    fn get(&self) -> (Option<Arc<Rules>>, bool, u64) {
-        let mut known = self.lock();
-        let generation = known.generation;
-        let Some((asked, rules)) = &mut known.rules else { return (None, true, generation) };
-        let is_due = asked.elapsed() >= KNOWN;
-        if is_due {
-            // Other calls use the cached rules meanwhile.
-            *asked = Instant::now();
-        }
-        (Some(Arc::clone(rules)), is_due, generation)
-    }
-
-    /// Caches rules that were read, unless this handle has set others since.
-    fn learn(&self, rules: &Arc<Rules>, generation: u64) {
-        let mut known = self.lock();
-        if known.generation == generation {
-            known.rules = Some((Instant::now(), Arc::clone(rules)));
-        }
-    }
-
-    fn set(&self, rules: Arc<Rules>) {
-        let mut known = self.lock();
-        known.generation += 1;
-        known.rules = Some((Instant::now(), rules));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl<E: Engine> Open<E> {
     /// Returns what decides which records have expired now.
@@ -85,24 +39,22 @@ impl<E: Engine> Open<E> {
         if !E::ERASES {
             return Ok(Arc::default());
         }
-        match self.rules.get() {
-            (Some(rules), false, _) => Ok(rules),
+        let Cached { rules, is_due, generation } = self.rules.get();
+        match rules {
+            Some(rules) if !is_due => Ok(rules),
             // A replica answers even if the server that stores the rules does not.
-            (Some(rules), true, generation) => {
-                match timeout(PATIENCE.min(self.settings.deadline / 3), self.read_rules(generation)).await {
-                    Ok(Err(error)) if !error.is_retryable() => Err(error),
-                    Ok(Err(_)) | Err(_) => Ok(rules),
-                    Ok(read) => read,
-                }
-            }
-            (None, _, generation) => self.read_rules(generation).await,
+            Some(rules) => match timeout(PATIENCE.min(self.settings.deadline / 3), self.read_rules(generation)).await {
+                Ok(Err(error)) if !error.is_retryable() => Err(error),
+                Ok(Err(_)) | Err(_) => Ok(rules),
+                Ok(read) => read,
+            },
+            None => self.read_rules(generation).await,
         }
     }
 
     /// Reads the current rules.
     async fn rules_now(&self) -> Result<Arc<Rules>> {
-        let generation = self.rules.get().2;
-        self.read_rules(generation).await
+        self.read_rules(self.rules.get().generation).await
     }
 
     async fn read_rules(&self, generation: u64) -> Result<Arc<Rules>> {

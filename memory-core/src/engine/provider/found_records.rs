@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures::future::try_join_all;
 use tokio::time::timeout_at;
 
-use super::{Open, Shared};
+use super::open::{Open, Shared};
 use crate::engine::session::{Found, Reader, Writer};
 use crate::engine::{Access, Engine};
 use crate::{

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use super::living::{LivingWork, View};
 use super::look::Look;
-use super::{Open, Shared};
+use super::open::{Open, Shared};
 use crate::engine::history::{HistoryRow, no_history};
 use crate::engine::pages::Asked;
 use crate::engine::session::{Found, Reader};
 use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::history::Image;
-use crate::page::MAX_PAGE_BYTES;
+use crate::query::MAX_PAGE_BYTES;
 use crate::{
     Actor, Cursor, Error, ErrorKind, History, HistoryPage, Outcome, Record, RecordId, Result, Revision, Timestamp,
     TransientKeys, Version,

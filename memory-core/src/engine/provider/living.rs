@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Open;
+use super::open::Open;
 use crate::engine::feed::{FeedEnd, FeedPage, FeedPosition};
-use crate::engine::history::{HistoryRow, Removal, VersionEntry};
+use crate::engine::history::{HistoryRow, VersionEntry};
 use crate::engine::load::COUNTERS;
 use crate::engine::session::{
-    Append, Appended, DocumentsFound, Embed, Erasing, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
+    Append, Appended, DocumentsFound, Embed, Erasing, Found, MemoriesFound, Put, Reader, Removal, Steps, Work, Writer,
 };
 use crate::engine::walk::{Mark, Place, Row, Visit, Walk};
 use crate::engine::{Access, Engine};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::living::{LivingWork, View};
-use super::{Open, Shared};
+use super::open::{Open, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::heavy::Permit;
 use crate::engine::pages::{self, Asked};

@@ -1,18 +1,22 @@
 //! The provider: the whole contract on top of an engine.
 
 mod bury;
+mod by_id;
 mod documents;
 mod erase;
 mod expire;
+mod following;
 mod found_records;
 mod held;
 mod history;
 mod living;
 mod look;
+mod open;
 mod pending;
 mod progress;
 mod remove;
 mod restore;
+mod rules;
 mod running;
 mod store;
 mod tail;
@@ -24,9 +28,8 @@ mod vectors;
 mod versions;
 mod watcher;
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use tokio::sync::{OnceCell, Semaphore};
@@ -37,8 +40,7 @@ use super::heavy::heavy_calls;
 use super::load::COUNTERS;
 use super::pages::Memories;
 use super::retry::Retry;
-use super::session::Reader;
-use super::settings::{Config, EngineSettings};
+use super::settings::Config;
 use super::spaces;
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
@@ -50,17 +52,15 @@ use crate::{
     NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, Retention, SpaceLevel, SpaceQuery, Sweep,
     Swept, Timestamp, Tombstone, TombstonePage, Updated, VectorModel, Version, Watch,
 };
+use by_id::get;
 use documents::ProviderDocuments;
-use expire::KnownRules;
 use living::LivingWork;
+use open::{Open, Shared, after};
 pub use pending::SHORT_BACKFILL;
 use restore::Present;
-use tail::Tail;
+use rules::KnownRules;
 pub use watcher::HEARTBEAT;
 use watcher::Watcher;
-
-/// Number of collections that are listed at once.
-const NAMES: usize = 1_000;
 
 /// Agent memory on an engine: implements [`MemoryProvider`] and [`DocumentStore`] in the same way for every engine.
 ///
@@ -69,45 +69,6 @@ const NAMES: usize = 1_000;
 #[derive(Debug)]
 pub struct Provider<E: Engine> {
     shared: Arc<Shared<E>>,
-}
-
-/// State shared by the ledger and the documents of one provider.
-#[derive(Debug)]
-struct Shared<E: Engine> {
-    config: E::Config,
-    settings: EngineSettings,
-    gate: Gate,
-    /// Set by `init`, removed by `shutdown`.
-    open: RwLock<Option<Arc<Open<E>>>>,
-    /// The end of the feed, shared by all watches.
-    tail: Tail,
-    /// Limits how many heavy recalls wait for a model at once, to the number of heavy calls, because each keeps the
-    /// digests of its scope.
-    waiting_for_models: Semaphore,
-    /// Whether the last question to a model got no answer.
-    is_model_down: AtomicBool,
-}
-
-/// An open engine, with the state that its calls share.
-#[derive(Debug)]
-struct Open<E: Engine> {
-    engine: E,
-    settings: EngineSettings,
-    /// Seals the namespace's cursors.
-    key: CursorKey,
-    /// Hashes for tombstones; empty until the first use, and on an engine that can't erase.
-    hash_key: OnceCell<HashKey>,
-    batch: Batch,
-    /// The beginning of the namespace's history, `None` if it keeps none; empty until that is decided.
-    since: OnceCell<Option<Timestamp>>,
-    /// What the pending backfills block, as far as known; [`Blocks::Everything`] until the first check.
-    blocked: Mutex<Vec<Blocks>>,
-    /// When documents were last found not to be indexed by place.
-    no_places: Mutex<Option<Instant>>,
-    /// The retention rules, cached.
-    rules: KnownRules,
-    /// The vector model that a recall saw last.
-    model: Mutex<Option<VectorModel>>,
 }
 
 impl<E: Engine> Provider<E> {
@@ -447,59 +408,4 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     fn documents(&self) -> Arc<dyn DocumentStore> {
         Arc::new(ProviderDocuments::new(Arc::clone(&self.shared)))
     }
-}
-
-impl<E: Engine> Shared<E> {
-    /// Returns the open engine; call it only behind the gate.
-    fn open(&self) -> Result<Arc<Open<E>>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.clone().ok_or_else(|| Error::new(ErrorKind::Closed, "the provider has no connection"))
-    }
-
-    /// Returns the open engine once no backfill blocks all calls.
-    async fn ready(&self) -> Result<Arc<Open<E>>> {
-        let open = self.open()?;
-        open.check_backfill(Blocks::Everything).await?;
-        Ok(open)
-    }
-
-    fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
-        std::mem::replace(&mut *self.open.write().unwrap_or_else(PoisonError::into_inner), open)
-    }
-}
-
-impl<E: Engine> Open<E> {
-    /// Returns the deadline of a call that begins now.
-    fn until(&self) -> Instant {
-        after(self.settings.deadline)
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::until(after(self.settings.patience.min(self.settings.deadline)))
-    }
-}
-
-/// Returns the time after a duration; a year from now if the clock can't represent it.
-fn after(duration: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60))
-}
-
-async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
-    match reader.memories(&[id]).await?.remove(&id).transpose()? {
-        Some(found) => Ok(Some(found.record)),
-        None => check_erased(reader, id).await.map(|()| None),
-    }
-}
-
-/// Fails with `Erased` if a tombstone has the id (E2).
-async fn check_erased(reader: &mut impl Reader, id: MemoryId) -> Result<()> {
-    match tombstone(reader, &id.into()).await? {
-        Some(_) => Err(Error::erased()),
-        None => Ok(()),
-    }
-}
-
-async fn tombstone(reader: &mut impl Reader, record: &RecordId) -> Result<Option<Tombstone>> {
-    Ok(reader.tombstones(std::slice::from_ref(record)).await?.pop())
 }

@@ -3,7 +3,7 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Open;
+use super::open::Open;
 use crate::engine::Engine;
 use crate::{Backfill, Blocks, Error, ErrorKind, Outcome, Result};
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::Open;
-use crate::document::Selected;
+use super::open::Open;
 use crate::engine::heavy::Permit;
-use crate::engine::history::{Removal, VersionEntry};
+use crate::engine::history::VersionEntry;
 use crate::engine::pages;
 use crate::engine::places::Part;
-use crate::engine::session::{Found, Reader, Writer};
+use crate::engine::session::{Found, Reader, Removal, Writer};
 use crate::engine::walk::{Row, Walk};
 use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
+use crate::selection::Selected;
 use crate::{Actor, Document, DocumentId, DocumentSelection, ErrorKind, Order, Result, Timestamp};
 
 /// Number of documents that a walk examines before it pauses.

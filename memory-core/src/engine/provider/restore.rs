@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Open;
+use super::by_id::tombstone;
 use super::living::View;
+use super::open::Open;
 use crate::engine::history::VersionEntry;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
@@ -341,7 +342,7 @@ impl Given<Document> {
 /// Returns whether a tombstone keeps a document out (E3).
 pub(super) async fn is_erased(reader: &mut impl Reader, document: &Document) -> Result<bool> {
     let record = document.into();
-    Ok(super::tombstone(reader, &record).await?.is_some_and(|tombstone| tombstone.keeps_out(document)))
+    Ok(tombstone(reader, &record).await?.is_some_and(|tombstone| tombstone.keeps_out(document)))
 }
 
 /// Reads the stored document with the same id; an inner error if it can't be read.

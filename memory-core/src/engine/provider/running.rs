@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, spawn_blocking};
 use tracing::{Instrument, Span};
 
-use super::Open;
 use super::living::{LivingWork, View};
+use super::open::Open;
 use crate::engine::Engine;
 use crate::engine::heavy::Permit;
 use crate::engine::watch::Watch;

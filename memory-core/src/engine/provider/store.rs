@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Open;
 use super::living::LivingWork;
+use super::open::Open;
 use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::engine::{Access, Engine};

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
 use crate::engine::Work;
-use crate::engine::{Config, heavy_calls};
+use crate::engine::{Config, EngineSettings, heavy_calls};
 use crate::in_memory::InMemorySession;
 use crate::{Durability, Precision, QueryBuilder, RecordId, Revision, SpaceId, Trigger, Vector};
 

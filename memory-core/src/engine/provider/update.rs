@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Shared, check_erased, get};
+use super::by_id::{check_erased, get};
+use super::open::Shared;
 use crate::engine::history::VersionEntry;
 use crate::engine::session::{Reader, Writer};
 use crate::engine::{Access, Engine};

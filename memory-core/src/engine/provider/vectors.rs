@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::living::LivingWork;
 use super::look::Look;
+use super::open::{Open, Shared, after};
 use super::running::ended;
-use super::{Open, Shared, after};
 use crate::engine::recall::{self, Gathered, Recallable};
 use crate::engine::session::{Embed, EmbedRecord, Found, Reader, Writer, no_vectors};
 use crate::engine::{Access, Engine, Retry};
@@ -83,8 +83,8 @@ impl<E: Engine> Open<E> {
             kept.check(&embedding.vector)?;
         }
         let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
-        let given = Arc::new((kept, embeddings));
-        while done.len() < given.1.len() {
+        let given = Arc::new(Given { model: kept, embeddings });
+        while done.len() < given.embeddings.len() {
             let first = done.len();
             let kept = self.embed_slice(Slice { given: Arc::clone(&given), first }, until).await;
             done.extend(kept.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
@@ -98,9 +98,9 @@ impl<E: Engine> Open<E> {
         let attempt = async |attempt| {
             // Another model may have been set, whose vectors must not be replaced.
             if slice.first + attempt > 0
-                && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.0))
+                && !self.vector_model().await?.is_some_and(|model| model.is_same(&slice.given.model))
             {
-                return Err(slice.given.0.is_another());
+                return Err(slice.given.model.is_another());
             }
             self.in_session(Access::Write.into(), until, Arc::new(slice.clone()), work).await
         };
@@ -122,7 +122,7 @@ impl<E: Engine> Open<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Executes a recall.
+    /// Executes a recall; a question by meaning asks the model for its vector first.
     pub(super) async fn recall<K>(&self, open: &Arc<Open<E>>, recall: &Recall<K>) -> Result<Recalled<K::Record>>
     where
         K: Recallable,
@@ -267,16 +267,22 @@ async fn vector_of<K: Kind>(
     timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late).map(|mut made| made.pop())
 }
 
+/// The vectors of a call, and their model.
+struct Given {
+    model: VectorModel,
+    embeddings: Vec<Embedding>,
+}
+
 /// Vectors to store, from `first` on.
 #[derive(Clone)]
 struct Slice {
-    given: Arc<(VectorModel, Vec<Embedding>)>,
+    given: Arc<Given>,
     first: usize,
 }
 
 /// Stores the next of them, each if its record is at the right revision.
 async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
-    let (model, embeddings) = &*slice.given;
+    let Given { model, embeddings } = &*slice.given;
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + READ)];
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
     let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::by_id::tombstone;
 use super::living::View;
+use super::open::Open;
 use super::restore::{Restored, is_erased, is_later, slices};
-use super::{Open, tombstone};
 use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
@@ -31,7 +32,7 @@ struct Versions {
     all: Vec<(Version, Record)>,
 }
 
-/// The stored record.
+/// What is stored under the id of the versions.
 enum Present<V> {
     Nothing,
     Memory(Found<Memory, V>),

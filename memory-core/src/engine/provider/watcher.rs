@@ -14,10 +14,11 @@ use tracing::Instrument;
 
 use super::held::{self, LetGo};
 use super::living::LivingWork;
+use super::open::Shared;
 use super::progress::{Part, Progress};
 use super::running::ended;
 use super::tail::Entries;
-use super::{Shared, tell};
+use super::tell;
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEnd, FeedPosition};
 use crate::{Change, ChangeKind, Changes, Result, Watch, WatchFrom};

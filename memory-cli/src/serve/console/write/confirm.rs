@@ -12,7 +12,7 @@ use crate::serve::console::versions::may_read;
 use crate::serve::console::visitor::Visitor;
 use crate::serve::problem::Problem;
 
-/// A confirmation form.
+/// A form that asks its visitor to confirm a change.
 #[derive(Debug)]
 pub(super) struct Confirmation<'a> {
     /// The action, as in "Erase a memory".

@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use memory_core::{Content, Document, DocumentWrite, Expect, Metadata, Revision, SpaceId};
 use serde::Deserialize;
 
-use super::DOCUMENT;
 use super::seen::{digest, is_stale, revision, stale};
 use super::text::Editable;
 use crate::output::date;
@@ -14,6 +13,7 @@ use crate::serve::console::document::DocumentFields;
 use crate::serve::console::fields::{input, moment, time_input};
 use crate::serve::console::links::{self, document_at};
 use crate::serve::console::page::{Page, Section, failed};
+use crate::serve::console::paths::CHANGE_DOCUMENT;
 use crate::serve::console::visitor::Visitor;
 use crate::serve::extract::{Form, Parameters};
 use crate::serve::problem::Problem;
@@ -145,7 +145,7 @@ fn form(document: &Document, fields: &ContentFields, problem: Option<&Problem>) 
         h1 { "Edit a document" }
         p { a href=(links::document(document)) { "Back to the document" } }
         @if let Some(problem) = problem { (failed(problem)) }
-        form method="post" action=(document_at(DOCUMENT, document)) class="fields" {
+        form method="post" action=(document_at(CHANGE_DOCUMENT, document)) class="fields" {
             input type="hidden" name="revision" value=(fields.revision);
             input type="hidden" name="seen" value=(fields.seen);
             (input("space", "Space", fields.space.as_deref().unwrap_or_default()))

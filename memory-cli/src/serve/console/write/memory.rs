@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use memory_core::{Context, Memory, MemoryId, MemoryPatch, Metadata, Status};
 use serde::Deserialize;
 
-use super::MEMORY;
 use super::seen::{is_stale, revision, stale};
 use super::text::Editable;
 use super::work::{ask_again, begins_again, check_free};
@@ -13,10 +12,11 @@ use crate::output::date;
 use crate::serve::console::fields::{choice, filled, moment, time_input};
 use crate::serve::console::links;
 use crate::serve::console::page::{Page, Section, failed};
+use crate::serve::console::paths::CHANGE_MEMORY;
 use crate::serve::console::visitor::Visitor;
 use crate::serve::extract::{Form, InPath};
 use crate::serve::problem::Problem;
-use crate::serve::rest::memories::{apply_patch, readable};
+use crate::serve::records::{apply_patch, readable_memory};
 
 /// The fields of the form.
 #[derive(Debug, Default, Deserialize)]
@@ -78,7 +78,7 @@ pub(super) async fn save(
 
 /// Returns the memory, if the visitor may change it.
 pub(super) async fn changeable(visitor: &Visitor, id: MemoryId) -> Result<Memory, Problem> {
-    let memory = readable(&visitor.server, &visitor.access, id).await?;
+    let memory = readable_memory(&visitor.server, &visitor.access, id).await?;
     visitor.access.check_ledger_write()?;
     visitor.access.check_write(&memory.space_id)?;
     visitor.access.check_metadata(&memory.metadata)?;
@@ -140,7 +140,7 @@ impl MemoryFields {
 
 /// Where the form of a memory is sent.
 fn address(memory: &Memory) -> String {
-    format!("{MEMORY}/{}", memory.id)
+    format!("{CHANGE_MEMORY}/{}", memory.id)
 }
 
 fn context(memory: &Memory) -> Editable {

@@ -8,18 +8,15 @@ use serde::Deserialize;
 
 use super::confirm::{Confirmation, Mistake, versions};
 use super::seen::digest;
-use super::{DOCUMENT, MEMORY};
 use crate::serve::console::document::DocumentFields;
 use crate::serve::console::entry::{Entry as _, line};
 use crate::serve::console::links::{self, document_at, link};
 use crate::serve::console::page::{Page, Section};
+use crate::serve::console::paths::{CHANGE_DOCUMENT, CHANGE_MEMORY, DOCUMENTS, MEMORIES};
 use crate::serve::console::visitor::Visitor;
-use crate::serve::console::{DOCUMENTS, MEMORIES};
 use crate::serve::extract::{Form, InPath, Parameters};
 use crate::serve::problem::Problem;
-use crate::serve::rest::documents::remove_by_id;
-use crate::serve::rest::erase::{check_named, erase_slice, of_ids};
-use crate::serve::rest::memories::readable;
+use crate::serve::records::{check_erasable, erase_slice, erasure_of_ids, readable_memory, remove_by_id};
 
 /// That a record goes, and why.
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +51,7 @@ pub(super) async fn erase_memory(
     if let Some(mistake) = fields.mistake(&memory.revision.to_string(), Going::Erased) {
         return Ok(ask_about_memory(&visitor, &memory, &fields.reason, Some(mistake)).await?.into_response());
     }
-    for erasure in of_ids(&visitor.server, &visitor.access, vec![id], &fields.reason).await? {
+    for erasure in erasure_of_ids(&visitor.server, &visitor.access, vec![id], &fields.reason).await? {
         if !erase_slice(&visitor.server, &visitor.access, erasure).await?.records.is_empty() {
             return Ok(Redirect::to(&link(MEMORIES, &[("space", memory.space())])).into_response());
         }
@@ -129,7 +126,7 @@ impl GoingFields {
 
 /// The memory, if the visitor may erase it.
 async fn erasable(visitor: &Visitor, id: MemoryId) -> Result<Memory, Problem> {
-    let memory = readable(&visitor.server, &visitor.access, id).await?;
+    let memory = readable_memory(&visitor.server, &visitor.access, id).await?;
     visitor.access.check_erasure()?;
     visitor.access.check_ledger_write()?;
     visitor.access.check_write(&memory.space_id)?;
@@ -139,7 +136,7 @@ async fn erasable(visitor: &Visitor, id: MemoryId) -> Result<Memory, Problem> {
 /// The document, if the visitor may remove it.
 async fn removable(visitor: &Visitor, name: &DocumentFields) -> Result<Document, Problem> {
     let document = name.find(visitor).await?;
-    check_named(&visitor.access, &document.collection)?;
+    check_erasable(&visitor.access, &document.collection)?;
     visitor.access.check_write(&document.space_id)?;
     Ok(document)
 }
@@ -158,7 +155,7 @@ async fn ask_about_memory(
     let confirmation = Confirmation {
         title: "Erase a memory",
         what,
-        action: format!("{MEMORY}/{}/erase", memory.id),
+        action: format!("{CHANGE_MEMORY}/{}/erase", memory.id),
         fields: vec![("seen", memory.revision.to_string())],
         reason: Some(reason),
         button: Some("Erase 1 memory".to_owned()),
@@ -186,7 +183,7 @@ async fn ask_about_document(
             p { bdi { (document.id.as_str()) } " " (line(document)) }
             (versions(visitor, history).await?)
         },
-        action: document_at(&format!("{DOCUMENT}/{path}"), document),
+        action: document_at(&format!("{CHANGE_DOCUMENT}/{path}"), document),
         fields: vec![("seen", digest(document))],
         reason: (going == Going::Erased).then_some(reason),
         button: Some(button.to_owned()),

@@ -2,15 +2,10 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use maud::{Markup, html};
-use memory_context::prompt::HistoryEntry;
-use memory_core::{Document, ErrorKind};
+use memory_core::ErrorKind;
 use serde::Deserialize;
 
-use super::PROMPT;
-use super::rights::may_remove_document;
 use super::seen::{revision, stale};
-use crate::serve::console::links::link;
 use crate::serve::console::page::Section;
 use crate::serve::console::prompt::{Kept, TextFields, address};
 use crate::serve::console::visitor::Visitor;
@@ -41,20 +36,5 @@ pub(super) async fn undo(
             Ok(stale(&visitor, Section::Documents, &page, &[]).into_response())
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Renders the form that undoes the newest change that is neither an undo nor undone and whose earlier text is kept, if the visitor may.
-pub(in crate::serve::console) fn undo_form(visitor: &Visitor, document: &Document, changes: &[HistoryEntry]) -> Markup {
-    let is_undone = |change: &HistoryEntry| changes.iter().any(|undo| undo.undoes == Some(change.revision));
-    let change = changes.iter().find(|change| change.undoes.is_none() && !is_undone(change));
-    let change = change.filter(|change| change.diff.is_some() && may_remove_document(visitor, document));
-    html! {
-        @if let Some(change) = change {
-            form method="post" action=(link(PROMPT, &[("id", document.id.as_str())])) {
-                input type="hidden" name="revision" value=(document.revision);
-                p { button type="submit" { "Undo revision " (change.revision) } }
-            }
-        }
     }
 }

@@ -1,26 +1,24 @@
 //! Earlier versions, put in the place of what is there. That is a change like others, and can be taken back itself.
 
 use axum::response::{IntoResponse, Redirect, Response};
-use maud::{Markup, html};
-use memory_core::{Document, History, Json, JsonObject, Memory, MemoryId, MemoryPatch, Metadata, Record, Revision};
+use memory_core::{History, Json, JsonObject, Memory, MemoryId, MemoryPatch, Metadata, Record};
 use memory_runtime::TASK;
 use serde::Deserialize;
 
+use super::actions::put_back_of_memory;
 use super::document::{changeable as changeable_document, put, write_of};
 use super::memory::changeable;
-use super::rights::{may_change_document, may_change_memory};
-use super::seen::{digest, is_stale, revision, stale};
+use super::seen::{is_stale, revision, stale};
 use super::work::{ask_again, begins_again, check_free};
-use super::{DOCUMENT, MEMORY};
 use crate::serve::access::Wanted;
 use crate::serve::console::document::DocumentFields;
-use crate::serve::console::links::{self, document_at};
+use crate::serve::console::links;
 use crate::serve::console::page::Section;
 use crate::serve::console::versions::{VersionFields, Versions};
 use crate::serve::console::visitor::Visitor;
 use crate::serve::extract::{Form, InPath, Parameters};
 use crate::serve::problem::Problem;
-use crate::serve::rest::memories::apply_patch;
+use crate::serve::records::apply_patch;
 
 /// Which version is put back.
 #[derive(Debug, Default, Deserialize)]
@@ -38,44 +36,6 @@ pub(super) struct PutBackFields {
     again: String,
 }
 
-/// Where a form is sent that puts a version of a record back.
-#[derive(Debug)]
-pub(in crate::serve::console) struct PutBack {
-    action: String,
-    present: Revision,
-    seen: Option<String>,
-}
-
-impl PutBack {
-    /// Of a memory, if the visitor may change it.
-    pub(in crate::serve::console) fn of_memory(visitor: &Visitor, memory: &Memory) -> Option<Self> {
-        let action = of_memory(memory);
-        may_change_memory(visitor, memory).then_some(Self { action, present: memory.revision, seen: None })
-    }
-
-    /// Of a document, if the visitor may change it.
-    pub(in crate::serve::console) fn of_document(visitor: &Visitor, document: &Document) -> Option<Self> {
-        let action = document_at(&format!("{DOCUMENT}/put-back"), document);
-        let seen = Some(digest(document));
-        may_change_document(visitor, document).then_some(Self { action, present: document.revision, seen })
-    }
-
-    /// The form of one version, but of the present one.
-    pub(in crate::serve::console) fn form(&self, version: Revision, at: &VersionFields) -> Markup {
-        html! {
-            @if version != self.present {
-                form method="post" action=(self.action) {
-                    input type="hidden" name="revision" value=(self.present);
-                    @if let Some(seen) = &self.seen { input type="hidden" name="seen" value=(seen); }
-                    input type="hidden" name="version" value=(version);
-                    input type="hidden" name="cursor" value=(at.cursor);
-                    button type="submit" { "Put revision " (version) " back" }
-                }
-            }
-        }
-    }
-}
-
 pub(super) async fn memory(
     visitor: Visitor,
     InPath(id): InPath<MemoryId>,
@@ -91,7 +51,7 @@ pub(super) async fn memory(
         return Ok(Redirect::to(&record).into_response());
     }
     if begins_again(&memory, patch.status) && fields.again.is_empty() {
-        return Ok(ask_again(&visitor, &memory, of_memory(&memory), fields.sent()).into_response());
+        return Ok(ask_again(&visitor, &memory, put_back_of_memory(&memory), fields.sent()).into_response());
     }
     check_free(&memory)?;
     match apply_patch(&visitor.server, &visitor.access, id, patch.if_revision(seen), true).await {
@@ -131,11 +91,6 @@ impl PutBackFields {
     fn sent(self) -> Vec<(&'static str, String)> {
         vec![("revision", self.revision), ("version", self.version), ("cursor", self.cursor)]
     }
-}
-
-/// Where a form is sent that puts a version of a memory back.
-fn of_memory(memory: &Memory) -> String {
-    format!("{MEMORY}/{}/put-back", memory.id)
 }
 
 /// What makes a memory say again what it said then. When it expires stays, since that time may be over; who works on it; and what no version

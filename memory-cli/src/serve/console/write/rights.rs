@@ -1,8 +1,8 @@
-//! The actions that a page offers to its visitor. The call itself checks the rights again.
+//! What a visitor may change, for the actions that a page offers. The call itself checks the rights again.
 
 use memory_core::{Document, Memory, SpaceId};
 
-use crate::commands::copy::is_copied;
+use crate::collections::is_copied;
 use crate::serve::console::visitor::Visitor;
 
 pub(super) fn may_change_memory(visitor: &Visitor, memory: &Memory) -> bool {

@@ -13,18 +13,17 @@ use utoipa::IntoParams;
 
 use super::confirm::{Confirmation, Mistake};
 use super::slice::{STEP, Slice};
-use super::{DOCUMENTS, MEMORIES};
 use crate::serve::console::documents::CollectionFields;
 use crate::serve::console::fields::ScopeFields;
 use crate::serve::console::links::link;
 use crate::serve::console::memories::TimelineFields;
 use crate::serve::console::page::{Page, Section};
+use crate::serve::console::paths::{CHANGE_DOCUMENTS, CHANGE_MEMORIES, DOCUMENTS, MEMORIES};
 use crate::serve::console::text::{counted, number};
 use crate::serve::console::visitor::Visitor;
-use crate::serve::console::{DOCUMENTS as COLLECTION, MEMORIES as TIMELINE};
 use crate::serve::extract::{Form, Parameters};
 use crate::serve::problem::Problem;
-use crate::serve::rest::erase::{check_named, erase_slice};
+use crate::serve::records::{check_erasable, erase_slice};
 
 /// What the step before has done.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -74,7 +73,7 @@ pub(super) async fn erase_memories(
     let erased = erase_slice(&visitor.server, &visitor.access, erasure).await?.records.len();
     let done = DoneFields::of(&visitor, erased, &fields.parameters(&scope));
     let parameters = [fields.parameters(&scope), vec![("done", done.as_str())]].concat();
-    Ok(Redirect::to(&link(MEMORIES, &parameters)).into_response())
+    Ok(Redirect::to(&link(CHANGE_MEMORIES, &parameters)).into_response())
 }
 
 pub(super) async fn ask_documents(
@@ -105,7 +104,7 @@ pub(super) async fn remove_documents(
     let removed = visitor.server.documents.remove(&selection, most).await?.len();
     let done = DoneFields::of(&visitor, removed, &fields.parameters(&scope));
     let parameters = [fields.parameters(&scope), vec![("done", done.as_str())]].concat();
-    Ok(Redirect::to(&link(DOCUMENTS, &parameters)).into_response())
+    Ok(Redirect::to(&link(CHANGE_DOCUMENTS, &parameters)).into_response())
 }
 
 /// Whether a step may still begin: one that begins late could be done when the request has ended, of which nobody would hear.
@@ -140,7 +139,7 @@ async fn selected_documents(
     fields: &CollectionFields,
 ) -> Result<(QueryBuilder<Documents>, Option<Permit>), Problem> {
     let access = &visitor.access;
-    check_named(access, &fields.collection()?)?;
+    check_erasable(access, &fields.collection()?)?;
     let ((query, patterns), condition) = (fields.select(visitor, scope).await?, fields.condition()?);
     let query = access.confine(query);
     DocumentSelection::matching(condition.iter().cloned().fold(query.clone(), QueryBuilder::filter))?;
@@ -186,11 +185,11 @@ fn about_memories(
             parameters,
             done,
         ),
-        action: link(MEMORIES, parameters),
+        action: link(CHANGE_MEMORIES, parameters),
         fields: vec![("confirmed", slice.name())],
         reason: Some(reason),
         button: (!slice.ids.is_empty()).then(|| format!("Erase {count}")),
-        away: link(TIMELINE, parameters),
+        away: link(MEMORIES, parameters),
     };
     confirmation.page(visitor, Section::Memories, mistake)
 }
@@ -208,11 +207,11 @@ fn about_documents(
     let confirmation = Confirmation {
         title: "Remove documents",
         what: what(slice, fate, &count, parameters, done),
-        action: link(DOCUMENTS, parameters),
+        action: link(CHANGE_DOCUMENTS, parameters),
         fields: vec![("confirmed", slice.name())],
         reason: None,
         button: (!slice.ids.is_empty()).then(|| format!("Remove {count}")),
-        away: link(COLLECTION, parameters),
+        away: link(DOCUMENTS, parameters),
     };
     confirmation.page(visitor, Section::Documents, mistake)
 }

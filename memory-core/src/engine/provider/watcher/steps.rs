@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
+use super::super::following::follow;
 use super::super::held::{self, Due};
 use super::super::living::LivingWork;
+use super::super::open::{NAMES, Shared, after};
 use super::super::progress::{Part, Progress};
-use super::super::tail::{Entries, PAGE, Tail};
+use super::super::tail::{Entries, PAGE};
 use super::super::tell::{self, Noted, Told};
-use super::super::{NAMES, Shared, after};
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedPage, FeedPosition};
@@ -139,7 +140,7 @@ impl<E: Engine> Steps<E> {
     }
 
     fn opened(&self, cursor: &Cursor) -> Result<Position> {
-        Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.0)
+        Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.after)
     }
 
     /// Returns the next part of the snapshot.
@@ -168,7 +169,7 @@ impl<E: Engine> Steps<E> {
     async fn feed(&self, behind: &FeedPosition) -> Result<Page> {
         let FeedPage { mut entries, reached, is_end } = self.shared.changes(behind, PAGE).await?;
         if reached == *behind {
-            Tail::follow(&self.shared, behind);
+            follow(&self.shared, behind);
         }
         let hash_key = match entries.iter().any(|entry| entry.write.is_erasure()) {
             true => self.shared.gate.read("watch", self.shared.hash_key()).await?,

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::engine::Work;
-use crate::engine::provider::NAMES;
+use crate::engine::provider::open::NAMES;
 use crate::engine::provider::tail::PAGE;
 use crate::engine::provider::tell::Noted;
 use crate::engine::{Config, EngineSettings, FeedEntry, Provider};

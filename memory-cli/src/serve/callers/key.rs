@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use crate::serve::state::Door;
+use super::door::Door;
 
 /// Sets this use of the digests of tokens apart from others.
 const PURPOSE: &str = "agent-memory console\n";
@@ -28,13 +28,13 @@ impl ConsoleKey {
     }
 
     /// A signature of a text.
-    pub(super) fn signed(&self, text: &str) -> String {
+    pub(crate) fn signed(&self, text: &str) -> String {
         let digest: [u8; 32] = self.hash().chain_update("text\n").chain_update(text).finalize().into();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Hashes what follows together with the key.
-    pub(super) fn hash(&self) -> Sha256 {
+    pub(crate) fn hash(&self) -> Sha256 {
         Sha256::new_with_prefix(self.0)
     }
 

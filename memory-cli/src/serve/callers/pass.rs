@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use super::key::ConsoleKey;
-use super::sender::{is_for_people, is_of_own_site};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use super::key::ConsoleKey;
+use super::sender::{is_for_people, is_of_own_site};
 
 /// The prefix of the cookie's name. The rest is derived from host and port, since all servers of a host share cookies.
 const COOKIE: &str = "agent_memory_console_";
@@ -21,7 +22,7 @@ pub(crate) struct Pass([u8; 32]);
 
 impl Pass {
     /// Makes the pass of a token.
-    pub(super) fn of(token: &str, key: &ConsoleKey) -> Self {
+    pub(crate) fn of(token: &str, key: &ConsoleKey) -> Self {
         Self::of_digest(&Sha256::digest(token).into(), key)
     }
 
@@ -47,13 +48,13 @@ impl Pass {
     }
 
     /// Returns the session cookie for a client with these headers. If the client uses TLS, the cookie is sent only over TLS.
-    pub(super) fn cookie(&self, headers: &HeaderMap) -> String {
+    pub(crate) fn cookie(&self, headers: &HeaderMap) -> String {
         let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
         cookie(&name(headers), &hex, "", is_secure(headers))
     }
 
     /// Returns cookies that expire the pass at once, for TLS and without, since a host may be reached by both.
-    pub(super) fn no_cookies(headers: &HeaderMap) -> [String; 2] {
+    pub(crate) fn no_cookies(headers: &HeaderMap) -> [String; 2] {
         [true, false].map(|is_secure| cookie(&name(headers), "", "; Max-Age=0", is_secure))
     }
 
@@ -102,8 +103,8 @@ fn cookie(name: &str, value: &str, age: &str, is_secure: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::access::Secret;
-    use crate::serve::state::Door;
+    use crate::serve::callers::door::Door;
+    use crate::serve::callers::tokens::Secret;
 
     #[test]
     fn a_pass_stands_for_its_token_alone() {

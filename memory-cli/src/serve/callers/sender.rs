@@ -1,8 +1,7 @@
-//! Checks which page has sent a form.
+//! Tells by its headers who has sent a request, and from which page.
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use crate::serve::guard::{bearer, is_own};
 use crate::serve::problem::Problem;
 
 /// The headers by which browsers say which page a request comes from and what it is for; scripts can't set them.
@@ -21,7 +20,7 @@ pub(crate) fn is_for_people(headers: &HeaderMap) -> bool {
 
 /// Refuses a form of any other page, even of one that may call REST, so that nobody signs in, signs out or changes something unknowingly.
 /// If the browser itself says that the page is of this server, the origin may be one of `--allow-origin`: a proxy may have replaced the host.
-pub(super) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_own(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_own_origin =
         headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.to_str().unwrap_or_default(), host));
@@ -39,4 +38,16 @@ pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(StatusCode::FORBIDDEN, "this form does not say which page has sent it"))
+}
+
+/// Returns the bearer token of a request.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// Whether a page is the server's own.
+pub(crate) fn is_own(origin: &str, host: &str) -> bool {
+    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }

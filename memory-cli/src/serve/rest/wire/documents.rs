@@ -1,0 +1,239 @@
+//! The bodies of documents in requests and responses.
+
+use memory_core::{
+    Clock as _, Collection, Content, Document, DocumentId, DocumentWrite, Expect, Metadata, Revision, SpaceId,
+    SystemClock, Timestamp, Vector,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::page::UnreadableBody;
+use super::reading::{objects, some_revision, time};
+use super::vector::VectorBody;
+
+/// A document to put.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NewDocumentBody {
+    /// The space it is about.
+    #[schema(value_type = String, min_length = 1, max_length = 512, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    pub(crate) space_id: SpaceId,
+    /// The text, of at most 1 MiB.
+    #[schema(value_type = String)]
+    pub(crate) content: Content,
+    /// What filters can look into.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub(crate) metadata: Metadata,
+    /// When it is made, in milliseconds since 1970 UTC; now by default.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    pub(crate) created_at: Option<Timestamp>,
+    /// When it expires, in milliseconds since 1970 UTC; never by default.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    pub(crate) expires_at: Option<Timestamp>,
+    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    #[serde(default)]
+    #[schema(value_type = Option<VectorBody>)]
+    pub(crate) vector: Option<Vector>,
+}
+
+impl NewDocumentBody {
+    pub(crate) fn into_write(self, collection: Collection) -> DocumentWrite {
+        let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
+        let mut write = DocumentWrite::new(collection, self.space_id, self.content, created_at);
+        write.expires_at = self.expires_at;
+        write.with_metadata(self.metadata)
+    }
+}
+
+/// Documents to put, all or none.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutsBody {
+    /// At most 10,000; no two of one collection with the same id.
+    #[serde(deserialize_with = "objects")]
+    #[schema(max_items = 10_000)]
+    pub(crate) documents: Vec<PutBody>,
+}
+
+/// A document to put, with its place and what must be there.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PutBody {
+    /// The set it belongs to.
+    #[schema(value_type = String, pattern = "^[a-z0-9_-]{1,64}$")]
+    pub(crate) collection: Collection,
+    /// Its id; a new one is made when absent.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
+    id: Option<DocumentId>,
+    /// The space it is about.
+    #[schema(value_type = String, min_length = 1, max_length = 512, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    space_id: SpaceId,
+    /// The text, of at most 1 MiB.
+    #[schema(value_type = String)]
+    content: Content,
+    /// What filters can look into.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    metadata: Metadata,
+    /// When it is made, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    created_at: Option<Timestamp>,
+    /// When it expires, in milliseconds since 1970 UTC; never by default.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    expires_at: Option<Timestamp>,
+    /// What must be in place; anything by default.
+    #[serde(default)]
+    expect: ExpectBody,
+    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    #[serde(default)]
+    #[schema(value_type = Option<VectorBody>)]
+    pub(crate) vector: Option<Vector>,
+}
+
+impl PutBody {
+    pub(crate) fn into_write(self) -> DocumentWrite {
+        let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
+        let mut write = DocumentWrite::new(self.collection, self.space_id, self.content, created_at);
+        write.id = self.id;
+        write.expires_at = self.expires_at;
+        write.with_metadata(self.metadata).expect(self.expect.into())
+    }
+}
+
+/// What a put finds in place, or else nothing is put.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+enum ExpectBody {
+    /// Anything or nothing.
+    #[default]
+    Any,
+    /// No document with this id.
+    Absent,
+    /// A document at this revision.
+    Revision(AnyRevision),
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = u64)]
+struct AnyRevision(#[serde(deserialize_with = "some_revision")] Revision);
+
+impl From<ExpectBody> for Expect {
+    fn from(expect: ExpectBody) -> Self {
+        match expect {
+            ExpectBody::Any => Self::Any,
+            ExpectBody::Absent => Self::Absent,
+            ExpectBody::Revision(AnyRevision(revision)) => Self::Revision(revision),
+        }
+    }
+}
+
+/// What was put, in the order of the request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PutManyBody {
+    pub(crate) documents: Vec<PutDocumentBody>,
+}
+
+/// What a put has made of a document beside what it was given.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PutDocumentBody {
+    #[schema(value_type = String)]
+    collection: Collection,
+    #[schema(value_type = String)]
+    id: DocumentId,
+    #[schema(value_type = i64)]
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    updated_at: Option<Timestamp>,
+    #[schema(value_type = u64)]
+    revision: Revision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    expires_at: Option<Timestamp>,
+}
+
+impl From<Document> for PutDocumentBody {
+    fn from(document: Document) -> Self {
+        let Document { collection, id, created_at, updated_at, revision, expires_at, .. } = document;
+        Self { collection, id, created_at, updated_at, revision, expires_at }
+    }
+}
+
+/// A text that an agent saved.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Document)]
+pub(crate) struct DocumentBody {
+    #[schema(value_type = String)]
+    pub(crate) id: DocumentId,
+    #[schema(value_type = String)]
+    pub(crate) collection: Collection,
+    #[schema(value_type = String)]
+    space_id: SpaceId,
+    #[schema(value_type = String)]
+    content: Content,
+    #[schema(value_type = Object)]
+    metadata: Metadata,
+    #[schema(value_type = i64)]
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    updated_at: Option<Timestamp>,
+    #[schema(value_type = u64)]
+    pub(crate) revision: Revision,
+    /// From when on it is in no answer any more; never when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    expires_at: Option<Timestamp>,
+}
+
+impl From<Document> for DocumentBody {
+    fn from(document: Document) -> Self {
+        Self {
+            id: document.id,
+            collection: document.collection,
+            space_id: document.space_id,
+            content: document.content,
+            metadata: document.metadata,
+            created_at: document.created_at,
+            updated_at: document.updated_at,
+            revision: document.revision,
+            expires_at: document.expires_at,
+        }
+    }
+}
+
+/// A page of documents.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DocumentPageBody {
+    pub(crate) documents: Vec<DocumentBody>,
+    /// Documents that match as far as can be told, and can't be read.
+    pub(crate) unreadable: Vec<UnreadableBody>,
+    /// Where the next page begins; absent at the end. A short page may have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RemovedBody {
+    #[schema(value_type = Vec<String>)]
+    pub(crate) ids: Vec<DocumentId>,
+    pub(crate) dry_run: bool,
+}
+
+/// The collections that hold a document, as far as they may be used.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CollectionsBody {
+    #[schema(value_type = Vec<String>)]
+    pub(crate) collections: Vec<Collection>,
+}

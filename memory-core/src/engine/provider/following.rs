@@ -1,0 +1,82 @@
+//! The task that follows the feed for all watches of a provider: it reads the end of the feed and waits for the engine,
+//! as long as a watch is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::open::{Shared, after};
+use super::tail::RECENT;
+use crate::Result;
+use crate::engine::session::Reader;
+use crate::engine::{Access, Engine, FeedPage, FeedPosition};
+
+/// How long the task rests after each page, so that rapid changes wake the watches less often.
+const REST: Duration = Duration::from_millis(10);
+/// Maximum time that the task waits for the engine before it reads again, and the extra time for an engine that has not
+/// returned by then: the server that it listens to may be silent while another one serves reads.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+const OVERDUE: Duration = Duration::from_secs(2);
+/// How long it waits after the engine failed to wait.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Starts the task at the end of the feed, unless it runs already.
+pub(super) fn follow<E: Engine>(shared: &Arc<Shared<E>>, end: &FeedPosition) {
+    if shared.tail.begin(end) {
+        tokio::spawn(read(Following(Arc::clone(shared)), end.clone()));
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    /// Reads the next entries of the feed.
+    pub(super) async fn changes(&self, behind: &FeedPosition, most: usize) -> Result<FeedPage> {
+        let asked = (behind.clone(), most);
+        let work = async {
+            let open = self.ready().await?;
+            open.run(Access::ReadLatest, asked, |reader, (behind, most)| Box::pin(reader.changes(behind, *most))).await
+        };
+        self.gate.read("watch", work).await
+    }
+}
+
+/// Held by the task. When the task ends, each watch reads the feed itself, and the first that finds nothing new starts
+/// another task.
+struct Following<E: Engine>(Arc<Shared<E>>);
+
+impl<E: Engine> Drop for Following<E> {
+    fn drop(&mut self) {
+        self.0.tail.forget();
+        if let Ok(open) = self.0.open() {
+            open.engine.unwatched();
+        }
+        self.0.tail.wake();
+    }
+}
+
+/// Reads the end of the feed until no watch is open, the provider is closed, or the engine fails, which each watch then
+/// finds out itself.
+async fn read<E: Engine>(following: Following<E>, mut end: FeedPosition) {
+    let shared = &following.0;
+    loop {
+        let Ok(page) = shared.changes(&end, RECENT).await else { return };
+        if page.reached > end {
+            end = page.reached.clone();
+            shared.tail.add(page);
+            sleep(REST).await;
+            continue;
+        }
+        let Ok(open) = shared.open() else { return };
+        let changed = async {
+            let changed = open.engine.changed(&end, after(LONGEST_WAIT));
+            if let Ok(Err(_)) = timeout(LONGEST_WAIT + OVERDUE, changed).await {
+                sleep(AFTER_FAILURE).await;
+            }
+        };
+        tokio::select! {
+            () = shared.tail.news.closed() => return,
+            () = shared.tail.closing.notified() => return,
+            () = changed => {}
+        }
+    }
+}
