@@ -255,7 +255,7 @@ impl Samples {
 
 /// The word that every eighth row has in its text.
 pub(crate) const WORD: &str = MOODS[0];
-/// A question that rows with one of the moods answer best.
+/// A question that every eighth row answers best.
 pub const QUESTION: &str = "Who was glad about the weather and the music?";
 
 const MOODS: [&str; 8] = ["glad", "calm", "bored", "tired", "proud", "shy", "angry", "amused"];
