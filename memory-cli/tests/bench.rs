@@ -144,14 +144,18 @@ fn the_first_recall_waits_for_the_engine_to_settle() {
 /// Only Linux reports the peak memory of a process.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_client_with_a_thousand_open_tasks_stays_small() {
-    let cli = Cli::new();
-    let url = format!("sqlite://{}", cli.path("measured.db").display());
-    let sizes = ["--rows", "1000", "--clients", "1000", "--operations", "2000", "--seconds", "1"];
-    let report = cli.ok(&[&["bench", "--json", "--url", &url], sizes.as_slice()].concat());
-    let report: Value = serde_json::from_str(&report).expect("one JSON value");
-    let peak = report["peakResidentMib"].as_u64().expect("Linux tells");
-    assert!(peak < 100, "{peak} MiB");
+fn a_thousand_open_tasks_take_little_memory() {
+    let peak = |clients: &str| {
+        let cli = Cli::new();
+        let url = format!("sqlite://{}", cli.path("measured.db").display());
+        let sizes = ["--rows", "1000", "--clients", clients, "--operations", "2000", "--seconds", "1"];
+        let report = cli.ok(&[&["bench", "--json", "--url", &url], sizes.as_slice()].concat());
+        let report: Value = serde_json::from_str(&report).expect("one JSON value");
+        report["peakResidentMib"].as_u64().expect("Linux tells")
+    };
+    // Most of the peak is the program's own file, which a debug build makes large.
+    let (one, thousand) = (peak("1"), peak("1000"));
+    assert!(thousand < one + 30, "{one} MiB for one task, {thousand} MiB for a thousand");
 }
 
 #[test]
