@@ -501,6 +501,13 @@ mod tests {
             let (target, patch) = (Metadata::parse(target).expect(target), Metadata::parse(patch).expect(patch));
             assert_eq!(target.merge(&patch).expect("small").as_str(), merged);
         }
+        // Removed members make room for those that come.
+        let sized = |key: char, bytes: usize| format!(r#""{key}":"{}""#, "x".repeat(bytes - 6));
+        let full = Metadata::parse(&format!("{{{}}}", sized('x', Metadata::MAX_BYTES - 2))).expect("the largest");
+        let swap = Metadata::parse(&format!(r#"{{"x":null,{}}}"#, sized('y', 60_000))).expect("smaller");
+        assert_eq!(full.merge(&swap).expect("small").to_object().keys().collect::<Vec<_>>(), ["y"]);
+        let more = Metadata::parse(&format!("{{{}}}", sized('y', 10))).expect("small");
+        assert_eq!(full.merge(&more).map_err(|error| error.kind()), Err(ErrorKind::TooLarge));
     }
 
     #[test]

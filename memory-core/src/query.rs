@@ -349,6 +349,7 @@ mod tests {
         assert_eq!(kind(MemoryQuery::builder().all().limit(MAX_LIMIT).offset(MAX_OFFSET)), None);
         assert_eq!(kind(MemoryQuery::builder().all().limit(MAX_LIMIT + 1)), Some(ErrorKind::InvalidInput));
         assert_eq!(kind(MemoryQuery::builder().all().offset(MAX_OFFSET + 1)), Some(ErrorKind::InvalidInput));
+        assert_eq!(kind(MemoryQuery::builder().all().offset(1).cursor("x")), Some(ErrorKind::InvalidInput));
     }
 
     #[test]
@@ -356,6 +357,8 @@ mod tests {
         let words = |count: usize| (0..count).map(|word| format!("w{word} W{word} ")).collect::<String>();
         assert_eq!(kind(MemoryQuery::builder().all().text(words(MAX_WORDS))), None);
         assert_eq!(kind(MemoryQuery::builder().all().text(words(MAX_WORDS + 1))), Some(ErrorKind::TooLarge));
+        let long = |bytes: usize| MemoryQuery::builder().all().text("x".repeat(bytes));
+        assert_eq!((kind(long(MAX_TEXT)), kind(long(MAX_TEXT + 1))), (None, Some(ErrorKind::TooLarge)));
     }
 
     #[test]

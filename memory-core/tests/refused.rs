@@ -1,9 +1,10 @@
-//! Values that the types of the contract refuse (V2 to V5, Q1, S7, F5), before any engine could see them.
+//! Values that the types of the contract refuse (V2 to V9, Q1, S7, F5, D4), before any engine could see them.
 
 use memory_core::filter::Field;
 use memory_core::{
-    Context, ErrorKind, Filter, MemoryQuery, Metadata, Result, SpaceId, SpaceSelector, Spaces, Status, Timestamp,
-    Trigger,
+    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, Documents, ErrorKind, Filter,
+    IdempotencyKey, MemoryQuery, Metadata, QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Status,
+    Timestamp, Trigger,
 };
 
 use ErrorKind::{InvalidInput, TooLarge};
@@ -44,6 +45,62 @@ fn metadata_beyond_their_rules() {
     for text in ["", "[]", "1", "null", "{}x"].into_iter().chain(twice).chain(others) {
         assert_eq!(kind(Metadata::parse(text)), Some(InvalidInput), "{text}");
     }
+}
+
+/// At its limit each is accepted. White space between tokens does not count.
+#[test]
+fn values_over_their_sizes() {
+    let json = |bytes: usize| format!(" \"{}\" ", "x".repeat(bytes - 2));
+    let object = |bytes: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - 8));
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let text = |bytes: usize| "x".repeat(bytes);
+    for (what, at_the_limit, over) in [
+        ("trigger", kind(Trigger::parse(&json(4 << 20))), kind(Trigger::parse(&json((4 << 20) + 1)))),
+        ("context", kind(Context::parse(&json(8 << 20))), kind(Context::parse(&json((8 << 20) + 1)))),
+        ("levels", kind(Trigger::parse(&nested(100))), kind(Trigger::parse(&nested(101)))),
+        ("metadata", kind(Metadata::parse(&object(64 << 10))), kind(Metadata::parse(&object((64 << 10) + 1)))),
+        ("content", kind(Content::parse(text(1 << 20))), kind(Content::parse(text((1 << 20) + 1)))),
+        ("key", kind(IdempotencyKey::parse(text(256))), kind(IdempotencyKey::parse(text(257)))),
+        ("id of a document", kind(DocumentId::parse(text(256))), kind(DocumentId::parse(text(257)))),
+        ("collection", kind(Collection::parse(text(64))), kind(Collection::parse(text(65)))),
+    ] {
+        assert_eq!((at_the_limit, over), (None, Some(TooLarge)), "{what}");
+    }
+}
+
+#[test]
+fn names_and_numbers_beyond_their_rules() {
+    for text in ["", "a\0", "a\nb", "\u{85}"] {
+        assert_eq!(kind(IdempotencyKey::parse(text)), Some(InvalidInput), "{text:?}");
+        assert_eq!(kind(DocumentId::parse(text)), Some(InvalidInput), "{text:?}");
+    }
+    for name in ["", "Pending", "done", "pending "] {
+        assert_eq!(kind(Status::parse(name)), Some(InvalidInput), "{name:?}");
+    }
+    assert_eq!(kind(Content::parse("a\0b")), Some(InvalidInput));
+    assert_eq!((kind(Revision::new(0)), kind(Revision::new(1 << 53))), (Some(InvalidInput), Some(InvalidInput)));
+}
+
+/// No removal of everything happens by accident.
+#[test]
+fn removals_that_name_nothing() {
+    let collection = || Collection::parse("notes").expect("a valid name");
+    let notes = || DocumentQuery::builder(collection());
+    let matching = |query: QueryBuilder<Documents>| kind(DocumentSelection::matching(query));
+    let everywhere = SpaceSelector::regex(".*").expect("a valid expression");
+    for (what, refused) in [
+        ("no ids", kind(DocumentSelection::ids(collection(), []))),
+        ("all spaces alone", matching(notes().all())),
+        ("all spaces, confined", matching(notes().all().within(everywhere))),
+        ("no spaces", matching(notes())),
+        ("an empty prefix", matching(notes().prefix(""))),
+        ("an empty path", matching(notes().under(""))),
+    ] {
+        assert_eq!(refused, Some(InvalidInput), "{what}");
+    }
+    let ids = |count: usize| (0..count).map(|place| DocumentId::parse(place.to_string()).expect("a valid id"));
+    let named = |count: usize| kind(DocumentSelection::ids(collection(), ids(count)));
+    assert_eq!((named(1_000), named(1_001)), (None, Some(TooLarge)));
 }
 
 #[test]
