@@ -1,9 +1,12 @@
 //! Helpers that build the values of cases. They panic on invalid input, since that is a mistake in the suite and not in the engine.
 
+use std::sync::Arc;
+
+use futures::future::join_all;
 use memory_core::{
     Actor, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Documents,
-    ErrorKind, IdempotencyKey, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery, Metadata, NewMemory,
-    Order, QueryBuilder, Result, SpaceId, Timestamp, Trigger,
+    Error, ErrorKind, IdempotencyKey, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery, Metadata,
+    NewMemory, Order, QueryBuilder, Result, SpaceId, Timestamp, Trigger,
 };
 
 /// The time `millis` milliseconds after 1970-01-01 UTC.
@@ -34,6 +37,14 @@ pub(crate) fn metadata(json: &str) -> Metadata {
 /// A memory to store in this space, with a small trigger and the createdAt `millis`.
 pub(crate) fn new_memory(space_id: &str, millis: i64) -> NewMemory {
     NewMemory::new(space(space_id), trigger(r#"{"text":"hello"}"#), at(millis))
+}
+
+/// Stores a memory in each of these spaces, the first with the createdAt 1, and each later than the one before.
+pub(crate) async fn store_each<'a>(
+    provider: &dyn MemoryProvider,
+    ids: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<MemoryId>> {
+    provider.store_many((1..).zip(ids).map(|(time, id)| new_memory(id, time)).collect()).await
 }
 
 /// Parses the name of a collection.
@@ -120,4 +131,17 @@ pub(crate) async fn the(provider: &dyn MemoryProvider, id: MemoryId) -> Result<M
 /// The kind of the error if the call failed.
 pub(crate) fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind())
+}
+
+/// Makes `count` concurrent calls, each in a task of its own and through the next of the handles. Returns their results in order.
+pub(crate) async fn race<H, T, F>(handles: &[Arc<H>], count: usize, call: impl Fn(Arc<H>, usize) -> F) -> Vec<Result<T>>
+where
+    H: ?Sized,
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let task = |number: usize| tokio::spawn(call(Arc::clone(&handles[number % handles.len()]), number));
+    let tasks: Vec<_> = (0..count).map(task).collect();
+    let panicked = |error| Err(Error::new(ErrorKind::Unexpected, "a call panicked").with_source(error));
+    join_all(tasks).await.into_iter().map(|result| result.unwrap_or_else(panicked)).collect()
 }

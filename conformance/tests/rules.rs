@@ -38,12 +38,12 @@ const CASES: [(&str, usize); 21] = [
     ("read_only", 6),
     ("reading", 80),
     ("recall", 30),
-    ("restore", 22),
-    ("spaces", 34),
-    ("store", 27),
+    ("restore", 17),
+    ("spaces", 28),
+    ("store", 17),
     ("text", 19),
-    ("update", 22),
-    ("values", 25),
+    ("update", 17),
+    ("values", 11),
     ("watch", 26),
 ];
 

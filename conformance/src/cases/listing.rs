@@ -6,7 +6,7 @@ use memory_core::{
 };
 
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, kind, new_document, new_memory, walk};
+use crate::fixture::{at, collection, document_id, kind, new_document, new_memory, store_each, walk};
 
 chapter!("spaces":
     a_listing_parts_what_lies_below_by_segments ["S8"],
@@ -259,11 +259,6 @@ async fn a_damaged_row_hides_no_space(stage: Stage) -> CaseResult {
     let found = listed(&*provider, None).await?;
     assert!(matches!(found.as_slice(), [(a, 2 | 3), (d, 1)] if a == "a" && d == "d"), "{found:?}");
     Ok(())
-}
-
-/// Stores a memory in each of these spaces, each later than the one before.
-async fn store_each<'a>(provider: &dyn MemoryProvider, ids: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    provider.store_many((1..).zip(ids).map(|(time, id)| new_memory(id, time)).collect()).await.map(drop)
 }
 
 /// The single level of a listing.

@@ -23,11 +23,11 @@ const CHAPTERS: &[(&str, usize)] = &[
     ("reading", 17),
     ("recall", 9),
     ("restore", 7),
-    ("spaces", 13),
+    ("spaces", 14),
     ("store", 8),
     ("text", 8),
     ("update", 7),
-    ("values", 9),
+    ("values", 7),
     ("watch", 15),
 ];
 /// The minimum number of bugs, over all chapters.
