@@ -13,7 +13,7 @@ use memory_core::{
 };
 
 use crate::case::Case;
-use crate::fixture::{new_memory, query};
+use crate::fixture::{ids, new_memory, query};
 use crate::random::mix;
 
 /// The cases of this chapter.
@@ -66,6 +66,29 @@ async fn page(
         None => build(builder),
     });
     provider.query(&query).await
+}
+
+/// A walk over the pages of a query, during which the case does something else.
+struct Walk<'a, B> {
+    provider: &'a dyn MemoryProvider,
+    build: B,
+    cursor: Option<Cursor>,
+    /// The ids of the memories so far, in the order of the walk.
+    found: Vec<MemoryId>,
+}
+
+impl<'a, B: Fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>> Walk<'a, B> {
+    fn new(provider: &'a dyn MemoryProvider, build: B) -> Self {
+        Self { provider, build, cursor: None, found: Vec::new() }
+    }
+
+    /// Reads the next page, and returns it if it is not the last one.
+    async fn next(&mut self) -> Result<Option<MemoryPage>> {
+        let page = page(self.provider, &self.build, self.cursor.as_ref()).await?;
+        self.found.extend(ids(&page.memories));
+        self.cursor = page.next.clone();
+        Ok(Some(page).filter(|page| page.next.is_some()))
+    }
 }
 
 /// The ids in an order of Q4.

@@ -202,9 +202,6 @@ async fn content_and_metadata_fill_their_limits(stage: Stage) -> CaseResult {
     let found = get(&*documents, "a").await?.expect("it was put");
     assert!(found.content.as_str() == large, "a content of 1 MiB comes back whole");
     assert!(found.metadata == full, "metadata of 64 KiB come back whole");
-    let over = Content::parse("x".repeat(Content::MAX_BYTES + 1)).expect_err("one byte over");
-    assert_eq!(over.kind(), ErrorKind::TooLarge);
-    assert_eq!(Content::parse("a\0b").expect_err("U+0000").kind(), ErrorKind::InvalidInput);
     Ok(())
 }
 

@@ -18,7 +18,6 @@ chapter!("documents":
     every_part_of_a_selection_counts ["D4"],
     remove_over_max_removes_nothing ["D4"],
     remove_takes_a_bounded_number_of_bytes ["D4"],
-    removal_of_everything_is_refused ["D4"],
     remove_is_complete_beyond_a_page ["D4", "D5"],
     remove_is_exact_about_ids ["D4", "D5"],
     concurrent_removals_report_each_id_once ["D4"],
@@ -165,28 +164,6 @@ async fn remove_takes_a_bounded_number_of_bytes(stage: Stage) -> CaseResult {
     assert!(refused.message().contains("bytes"), "the sentence says what is over its bound: {refused}");
     assert_eq!(removed(&documents.remove(&with_ids(&all[1..]), usize::MAX).await?), all[1..], "these are just below");
     assert_eq!(all_notes(&*documents).await?, [all[0].to_owned()].into());
-    Ok(())
-}
-
-/// A selection that names nothing, or all spaces alone, is `InvalidInput`: no removal happens by accident.
-async fn removal_of_everything_is_refused(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    documents.put(note("a", "x", "text")).await?;
-    let everywhere = SpaceSelector::regex(".*")?;
-    for (what, selection) in [
-        ("no ids", DocumentSelection::ids(collection(NOTES), [])),
-        ("all spaces alone", DocumentSelection::matching(notes().all())),
-        ("all spaces, confined", DocumentSelection::matching(notes().all().within(everywhere))),
-        ("no spaces", DocumentSelection::matching(notes())),
-        ("an empty prefix", DocumentSelection::matching(notes().prefix(""))),
-        ("an empty path", DocumentSelection::matching(notes().under(""))),
-    ] {
-        assert_eq!(selection.expect_err(what).kind(), ErrorKind::InvalidInput, "{what}");
-    }
-    let many = (0..1_001).map(|place| document_id(&place.to_string()));
-    let refused = DocumentSelection::ids(collection(NOTES), many).expect_err("over 1,000 ids");
-    assert_eq!(refused.kind(), ErrorKind::TooLarge);
-    assert_eq!(all_notes(&*documents).await?.len(), 1);
     Ok(())
 }
 

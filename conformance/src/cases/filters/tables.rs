@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::filter::Field;
-use memory_core::{MemoryPatch, MemoryQuery, Order, Status};
+use memory_core::{MemoryPatch, Order, Status};
 
 use super::count_of;
 use crate::case::{CaseResult, Stage, chapter};
@@ -13,10 +12,8 @@ use crate::golden;
 chapter!("filters":
     predicates_follow_the_table ["F1", "F2", "F3", "F4", "F5"],
     predicates_confine_and_combine_as_other_conditions_do ["F5", "Q1", "Q3"],
-    refused_predicates_change_nothing ["F1", "F2"],
     a_filter_goes_with_selector_order_and_limit ["F5", "Q3", "Q4"],
     a_filter_sees_what_an_update_wrote ["F5", "W1"],
-    a_built_filter_finds_what_its_text_finds ["F5"],
 );
 
 /// F1 to F5: predicates find what `golden/predicates.json` says.
@@ -65,27 +62,6 @@ async fn predicates_confine_and_combine_as_other_conditions_do(stage: Stage) -> 
     Ok(())
 }
 
-/// F1, F2: an invalid predicate is refused with the kind that the table says, and nothing happens to the rows.
-async fn refused_predicates_change_nothing(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let table = golden::predicates();
-    provider.restore(table.rows.iter().map(|row| row.memory.clone()).collect()).await?;
-    let before = walk(&*provider, |query| query.all()).await?;
-    let mut failures = Vec::new();
-    for line in &table.refused {
-        match MemoryQuery::builder().all().filter_text(&line.predicate).build() {
-            Err(error) if format!("{:?}", error.kind()) == line.error => {}
-            Err(error) => failures.push(format!("{}: {error}", line.id)),
-            Ok(query) => {
-                failures.push(format!("{} is accepted: {:?}", line.id, provider.query(&query).await.map(|_| ())));
-            }
-        }
-    }
-    assert!(failures.is_empty(), "lines of predicates.json that fail:\n{}", failures.join("\n"));
-    assert_eq!(walk(&*provider, |query| query.all()).await?, before);
-    Ok(())
-}
-
 /// F5: filter, spaces, order and limit apply together, over several pages.
 async fn a_filter_goes_with_selector_order_and_limit(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
@@ -131,31 +107,6 @@ async fn a_filter_sees_what_an_update_wrote(stage: Stage) -> CaseResult {
     for (predicate, count) in [("metadata.topic IS NULL", 1), ("metadata.topic = 'new'", 0), ("text LIKE '%found%'", 0)]
     {
         assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
-    }
-    Ok(())
-}
-
-/// F5: a filter can be built in Rust or written; both are the same.
-async fn a_built_filter_finds_what_its_text_finds(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let table = golden::predicates();
-    provider.restore(table.rows.iter().map(|row| row.memory.clone()).collect()).await?;
-    for (built, text, finds) in [
-        (Field::metadata(["topic"]).eq("rust"), "metadata.topic = 'rust'", 1),
-        (Field::metadata(["topic"]).ne("rust"), "metadata.topic <> 'rust'", 11),
-        (Field::metadata(["score"]).between(9, 10), "metadata.score BETWEEN 9 AND 10", 3),
-        (Field::metadata(["nested", "deep", "x"]).ge(1), "metadata.nested.deep.x >= 1", 1),
-        (Field::metadata(["a.b"]).eq(1), "metadata.\"a.b\" = 1", 1),
-        (Field::metadata(["topic"]).one_of(["rust", "go"]), "metadata.topic IN ('rust', 'go')", 2),
-        (Field::metadata(["tags"]).any("b"), "'b' = ANY(metadata.tags)", 2),
-        (Field::metadata(["topic"]).is_null().negate(), "metadata.topic IS NOT NULL", 8),
-        (Field::metadata(["topic"]).ilike("RU%")?, "metadata.topic ILIKE 'RU%'", 2),
-        (Field::Status.eq("pending").or(Field::Status.eq("running")), "status IN ('pending', 'running')", 2),
-        (Field::CreatedAt.gt(1_000).and(Field::CreatedAt.lt(4_000)), "createdAt > 1000 AND createdAt < 4000", 2),
-    ] {
-        let by_tree = walk(&*provider, |query| query.all().filter(built.clone())).await?;
-        let by_text = walk(&*provider, |query| query.all().filter_text(text)).await?;
-        assert_eq!((ids(&by_tree), by_tree.len()), (ids(&by_text), finds), "{text}");
     }
     Ok(())
 }

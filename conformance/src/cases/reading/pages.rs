@@ -1,8 +1,8 @@
 //! Q5: limit, offset, and where a page ends.
 
-use memory_core::{ErrorKind, Ledger, MAX_PAGE_BYTES, Memory, MemoryQuery, Order, QueryBuilder, Status};
+use memory_core::{MAX_PAGE_BYTES, Memory, Order, QueryBuilder, Status};
 
-use super::{BOTH_ORDERS, READ_PATHS, guilds, page};
+use super::{BOTH_ORDERS, Part, READ_PATHS, Walk, guilds, page};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{at, context, ids, metadata, new_memory, trigger, walk};
 
@@ -10,13 +10,10 @@ chapter!("reading":
     a_page_has_fifty_rows_unless_asked_otherwise ["Q5"],
     a_limit_of_zero_is_an_empty_page ["Q5"],
     a_page_takes_a_thousand_rows ["Q5"],
-    limits_and_offsets_end_where_the_contract_says ["Q5"],
-    a_page_without_a_cursor_is_the_end ["Q5"],
     a_full_page_has_a_cursor_exactly_when_there_is_more ["Q5"],
     an_offset_skips_rows ["Q5"],
     an_offset_counts_only_what_the_query_finds ["Q5", "Q3"],
     an_offset_is_not_repeated_behind_a_cursor ["Q5", "Q6"],
-    an_offset_beyond_the_end_finds_nothing ["Q5"],
     the_furthest_offset_works ["Q5"],
     a_page_ends_at_sixteen_mib ["Q5"],
     a_page_has_at_least_one_row_however_large ["Q5"],
@@ -62,58 +59,24 @@ async fn a_page_takes_a_thousand_rows(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: one more than the largest limit or offset, and an offset with a cursor, are `InvalidInput`.
-async fn limits_and_offsets_end_where_the_contract_says(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    provider.store_many(guilds([1, 2])).await?;
-    let cursor = page(&*provider, |query| query.all().limit(1), None).await?.next.expect("rows are left");
-    for builder in [
-        MemoryQuery::builder().all().limit(1_001),
-        MemoryQuery::builder().all().limit(usize::MAX),
-        MemoryQuery::builder().all().offset(10_001),
-        MemoryQuery::builder().all().offset(usize::MAX),
-        MemoryQuery::builder().all().limit(1).offset(1).cursor(&cursor),
-    ] {
-        assert_eq!(builder.build().expect_err("over a limit").kind(), ErrorKind::InvalidInput);
-    }
-    Ok(())
-}
-
-/// Q5: when all rows are given the walk ends, also when the last page is exactly full.
-async fn a_page_without_a_cursor_is_the_end(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let stored = provider.store_many((0..6).map(|time| new_memory("a", time)).collect()).await?;
-    for limit in [2, 3, 6] {
-        let mut pages = 0;
-        let mut found = Vec::new();
-        let mut cursor = None;
-        loop {
-            let page = page(&*provider, |query| query.exact("a").limit(limit), cursor.as_ref()).await?;
-            found.extend(ids(&page.memories));
-            pages += 1;
-            assert!(pages <= 20, "a walk over six rows does not end");
-            match page.next {
-                Some(next) => cursor = Some(next),
-                None => break,
-            }
-        }
-        assert_eq!(found, Vec::from_iter(stored.iter().rev().copied()));
-    }
-    Ok(())
-}
-
-/// Q5: rows that do not match don't count towards the question whether there is another page.
+/// Q5: when all rows are given the walk ends, also when the last page is exactly full. Rows that do not match don't count towards the
+/// question whether there is another page.
 async fn a_full_page_has_a_cursor_exactly_when_there_is_more(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     // From the oldest on: six matching rows, each after one with another status, topic or space.
     let rows = (0..12).map(|number| {
-        let (space, topic) = if number % 6 == 0 { ("c", 1) } else { ("b-a", number % 2) };
+        let (space, topic) = match number {
+            0 | 6 => ("c", 1),
+            number if number % 2 == 1 => ("b-m", 1),
+            _ => ("b-a", 0),
+        };
         let status = if number % 6 == 4 { Status::Completed } else { Status::Pending };
         new_memory(space, number).with_metadata(metadata(&format!(r#"{{"topic":{topic}}}"#))).with_status(status)
     });
     let stored = provider.store_many(rows.collect()).await?;
     let newest: Vec<_> = [11, 9, 7, 5, 3, 1].map(|number| stored[number]).into();
-    let parts: [fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>; 3] = [
+    let parts: [Part; 4] = [
+        |query| query.exact("b-m"),
         |query| query.under("b").filter_text("metadata.topic = 1"),
         |query| query.under("b").filter_text("metadata.topic = 1").status(Status::Pending),
         |query| query.glob("b-?").filter_text("metadata.topic = 1").status(Status::Pending),
@@ -140,17 +103,18 @@ async fn a_full_page_has_a_cursor_exactly_when_there_is_more(stage: Stage) -> Ca
     Ok(())
 }
 
-/// Q5: an offset leaves out that many rows from the front, with and without a limit.
+/// Q5: an offset leaves out that many rows from the front, with and without a limit, and one of the number of rows, or more, all of them.
 async fn an_offset_skips_rows(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds(1..=5)).await?;
     for (name, part) in READ_PATHS {
         let all = ids(&walk(&*provider, part).await?);
-        for offset in [0, 1, 4, 9] {
+        for offset in [0, 1, 4, 9, 10, 11, 10_000] {
             let rest = page(&*provider, |query| part(query).offset(offset), None).await?;
-            assert_eq!(ids(&rest.memories), all[offset..], "{name}: offset {offset} without a limit");
+            assert_eq!(ids(&rest.memories), all[offset.min(10)..], "{name}: offset {offset} without a limit");
             let some = page(&*provider, |query| part(query).offset(offset).limit(3), None).await?;
-            assert_eq!(ids(&some.memories), all[offset..(offset + 3).min(10)], "{name}: offset {offset}, limit 3");
+            let expected = &all[offset.min(10)..(offset + 3).min(10)];
+            assert_eq!(ids(&some.memories), expected, "{name}: offset {offset}, limit 3");
         }
     }
     Ok(())
@@ -190,17 +154,6 @@ async fn an_offset_is_not_repeated_behind_a_cursor(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: an offset of the number of rows, or more, leaves nothing.
-async fn an_offset_beyond_the_end_finds_nothing(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    provider.store_many(guilds([1, 2, 3])).await?;
-    for offset in [6, 7, 10_000] {
-        let page = page(&*provider, |query| query.under("guild-1").offset(offset), None).await?;
-        assert_eq!(page.memories, [], "offset {offset}");
-    }
-    Ok(())
-}
-
 /// Q5: the largest offset finds the row after it.
 async fn the_furthest_offset_works(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
@@ -221,18 +174,12 @@ async fn a_page_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
         stored.push(provider.store(row).await?);
     }
     stored.reverse();
-    let mut found = Vec::new();
-    let mut cursor = None;
-    loop {
-        let page = page(&*provider, |query| query.exact("a"), cursor.as_ref()).await?;
+    let mut pages = Walk::new(&*provider, |query| query.exact("a"));
+    while let Some(page) = pages.next().await? {
         let bytes: usize = page.memories.iter().map(Memory::size).sum();
-        assert!(bytes <= MAX_PAGE_BYTES, "a page of {bytes} bytes");
-        found.extend(ids(&page.memories));
-        let Some(next) = page.next else { break };
-        assert!(!page.memories.is_empty(), "a page that ends by its size has at least one row");
-        cursor = Some(next);
+        assert!((1..=MAX_PAGE_BYTES).contains(&bytes), "a page of {bytes} bytes");
     }
-    assert_eq!(found, stored);
+    assert_eq!(pages.found, stored);
     Ok(())
 }
 
@@ -273,7 +220,7 @@ async fn a_match_behind_many_candidates_is_found(stage: Stage) -> CaseResult {
     assert_eq!((first.memories.len(), first.next.is_some()), (0, true), "a page ends after 100,000 candidates");
     let second = page(&*provider, build, first.next.as_ref()).await?;
     assert_eq!((ids(&second.memories), second.next), (vec![wanted], None));
-    let parts: [fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>; 4] = [
+    let parts: [Part; 4] = [
         |query| query.all(),
         |query| query.under("a"),
         |query| query.prefix("a-"),

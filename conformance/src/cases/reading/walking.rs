@@ -2,40 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use memory_core::{Cursor, ErrorKind, MemoryPatch, MemoryQuery, Order, SpaceSelector, Status};
+use memory_core::{Cursor, ErrorKind, MemoryPatch, MemoryQuery, Order, QueryBuilder, SpaceSelector, Status};
 
-use super::{BOTH_ORDERS, READ_PATHS, guilds, page, scattered_id, sorted_ids};
+use super::{BOTH_ORDERS, READ_PATHS, Walk, guilds, page, scattered_id, sorted_ids};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, ids, kind, metadata, new_memory, query, walk};
+use crate::fixture::{at, ids, metadata, new_memory, query, walk};
 
 chapter!("reading":
-    a_walk_yields_each_row_once_on_every_read_path ["Q6"],
-    a_page_may_end_inside_of_a_millisecond ["Q6"],
-    a_walk_with_every_condition_yields_each_row_once ["Q6", "Q3"],
+    a_walk_yields_each_row_once_on_every_read_path ["Q6", "Q1"],
+    a_walk_with_every_condition_yields_each_row_once ["Q6", "Q3", "Q2"],
     a_walk_survives_appends ["Q6"],
     a_walk_survives_appends_into_its_millisecond ["Q6"],
-    a_walk_survives_updates ["Q6"],
+    a_walk_survives_updates ["Q6", "Q4", "W6"],
     a_walk_survives_rows_that_leave_it ["Q6"],
     a_walk_survives_that_its_last_row_leaves ["Q6"],
-    a_walk_over_restored_rows_yields_each_once ["Q6", "W12"],
     a_long_walk_yields_each_row_once_however_it_was_written ["Q6", "W12"],
     rows_that_arrive_late_are_found_among_many ["Q6"],
     a_cursor_survives_a_restart ["Q6"],
     a_cursor_works_through_another_handle ["Q6"],
-    a_cursor_can_be_used_again ["Q6"],
-    the_limit_may_change_between_pages ["Q6"],
     a_cursor_belongs_to_its_query ["Q6"],
-    a_cursor_fits_an_equal_query ["Q6"],
-    what_is_no_cursor_is_refused ["Q6"],
-    a_cursor_can_neither_be_read_nor_forged ["Q6"],
     a_cursor_belongs_to_its_namespace ["Q6"],
 );
 
-/// Q6: pages of any size add up to the whole, on every read path, in both orders, with ties.
+/// Q6: pages of any size add up to the whole, on every read path, in both orders, with ties: a page that ends between rows of equal time
+/// loses and repeats none (paging by timestamp).
 async fn a_walk_yields_each_row_once_on_every_read_path(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
+    for (name, part) in READ_PATHS {
+        assert_eq!(walk(&*provider, part).await?, [], "{name}, in an empty ledger");
+    }
     provider.store_many(guilds([5, 1, 1, 1, 3, 3, 2, 5, 9, 9])).await?;
     let rows = walk(&*provider, |query| query.under("guild-1").limit(1_000)).await?;
     assert_eq!(rows.len(), 20);
@@ -46,20 +41,6 @@ async fn a_walk_yields_each_row_once_on_every_read_path(stage: Stage) -> CaseRes
                 assert_eq!(ids(&found), sorted_ids(&rows, order), "{name}, {order:?}, {limit} a page");
             }
         }
-    }
-    Ok(())
-}
-
-/// Q6: a page that ends between rows of equal time loses and repeats none (paging by timestamp).
-async fn a_page_may_end_inside_of_a_millisecond(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let rows = (0..205).map(|number| new_memory(&format!("a-{}", number % 3), 1_000 + i64::from(number >= 200)));
-    let stored = provider.store_many(rows.collect()).await?;
-    for limit in [1, 7, 50, 100] {
-        let oldest = walk(&*provider, |query| query.under("a").order(Order::OldestFirst).limit(limit)).await?;
-        assert_eq!(ids(&oldest), stored, "{limit} a page");
-        let newest = walk(&*provider, |query| query.under("a").limit(limit)).await?;
-        assert_eq!(ids(&newest), Vec::from_iter(stored.iter().rev().copied()), "{limit} a page");
     }
     Ok(())
 }
@@ -100,18 +81,15 @@ async fn a_walk_survives_appends(stage: Stage) -> CaseResult {
         let stage = stage.elsewhere();
         let provider = stage.open().await?;
         let before = provider.store_many((0..20).map(|time| new_memory("a-b", time)).collect()).await?;
-        let mut found = Vec::new();
-        let mut cursor = None;
-        for time in 0.. {
-            let page = page(&*provider, |query| query.under("a").order(order).limit(3), cursor.as_ref()).await?;
-            found.extend(ids(&page.memories));
-            let Some(next) = page.next else { break };
-            cursor = Some(next);
-            // One far after the walk, one in the middle, one far ahead. Only a few, so that the walk ends.
-            if time < 5 {
+        // One far after the walk, one in the middle, one far ahead. Only a few, so that the walk ends.
+        let mut times = 0..5;
+        let mut pages = Walk::new(&*provider, |query| query.under("a").order(order).limit(3));
+        while pages.next().await?.is_some() {
+            if let Some(time) = times.next() {
                 provider.store_many([-9 - time, 10, 50 + time].map(|time| new_memory("a-c", time)).to_vec()).await?;
             }
         }
+        let found = pages.found;
         check_once(&found, &before, &format!("{order:?}"));
         let rows = walk(&*provider, |query| query.all()).await?;
         let in_order = sorted_ids(rows.iter().filter(|memory| found.contains(&memory.id)), order);
@@ -126,43 +104,39 @@ async fn a_walk_survives_appends_into_its_millisecond(stage: Stage) -> CaseResul
         let stage = stage.elsewhere();
         let provider = stage.open().await?;
         let before = provider.store_many(vec![new_memory("a-b", 7); 12]).await?;
-        let mut found = Vec::new();
-        let mut cursor = None;
-        for round in 0.. {
-            let page = page(&*provider, |query| query.prefix("a").order(order).limit(5), cursor.as_ref()).await?;
-            found.extend(ids(&page.memories));
-            let Some(next) = page.next else { break };
-            cursor = Some(next);
-            if round < 3 {
+        let mut rounds = 0..3;
+        let mut pages = Walk::new(&*provider, |query| query.prefix("a").order(order).limit(5));
+        while pages.next().await?.is_some() {
+            if let Some(round) = rounds.next() {
                 provider.store(new_memory("a-b", 7)).await?;
                 provider.restore(vec![new_memory("a-c", 7).into_memory(scattered_id(round))]).await?;
             }
         }
-        check_once(&found, &before, &format!("{order:?}"));
+        check_once(&pages.found, &before, &format!("{order:?}"));
     }
     Ok(())
 }
 
-/// Q6: updates between pages repeat and hide no row (205 in, 204 out).
+/// Q6: updates between pages repeat and hide no row (205 in, 204 out), and move none.
 async fn a_walk_survives_updates(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..30).map(|number| new_memory("a-b", number / 4)).collect()).await?;
     for order in BOTH_ORDERS {
-        let mut found = Vec::new();
-        let mut cursor = None;
-        loop {
-            let page = page(&*provider, |query| query.under("a").order(order).limit(4), cursor.as_ref()).await?;
-            found.extend(ids(&page.memories));
-            let Some(next) = page.next else { break };
-            cursor = Some(next);
-            stage.namespace().clock.set(at(2_000_000 + found.len() as i64));
-            for id in [stored[0], stored[29], found[found.len() - 1], stored[15]] {
-                let patch = MemoryPatch::new().merge_metadata(metadata(&format!(r#"{{"n":{}}}"#, found.len())));
+        let mut now = 2_000_000;
+        let mut pages = Walk::new(&*provider, |query| query.under("a").order(order).limit(4));
+        while let Some(page) = pages.next().await? {
+            now += 1;
+            stage.namespace().clock.set(at(now));
+            let last = page.memories.last().map(|memory| memory.id);
+            for id in [stored[0], stored[29], stored[15]].into_iter().chain(last) {
+                let patch = MemoryPatch::new().merge_metadata(metadata(&format!(r#"{{"n":{now}}}"#)));
                 provider.update(id, patch.with_status(Status::Running)).await?;
             }
         }
-        assert_eq!(found.len(), 30, "{order:?}");
-        check_once(&found, &stored, &format!("{order:?}"));
+        if order == Order::NewestFirst {
+            pages.found.reverse();
+        }
+        assert_eq!(pages.found, stored, "{order:?}");
     }
     Ok(())
 }
@@ -173,13 +147,8 @@ async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
     let stored = provider.store_many((0..40).map(|number| new_memory("a", number / 5)).collect()).await?;
     let stays = |place: usize| place.is_multiple_of(3);
     let mut leaving: Vec<_> = (0..40).filter(|place| !stays(*place)).map(|place| stored[place]).collect();
-    let mut found = Vec::new();
-    let mut cursor = None;
-    loop {
-        let page = page(&*provider, |query| query.all().status(Status::Pending).limit(4), cursor.as_ref()).await?;
-        found.extend(ids(&page.memories));
-        let Some(next) = page.next else { break };
-        cursor = Some(next);
+    let mut pages = Walk::new(&*provider, |query| query.all().status(Status::Pending).limit(4));
+    while pages.next().await?.is_some() {
         for _ in 0..3 {
             // From both sides of the walk's position.
             let places = [0, leaving.len().saturating_sub(1)];
@@ -190,7 +159,7 @@ async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
         }
     }
     let staying: Vec<_> = (0..40).filter(|place| stays(*place)).map(|place| stored[place]).collect();
-    check_once(&found, &staying, "rows that stay");
+    check_once(&pages.found, &staying, "rows that stay");
     Ok(())
 }
 
@@ -200,16 +169,11 @@ async fn a_walk_survives_that_its_last_row_leaves(stage: Stage) -> CaseResult {
         let stage = stage.elsewhere();
         let provider = stage.open().await?;
         let stored = provider.store_many((0..9).map(|number| new_memory("a", number / 4)).collect()).await?;
-        let mut found = Vec::new();
-        let mut cursor = None;
-        loop {
-            let build = |query: memory_core::QueryBuilder<_>| {
-                query.under("a").status(Status::Pending).filter_text("metadata.gone IS NULL").order(order).limit(2)
-            };
-            let page = page(&*provider, build, cursor.as_ref()).await?;
-            found.extend(ids(&page.memories));
-            let Some(next) = page.next else { break };
-            cursor = Some(next);
+        let build = |query: memory_core::QueryBuilder<_>| {
+            query.under("a").status(Status::Pending).filter_text("metadata.gone IS NULL").order(order).limit(2)
+        };
+        let mut pages = Walk::new(&*provider, build);
+        while let Some(page) = pages.next().await? {
             if let Some(last) = page.memories.last() {
                 let patch = MemoryPatch::new().merge_metadata(metadata(r#"{"gone":true}"#));
                 provider.update(last.id, patch.with_status(Status::Completed)).await?;
@@ -219,22 +183,7 @@ async fn a_walk_survives_that_its_last_row_leaves(stage: Stage) -> CaseResult {
             Order::OldestFirst => stored,
             Order::NewestFirst => stored.into_iter().rev().collect(),
         };
-        assert_eq!(found, expected, "{order:?}");
-    }
-    Ok(())
-}
-
-/// Q6: random ids in equal milliseconds are walked once each, in both orders.
-async fn a_walk_over_restored_rows_yields_each_once(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let row = |number: u64| new_memory("guild-1-b", number as i64 / 30).into_memory(scattered_id(number));
-    let rows: Vec<_> = (0..100).map(row).collect();
-    provider.restore(rows.clone()).await?;
-    for (name, part) in READ_PATHS {
-        for order in BOTH_ORDERS {
-            let found = walk(&*provider, |query| part(query).order(order).limit(9)).await?;
-            assert_eq!(ids(&found), sorted_ids(&rows, order), "{name}, {order:?}");
-        }
+        assert_eq!(pages.found, expected, "{order:?}");
     }
     Ok(())
 }
@@ -313,72 +262,43 @@ async fn a_cursor_survives_a_restart(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: each page of a walk may come from another handle on the same data.
+/// Q6: each page of a walk may come from another handle on the same data and have another limit, and each cursor can be used again.
 async fn a_cursor_works_through_another_handle(stage: Stage) -> CaseResult {
     let handles = [stage.open().await?, stage.open().await?];
-    let stored = handles[0].store_many((0..10).map(|number| new_memory("a", number / 4)).collect()).await?;
+    let stored = handles[0].store_many((0..30).map(|number| new_memory("a", number / 7)).collect()).await?;
     let mut found = Vec::new();
     let mut cursor: Option<Cursor> = None;
-    for handle in handles.iter().cycle() {
-        let page = page(&**handle, |query| query.prefix("a").limit(3), cursor.as_ref()).await?;
-        found.extend(ids(&page.memories));
-        let Some(next) = page.next else { break };
+    for (handle, limit) in handles.iter().cycle().zip([1, 5, 2, 9, 1_000].into_iter().cycle()) {
+        let first = page(&**handle, |query| query.prefix("a").limit(limit), cursor.as_ref()).await?;
+        let again = page(&**handle, |query| query.prefix("a").limit(limit), cursor.as_ref()).await?;
+        assert_eq!(first.memories, again.memories, "a cursor that is used again");
+        found.extend(ids(&first.memories));
+        let Some(next) = first.next else { break };
         cursor = Some(next);
     }
     assert_eq!(found, Vec::from_iter(stored.into_iter().rev()));
     Ok(())
 }
 
-/// Q6: a cursor is a position, and can be used more than once.
-async fn a_cursor_can_be_used_again(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    provider.store_many((0..9).map(|time| new_memory("a", time)).collect()).await?;
-    let first = page(&*provider, |query| query.all().limit(3), None).await?;
-    let cursor = first.next.as_ref();
-    let once = page(&*provider, |query| query.all().limit(3), cursor).await?;
-    let again = page(&*provider, |query| query.all().limit(3), cursor).await?;
-    assert_eq!((once.memories.len(), ids(&once.memories)), (3, ids(&again.memories)));
-    Ok(())
-}
-
-/// Q6: the limit is not part of the query that a cursor belongs to.
-async fn the_limit_may_change_between_pages(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let stored = provider.store_many((0..30).map(|number| new_memory("a", number / 7)).collect()).await?;
-    let mut found = Vec::new();
-    let mut cursor = None;
-    for limit in [1, 5, 2, 9, 1_000, 1_000].into_iter().cycle() {
-        let page = page(&*provider, |query| query.under("a").limit(limit), cursor.as_ref()).await?;
-        found.extend(ids(&page.memories));
-        let Some(next) = page.next else { break };
-        cursor = Some(next);
-    }
-    assert_eq!(found, Vec::from_iter(stored.into_iter().rev()));
-    Ok(())
-}
-
-/// Q6: a query that differs in anything but limit and offset does not take the cursor.
+/// Q6: a query that differs in anything but limit and offset does not take the cursor; an equal one does, however it was built.
 async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((0..5).map(|time| new_memory("a-b", time)).collect()).await?;
     let under = |path| SpaceSelector::under(path).expect("a valid path");
-    let base = || {
-        let query = MemoryQuery::builder().under("a").within(under("a")).status(Status::Pending).limit(1);
+    let with_rest = |query: QueryBuilder<_>| {
+        let query = query.within(under("a")).status(Status::Pending).status(Status::Running).limit(1);
         let query = query.created_after(at(-5)).created_before(at(500)).exclude(stored[0]);
         query.filter_text("metadata.x IS NULL").order(Order::NewestFirst)
     };
+    let base = || with_rest(MemoryQuery::builder().under("a"));
     let cursor = provider.query(&base().build()?).await?.next.expect("rows are left");
-    provider.query(&base().cursor(&cursor).build()?).await?;
-    // The parts before the spaces are the same in each, so these are written out.
-    let rest = |query: memory_core::QueryBuilder<_>| {
-        let query = query.within(under("a")).status(Status::Pending).limit(1).exclude(stored[0]);
-        let query = query.created_after(at(-5)).created_before(at(500));
-        query.filter_text("metadata.x IS NULL").order(Order::NewestFirst)
-    };
+    let equal = MemoryQuery::builder().status(Status::Running).selector(under("a")).exclude(stored[0]);
+    let rest = provider.query(&with_rest(equal).limit(50).cursor(&cursor).build()?).await?;
+    assert_eq!(ids(&rest.memories), [stored[3], stored[2], stored[1]]);
     for (what, other) in [
-        ("another path", rest(MemoryQuery::builder().under("b"))),
-        ("another kind of selector", rest(MemoryQuery::builder().prefix("a"))),
-        ("all spaces", rest(MemoryQuery::builder().all())),
+        ("another path", with_rest(MemoryQuery::builder().under("b"))),
+        ("another kind of selector", with_rest(MemoryQuery::builder().prefix("a"))),
+        ("all spaces", with_rest(MemoryQuery::builder().all())),
         ("one more selector", base().exact("c")),
         ("another confinement", base().within(under("a-b"))),
         ("another status", base().status(Status::Failed)),
@@ -395,70 +315,26 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: an equal query takes the cursor, however it was built.
-async fn a_cursor_fits_an_equal_query(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let stored = provider.store_many((0..5).map(|time| new_memory("a-b", time)).collect()).await?;
-    let first = MemoryQuery::builder().limit(2).status(Status::Pending).status(Status::Running).under("a").build()?;
-    let cursor = provider.query(&first).await?.next.expect("rows are left");
-    let selector = SpaceSelector::under("a")?;
-    let equal = MemoryQuery::builder().selector(selector).status(Status::Running).status(Status::Pending);
-    let rest = provider.query(&equal.order(Order::NewestFirst).cursor(&cursor).build()?).await?;
-    assert_eq!(ids(&rest.memories), [stored[2], stored[1], stored[0]]);
-    Ok(())
-}
-
-/// Q6: a text that no page gave is `InvalidInput`.
-async fn what_is_no_cursor_is_refused(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    provider.store_many(guilds([1, 2])).await?;
-    let cursor = page(&*provider, |query| query.all().limit(1), None).await?.next.expect("rows are left").to_string();
-    let half = &cursor[..cursor.len() / 2];
-    let swapped = format!("{}{half}", &cursor[cursor.len() / 2..]);
-    let long = "A".repeat(100_000);
-    let texts = ["", " ", "x", "0", "null", "é😀", "' OR 1=1 --", "{\"$gt\":\"\"}", half, &swapped, &long];
-    for text in texts {
-        let query = MemoryQuery::builder().all().limit(1).cursor(text).build()?;
-        let refused = provider.query(&query).await.expect_err("no cursor");
-        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{:.40}", text);
-        assert!(text.len() < 3 || !refused.to_string().contains(text), "the error repeats the text");
-    }
-    Ok(())
-}
-
-/// Q6: a cursor reveals nothing of its position, and any change of it is refused.
-async fn a_cursor_can_neither_be_read_nor_forged(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let stored = provider.store_many((0..3).map(|time| new_memory("a", 1_234_567_890 + time)).collect()).await?;
-    let query = || MemoryQuery::builder().all().limit(1);
-    let cursor = provider.query(&query().build()?).await?.next.expect("rows are left").to_string();
-    let again = provider.query(&query().build()?).await?.next.expect("rows are left").to_string();
-    assert_eq!(cursor.len(), again.len());
-    let bytes = URL_SAFE_NO_PAD.decode(&cursor)?;
-    let shows = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
-    assert!(!shows(&stored[2].as_bytes()[..8]) && !shows(&stored[2].as_bytes()[8..]), "the id of the last row");
-    assert!(!shows(&1_234_567_892_i64.to_be_bytes()[3..]), "the time of the last row");
-    for place in 0..bytes.len() {
-        let mut forged = bytes.clone();
-        forged[place] ^= 1;
-        let query = query().cursor(URL_SAFE_NO_PAD.encode(forged)).build()?;
-        assert_eq!(kind(provider.query(&query).await), Some(ErrorKind::InvalidInput), "byte {place}");
-    }
-    Ok(())
-}
-
-/// Q6: the same query of another namespace does not accept the cursor, and no query accepts a cursor of version 1 of
-/// the ledger.
+/// Q6: the same query of another namespace does not accept the cursor. No text is one: neither what is like a cursor, nor one of version 1
+/// of the ledger. (memory-core tests each byte of a cursor, and each condition of a query.)
 async fn a_cursor_belongs_to_its_namespace(stage: Stage) -> CaseResult {
     let (mine, other) = (stage.open().await?, stage.elsewhere().open().await?);
     for provider in [&mine, &other] {
         provider.store_many((0..3).map(|time| new_memory("a", time)).collect()).await?;
     }
-    let cursor = mine.query(&query(|query| query.all().limit(1))).await?.next.expect("rows are left");
+    let cursor = mine.query(&query(|query| query.all().limit(1))).await?.next.expect("rows are left").to_string();
     assert_eq!(mine.query(&query(|query| query.all().limit(1).cursor(&cursor))).await?.memories.len(), 1);
-    for unknown in [cursor.as_str(), "AVoKCDYQQSMBY3Y-FsE4dG4AAwAAB9uoIYAABwcHBwcHBwcHBwcHBwcHBw"] {
-        let refused = other.query(&query(|query| query.all().limit(1).cursor(unknown))).await;
-        assert_eq!(kind(refused), Some(ErrorKind::InvalidInput));
+    let half = &cursor[..cursor.len() / 2];
+    let swapped = format!("{}{half}", &cursor[cursor.len() / 2..]);
+    let old = "AVoKCDYQQSMBY3Y-FsE4dG4AAwAAB9uoIYAABwcHBwcHBwcHBwcHBwcHBw";
+    let no_cursors = ["", "0", "null", "é😀", "' OR 1=1 --", "{\"$gt\":\"\"}", half, &swapped, old];
+    for (provider, texts) in [(&mine, &no_cursors[..]), (&other, &[&cursor])] {
+        for text in texts {
+            let refused =
+                provider.query(&query(|query| query.all().limit(1).cursor(text))).await.expect_err("no cursor");
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{text}");
+            assert!(text.len() < 3 || !refused.to_string().contains(text), "the error repeats the text");
+        }
     }
     Ok(())
 }
