@@ -34,7 +34,7 @@ const CASES: [(&str, usize); 21] = [
     ("lifecycle", 24),
     ("meaning", 61),
     ("model", 1),
-    ("plugin", 24),
+    ("plugin", 11),
     ("read_only", 6),
     ("reading", 47),
     ("recall", 30),

@@ -1,4 +1,4 @@
-//! The plugin: P1 to P8.
+//! The plugin: P1 to P8. It is the same on every engine, so these cases are few, and the tests of memory-core are many.
 
 mod calls;
 mod documents;

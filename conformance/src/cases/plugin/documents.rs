@@ -6,35 +6,15 @@ use futures::future::join_all;
 use memory_core::ErrorKind;
 use serde_json::json;
 
-use super::{ADD, NOTES, QUERY, REMOVE, World, call, ids, scope, wide_scope};
+use super::{ADD, NOTES, REMOVE, World, call, ids, scope};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{collection, document_id, kind, walk_documents};
 
 chapter!("plugin":
-    added_documents_are_found ["P6", "W1"],
     repeated_additions_are_one_document ["P6"],
     racing_additions_of_one_id_leave_one_document ["P6", "D1"],
-    an_id_in_use_elsewhere_is_a_conflict ["P6", "P2"],
-    removal_takes_what_satisfies_everything ["P7"],
-    removal_over_max_takes_nothing ["P7", "D4"],
     dry_run_answers_what_removal_would ["P7"],
 );
-
-/// A document without an id gets one; its content, including unusual keys, is found by any handle.
-async fn added_documents_are_found(stage: Stage) -> CaseResult {
-    let (plugin, other) = (stage.open().await?.plugin(), stage.open().await?.plugin());
-    let odd = json!({"$set": 1, "a.b": {"": null}, "__proto__": [true], "'": "\"", "{tag}": "é"});
-    let added = call(&*plugin, &scope(), ADD, json!({"content": "apple", "metadata": odd})).await?;
-    let second = call(&*plugin, &scope(), ADD, json!({"content": "apple", "space": "mine-a/deep:er"})).await?;
-    assert_ne!(added["id"], second["id"], "without an id each is a document of its own");
-    assert_eq!(added["spaceId"], "mine-a");
-    assert_eq!(second["spaceId"], "mine-a/deep:er");
-    let found =
-        call(&*other, &scope(), QUERY, json!({"text": "apple", "where": "metadata.\"a.b\" IS NOT NULL"})).await?;
-    assert_eq!(ids(&found), [added["id"].as_str().expect("an id")]);
-    assert_eq!(found["records"][0]["metadata"], odd);
-    Ok(())
-}
 
 /// The same call twice is one document; under the same id, no other text replaces the first.
 async fn repeated_additions_are_one_document(stage: Stage) -> CaseResult {
@@ -82,69 +62,6 @@ async fn racing_additions_of_one_id_leave_one_document(stage: Stage) -> CaseResu
     assert_eq!((won, lost), (1, 15));
     let documents = walk_documents(&*provider.documents(), NOTES, |query| query.all()).await?;
     assert!(documents.len() == 2 && documents.iter().all(|document| document.revision.get() == 1));
-    Ok(())
-}
-
-/// An id that another tenant's document has is refused, and the document stays as it is.
-async fn an_id_in_use_elsewhere_is_a_conflict(stage: Stage) -> CaseResult {
-    let world = World::new(stage.open().await?).await?;
-    let equal = json!({"id": "xyzzy-1", "content": "apple xyzzy", "metadata": {"topic": "xyzzy"}});
-    for arguments in
-        [json!({"id": "xyzzy-1", "content": "x"}), equal, json!({"id": "mine-3", "content": "cherry cake"})]
-    {
-        let refused = call(&*world.plugin, &scope(), ADD, arguments).await.expect_err("it is in use");
-        assert_eq!(refused.kind(), ErrorKind::Conflict);
-        assert!(refused.message().starts_with("id: "), "{refused}");
-    }
-    world.check_and_mend(&[]).await?;
-    Ok(())
-}
-
-/// Ids, condition, text and space of one call must all hold, and ids that do not exist are reported.
-async fn removal_takes_what_satisfies_everything(stage: Stage) -> CaseResult {
-    let plugin = stage.open().await?.plugin();
-    for (id, content, place) in
-        [("a", "red apple", "x"), ("b", "red brick", "x"), ("c", "blue sky", "x"), ("d", "red", "y")]
-    {
-        let arguments = json!({"id": id, "content": content, "space": format!("mine-{place}")});
-        call(&*plugin, &wide_scope(), ADD, arguments).await?;
-    }
-    let all = json!({"ids": ["d", "b", "zz", "c", "zz"], "text": "Red!", "where": "id <> 'a'", "space": "mine-x"});
-    let removed = call(&*plugin, &wide_scope(), REMOVE, all).await?;
-    assert_eq!(removed, json!({"ids": ["b"], "notFound": ["c", "d", "zz"], "dryRun": false}));
-    let removed = call(&*plugin, &wide_scope(), REMOVE, json!({"text": "red", "where": "spaceId = 'mine-x'"})).await?;
-    assert_eq!(removed, json!({"ids": ["a"], "dryRun": false}));
-    assert_eq!(ids(&call(&*plugin, &wide_scope(), QUERY, json!({"order": "oldest"})).await?), ["c", "d"]);
-    Ok(())
-}
-
-/// More than `max`, which is ten unless given, removes nothing and says how to continue; the maximum is a hundred.
-async fn removal_over_max_takes_nothing(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let plugin = Arc::clone(&provider).plugin();
-    for place in 0..101 {
-        call(&*plugin, &scope(), ADD, json!({"id": format!("{place:03}"), "content": "apple"})).await?;
-    }
-    let count =
-        async || Ok::<_, memory_core::Error>(walk_documents(&*provider.documents(), NOTES, |q| q.all()).await?.len());
-    for arguments in [
-        json!({"text": "apple"}),
-        json!({"where": "id < '050'", "max": 49}),
-        json!({"where": "content = 'apple'", "max": 100}),
-        json!({"ids": ["000", "001"], "max": 1}),
-    ] {
-        for dry_run in [true, false] {
-            let mut arguments = arguments.clone();
-            arguments["dryRun"] = json!(dry_run);
-            let refused = call(&*plugin, &scope(), REMOVE, arguments.clone()).await.expect_err("over the max");
-            assert_eq!(refused.kind(), ErrorKind::LimitExceeded, "{arguments}");
-            assert!(refused.message().contains("max"), "the sentence says how to go on: {refused}");
-        }
-    }
-    assert_eq!(count().await?, 101);
-    let removed = call(&*plugin, &scope(), REMOVE, json!({"where": "id < '050'", "max": 50})).await?;
-    assert_eq!(ids(&removed).len(), 50, "exactly max is fine");
-    assert_eq!(count().await?, 51);
     Ok(())
 }
 

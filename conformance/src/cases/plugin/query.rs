@@ -12,70 +12,12 @@ use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{at, context, kind, metadata, new_document, new_memory, space, trigger};
 
 chapter!("plugin":
-    query_finds_by_text_and_condition ["P4"],
-    query_answers_a_question ["P4", "P2", "R1"],
     query_reads_the_ledger ["P4", "P3"],
-    text_finds_in_the_ledger ["P4", "P2", "T3"],
     query_walks_in_both_orders ["P4", "Q6"],
     stored_json_comes_byte_for_byte ["P5", "V3"],
     answers_end_at_their_bytes_and_say_so ["P5"],
     damaged_records_are_left_out_and_mentioned ["P5", "Q8"] needs Damage,
 );
-
-/// Text and condition find, each alone and both together.
-async fn query_finds_by_text_and_condition(stage: Stage) -> CaseResult {
-    let world = World::new(stage.open().await?).await?;
-    for (arguments, expected) in [
-        (json!({}), &["mine-3", "mine-2", "mine-1"][..]),
-        (json!({"order": "oldest"}), &["mine-1", "mine-2", "mine-3"]),
-        (json!({"order": "newest", "limit": 1}), &["mine-3"]),
-        (json!({"text": "Banana?"}), &["mine-2"]),
-        (json!({"text": "cake pie", "where": "id <> 'mine-1'"}), &["mine-3"]),
-        (json!({"text": "apple pie, banana"}), &["mine-2", "mine-1"]),
-        (json!({"text": "apple banana", "order": "oldest", "limit": 2}), &["mine-1", "mine-2"]),
-        (json!({"where": "metadata.topic = 'fruit' AND content LIKE '%p%'", "order": "oldest"}), &["mine-1", "mine-2"]),
-        (json!({"source": "documents", "space": "mine-b"}), &["mine-2"]),
-        (json!({"collection": NOTES, "space": "mine-a"}), &["mine-1"]),
-        (json!({"text": "nothing like it"}), &[]),
-    ] {
-        let answer = call(&*world.plugin, &scope(), QUERY, arguments.clone()).await?;
-        assert_eq!(ids(&answer), expected, "{arguments}");
-        assert_eq!(answer.get("cut"), None, "nothing was left out of {arguments}");
-        let is_over = arguments.get("limit") != Some(&json!(1));
-        assert_eq!(answer.get("cursor").is_none(), is_over, "{arguments}");
-    }
-    let answer = call(&*world.plugin, &scope(), QUERY, json!({"text": "apple"})).await?;
-    let record = json!({"id": "mine-1", "collection": NOTES, "spaceId": "mine-a", "content": "apple pie", "createdAt": 1_000,
-                        "revision": 1, "metadata": {"topic": "fruit"}});
-    assert_eq!(answer, json!({ "records": [record] }));
-    Ok(())
-}
-
-/// A question is answered best first, and only from the scope.
-async fn query_answers_a_question(stage: Stage) -> CaseResult {
-    let world = World::new(stage.open().await?).await?;
-    for (arguments, expected) in [
-        (json!({"question": "Which apples were there?", "limit": 1}), &["mine-1"][..]),
-        (json!({"question": "bananas", "where": "metadata.topic = 'fruit'", "limit": 1}), &["mine-2"]),
-        (json!({"question": "apples", "space": "mine-b"}), &[]),
-        (json!({"question": "what was the"}), &[]),
-    ] {
-        let answer = call(&*world.plugin, &scope(), QUERY, arguments.clone()).await?;
-        assert_eq!(ids(&answer), expected, "{arguments}");
-    }
-    let event = json!({"source": "ledger", "question": "Were there any events?", "limit": 1});
-    assert_eq!(ids(&call(&*world.plugin, &scope(), QUERY, event).await?), ["00000000-0000-7000-8000-000000000001"]);
-    for refused in [
-        json!({"question": "pies", "text": "pies"}),
-        json!({"question": "pies", "order": "oldest"}),
-        json!({"question": "pies", "cursor": "x"}),
-    ] {
-        let error = call(&*world.plugin, &scope(), QUERY, refused.clone()).await.expect_err("they don't go together");
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{refused}");
-    }
-    world.check_and_mend(&[]).await?;
-    Ok(())
-}
 
 /// The ledger is read by the same arguments, and its records show what happened.
 async fn query_reads_the_ledger(stage: Stage) -> CaseResult {
@@ -86,29 +28,6 @@ async fn query_reads_the_ledger(stage: Stage) -> CaseResult {
                         "createdAt": 1_000, "trigger": {"text": "my event"}, "metadata": {}});
     assert_eq!(answer, json!({ "records": [record] }));
     world.check_and_mend(&[]).await?;
-    Ok(())
-}
-
-/// Text finds in the ledger as it does among documents: records in the scope, newest first unless the call says
-/// otherwise.
-async fn text_finds_in_the_ledger(stage: Stage) -> CaseResult {
-    let world = World::new(stage.open().await?).await?;
-    let mine = "00000000-0000-7000-8000-000000000001";
-    let later = world.provider.store(new_memory("mine-b", 5_000)).await?.to_string();
-    let later = later.as_str();
-    for (arguments, expected) in [
-        (json!({"text": "event"}), vec![mine]),
-        (json!({"text": "Hello, event!"}), vec![later, mine]),
-        (json!({"text": "hello event", "order": "oldest"}), vec![mine, later]),
-        (json!({"text": "hello event", "where": "status = 'completed'"}), vec![mine]),
-        (json!({"text": "hello event", "space": "mine-b"}), vec![later]),
-        (json!({"text": "xyzzy text even"}), vec![]),
-        (json!({"text": "?"}), vec![]),
-    ] {
-        let mut asked = arguments.clone();
-        asked["source"] = json!("ledger");
-        assert_eq!(ids(&call(&*world.plugin, &scope(), QUERY, asked).await?), expected, "{arguments}");
-    }
     Ok(())
 }
 
