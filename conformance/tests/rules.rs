@@ -29,7 +29,7 @@ const CASES: [(&str, usize); 21] = [
     ("erasure", 26),
     ("expiry", 50),
     ("faults", 9),
-    ("filters", 21),
+    ("filters", 20),
     ("history", 48),
     ("lifecycle", 24),
     ("meaning", 61),

@@ -7,9 +7,9 @@ mod values;
 
 use std::collections::BTreeSet;
 
-use memory_core::{ErrorKind, Memory, MemoryProvider, MemoryQuery, Result};
+use memory_core::{Memory, MemoryProvider, Result};
 
-use crate::case::Case;
+use crate::case::{Case, CaseResult, Stage};
 use crate::fixture::{metadata, new_memory, walk};
 
 /// The cases of this chapter.
@@ -35,12 +35,23 @@ async fn count_of(provider: &dyn MemoryProvider, predicate: &str) -> Result<usiz
     Ok(walk(provider, |query| query.all().filter_text(predicate)).await?.len())
 }
 
+/// Checks how many rows each predicate finds.
+async fn check_counts(provider: &dyn MemoryProvider, table: &[(&str, usize)]) -> CaseResult {
+    for (predicate, count) in table {
+        assert_eq!(count_of(provider, predicate).await?, *count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// Stores one row for each value, and one without any, and checks how many of them each predicate finds.
+async fn check_values(stage: &Stage, values: &[&str], table: &[(&str, usize)]) -> CaseResult {
+    let provider = stage.open().await?;
+    store_values(&*provider, values).await?;
+    provider.store(new_memory("a", 100)).await?;
+    check_counts(&*provider, table).await
+}
+
 async fn matches_of(provider: &dyn MemoryProvider, predicate: &str) -> Result<BTreeSet<memory_core::MemoryId>> {
     let found: Vec<Memory> = walk(provider, |query| query.all().filter_text(predicate)).await?;
     Ok(found.iter().map(|memory| memory.id).collect())
-}
-
-/// The kind of the error with which a predicate is refused.
-fn kind_of(predicate: &str) -> Option<ErrorKind> {
-    MemoryQuery::builder().all().filter_text(predicate).build().err().map(|error| error.kind())
 }

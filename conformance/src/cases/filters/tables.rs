@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_core::{MemoryPatch, Order, Status};
 
-use super::count_of;
+use super::check_counts;
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{at, context, ids, metadata, new_memory, walk};
 use crate::golden;
@@ -12,7 +12,6 @@ use crate::golden;
 chapter!("filters":
     predicates_follow_the_table ["F1", "F2", "F3", "F4", "F5"],
     predicates_confine_and_combine_as_other_conditions_do ["F5", "Q1", "Q3"],
-    a_filter_goes_with_selector_order_and_limit ["F5", "Q3", "Q4"],
     a_filter_sees_what_an_update_wrote ["F5", "W1"],
 );
 
@@ -62,28 +61,6 @@ async fn predicates_confine_and_combine_as_other_conditions_do(stage: Stage) -> 
     Ok(())
 }
 
-/// F5: filter, spaces, order and limit apply together, over several pages.
-async fn a_filter_goes_with_selector_order_and_limit(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    let rows = (0..60).map(|number| {
-        let metadata = metadata(&format!(r#"{{"topic":"t{}","score":{}}}"#, number % 3, number % 10));
-        new_memory(["a-x", "a-y", "ab"][number as usize % 4 % 3], number).with_metadata(metadata)
-    });
-    let stored = provider.store_many(rows.collect()).await?;
-    let expected: Vec<_> = (0..60).filter(|n| n % 4 % 3 != 2 && n % 3 == 0 && n % 10 >= 4).map(|n| stored[n]).collect();
-    assert!(expected.len() > 5);
-    for limit in [1, 2, 50] {
-        let build = |query: memory_core::QueryBuilder<_>| {
-            query.under("a").filter_text("metadata.topic = 't0' AND metadata.score >= 4").limit(limit)
-        };
-        let found = walk(&*provider, |query| build(query).order(Order::OldestFirst)).await?;
-        assert_eq!(ids(&found), expected, "{limit} a page");
-        let found = walk(&*provider, build).await?;
-        assert_eq!(ids(&found), Vec::from_iter(expected.iter().rev().copied()), "{limit} a page");
-    }
-    Ok(())
-}
-
 /// F5: metadata, status, context and updatedAt are those after the last update (an index that kept the old ones).
 async fn a_filter_sees_what_an_update_wrote(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
@@ -91,7 +68,7 @@ async fn a_filter_sees_what_an_update_wrote(stage: Stage) -> CaseResult {
     stage.namespace().clock.set(at(5_000));
     let patch = MemoryPatch::new().merge_metadata(metadata(r#"{"topic":"new"}"#)).set_context(context(r#""found""#));
     provider.update(id, patch.with_status(Status::Completed)).await?;
-    for (predicate, count) in [
+    let table = [
         ("metadata.topic = 'new'", 1),
         ("metadata.topic = 'old'", 0),
         ("metadata.keep = 1", 1),
@@ -100,13 +77,9 @@ async fn a_filter_sees_what_an_update_wrote(stage: Stage) -> CaseResult {
         ("text LIKE '%found%'", 1),
         ("updatedAt = 5000", 1),
         ("updatedAt IS NULL", 0),
-    ] {
-        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
-    }
+    ];
+    check_counts(&*provider, &table).await?;
     provider.update(id, MemoryPatch::new().clear_context().replace_metadata(metadata("{}"))).await?;
-    for (predicate, count) in [("metadata.topic IS NULL", 1), ("metadata.topic = 'new'", 0), ("text LIKE '%found%'", 0)]
-    {
-        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
-    }
-    Ok(())
+    let table = [("metadata.topic IS NULL", 1), ("metadata.topic = 'new'", 0), ("text LIKE '%found%'", 0)];
+    check_counts(&*provider, &table).await
 }
