@@ -1,17 +1,12 @@
 //! Putting many documents at once: D7.
 
-use std::sync::Arc;
-
-use futures::future::join_all;
 use memory_core::{
-    Content, Document, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, MAX_BATCH, MAX_BATCH_BYTES, Outcome,
-    Result, Revision,
+    Content, Document, DocumentWrite, ErrorKind, Expect, MAX_BATCH, MAX_BATCH_BYTES, Outcome, Result, Revision,
 };
-use tokio::task::JoinError;
 
 use super::{NOTES, all_notes, get, ids, note};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, kind, new_document, space, walk_documents};
+use crate::fixture::{at, collection, kind, new_document, race, space, walk_documents};
 
 chapter!("documents":
     put_many_answers_as_put_does_in_the_order_of_the_input ["D7", "D1"],
@@ -20,7 +15,6 @@ chapter!("documents":
     put_many_moves_documents_on_every_path ["D7", "D3"],
     put_manys_that_race_all_count ["D7", "D1"],
     of_put_manys_with_one_revision_one_wins ["D7", "D1"],
-    put_many_of_nothing_does_nothing ["D7"],
     put_many_of_10_000_is_taken_and_one_more_is_not ["D7"],
     put_many_of_64_mib_is_taken_and_one_byte_more_is_not ["D7"],
     put_many_replaces_64_mib_at_most ["D7"],
@@ -29,6 +23,8 @@ chapter!("documents":
 /// New documents, replaced ones, and ones without an id, in two collections: each gets the answer that a put of it alone would get.
 async fn put_many_answers_as_put_does_in_the_order_of_the_input(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
+    assert_eq!(documents.put_many(Vec::new()).await?, [], "an empty batch");
+    assert_eq!(documents.collections().await?, []);
     documents.put(note("b", "x-1", "old")).await?;
     stage.namespace().clock.set(at(-5));
     let mut replacing = note("b", "y", "new").expect(Expect::Revision(Revision::FIRST));
@@ -113,7 +109,7 @@ async fn put_many_moves_documents_on_every_path(stage: Stage) -> CaseResult {
 
 /// Batches that race for the same documents, in both orders, all count, and there is no deadlock.
 async fn put_manys_that_race_all_count(stage: Stage) -> CaseResult {
-    for result in race(&stage, Expect::Any).await? {
+    for result in put_the_same(&stage, Expect::Any).await? {
         result?;
     }
     let documents = stage.open().await?.documents();
@@ -126,7 +122,7 @@ async fn put_manys_that_race_all_count(stage: Stage) -> CaseResult {
 
 /// Of batches that expect the same revisions one wins, with all of its documents.
 async fn of_put_manys_with_one_revision_one_wins(stage: Stage) -> CaseResult {
-    let results = race(&stage, Expect::Revision(Revision::FIRST)).await?;
+    let results = put_the_same(&stage, Expect::Revision(Revision::FIRST)).await?;
     let (won, lost): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     assert_eq!((won.len(), lost.len()), (1, 7));
     for error in lost.into_iter().filter_map(Result::err) {
@@ -136,14 +132,6 @@ async fn of_put_manys_with_one_revision_one_wins(stage: Stage) -> CaseResult {
     let found = walk_documents(&*documents, NOTES, |query| query.all()).await?;
     assert!(found.iter().all(|document| document.revision.get() == 2));
     assert_same_writer(&found);
-    Ok(())
-}
-
-/// An empty batch is no error.
-async fn put_many_of_nothing_does_nothing(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    assert_eq!(documents.put_many(Vec::new()).await?, []);
-    assert_eq!(documents.collections().await?, []);
     Ok(())
 }
 
@@ -201,20 +189,18 @@ fn many(count: usize, content: &str) -> Vec<DocumentWrite> {
 }
 
 /// Puts the same 40 existing documents eight times concurrently, through two handles and in both orders.
-async fn race(stage: &Stage, expect: Expect) -> Result<Vec<Result<Vec<Document>>>> {
+async fn put_the_same(stage: &Stage, expect: Expect) -> Result<Vec<Result<Vec<Document>>>> {
     let handles = [stage.open().await?.documents(), stage.open().await?.documents()];
     handles[0].put_many(many(40, "before")).await?;
-    let calls = (0..8).map(|number| {
-        let documents: Arc<dyn DocumentStore> = Arc::clone(&handles[number % 2]);
+    let calls = race(&handles, 8, move |documents, number| async move {
         let mut writes = many(40, &format!("by {number}"));
         writes.iter_mut().for_each(|write| write.expect = expect);
         if number % 4 > 1 {
             writes.reverse();
         }
-        tokio::spawn(async move { documents.put_many(writes).await })
+        documents.put_many(writes).await
     });
-    let panicked = |error: JoinError| Error::new(ErrorKind::Unexpected, "a call panicked").with_source(error);
-    join_all(calls).await.into_iter().map(|call| call.map_err(panicked)).collect()
+    Ok(calls.await)
 }
 
 fn assert_same_writer(documents: &[Document]) {

@@ -9,13 +9,14 @@ use memory_core::{DocumentSelection, ErrorKind, Expect, MAX_REMOVED_BYTES, Revis
 
 use super::{NOTES, all_notes, get, note, notes, removed, with_ids};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, kind, metadata, new_document, new_memory, space, walk_documents};
+use crate::fixture::{
+    at, collection, document_id, kind, metadata, new_document, new_memory, race, space, walk_documents,
+};
 
 chapter!("documents":
     remove_by_ids_reports_what_was_there ["D4"],
     remove_by_spaces_leaves_the_siblings ["D4"],
     remove_by_filter_and_text_takes_what_matches ["D4"],
-    every_part_of_a_selection_counts ["D4"],
     remove_over_max_removes_nothing ["D4"],
     remove_takes_a_bounded_number_of_bytes ["D4"],
     remove_is_complete_beyond_a_page ["D4", "D5"],
@@ -81,36 +82,30 @@ async fn remove_by_spaces_leaves_the_siblings(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A removal by filter or by text takes what matches, in all spaces.
+/// A removal by ids, spaces, filter and text takes what satisfies all that is named, in all spaces unless some are.
 async fn remove_by_filter_and_text_takes_what_matches(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
-    for (id, content, topic) in
-        [("a", "red apple", "1"), ("b", "green pear", "1"), ("c", "red herring", "2"), ("d", "reddish", "\"1\"")]
-    {
+    for (id, space_id, content, topic) in [
+        ("a", "x-1", "red apple", "1"),
+        ("b", "x-1", "green pear", "1"),
+        ("c", "y-1", "red herring", "2"),
+        ("d", "x-2", "reddish", "\"1\""),
+        ("e", "x-2", "red", "2"),
+    ] {
         let topic = metadata(&format!(r#"{{"topic":{topic}}}"#));
-        documents.put(note(id, &format!("s-{id}"), content).with_metadata(topic)).await?;
+        documents.put(note(id, space_id, content).with_metadata(topic)).await?;
     }
-    let by_text = DocumentSelection::matching(notes().all().text("RED, of course!"))?;
-    assert_eq!(removed(&documents.remove(&by_text, 2).await?), ["a", "c"], "by text");
-    let by_filter = DocumentSelection::matching(notes().all().filter_text("metadata.topic = 1"))?;
-    assert_eq!(removed(&documents.remove(&by_filter, 2).await?), ["b"], "by filter");
+    let named = ["a", "b", "c", "missing"].map(document_id);
+    let steps: [(_, _, &[_]); 4] = [
+        ("a text without words", DocumentSelection::matching(notes().under("x").text("!?"))?, &[]),
+        ("ids, a path and a text", DocumentSelection::ids_where(named, notes().under("x").text("red"))?, &["a"]),
+        ("a text", DocumentSelection::matching(notes().all().text("RED, of course!"))?, &["c", "e"]),
+        ("a filter", DocumentSelection::matching(notes().all().filter_text("metadata.topic = 1"))?, &["b"]),
+    ];
+    for (what, selection, taken) in steps {
+        assert_eq!(removed(&documents.remove(&selection, 2).await?), taken, "{what}");
+    }
     assert_eq!(all_notes(&*documents).await?, ["d".to_owned()].into());
-    Ok(())
-}
-
-/// Ids, spaces and text of one selection must all hold.
-async fn every_part_of_a_selection_counts(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    for (id, space_id, content) in [("a", "x-1", "red"), ("b", "x-1", "blue"), ("c", "y-1", "red"), ("d", "x-2", "red")]
-    {
-        documents.put(note(id, space_id, content)).await?;
-    }
-    let ids = ["a", "b", "c", "missing"].map(document_id);
-    let selection = DocumentSelection::ids_where(ids, notes().under("x").text("red"))?;
-    assert_eq!(removed(&documents.remove(&selection, 10).await?), ["a"]);
-    let wordless = DocumentSelection::matching(notes().under("x").text("!?"))?;
-    assert!(documents.remove(&wordless, 10).await?.is_empty(), "a text without words selects nothing");
-    assert_eq!(all_notes(&*documents).await?, ["b", "c", "d"].map(str::to_owned).into());
     Ok(())
 }
 
@@ -228,13 +223,13 @@ async fn concurrent_removals_report_each_id_once(stage: Stage) -> CaseResult {
         with_ids(&names[..25].iter().map(String::as_str).collect::<Vec<_>>()),
         DocumentSelection::matching(notes().all().text("text"))?,
     ];
-    let removals = (0..12).map(|place| {
-        let (documents, selection) = (Arc::clone(&handles[place % 2]), selections[place % 3].clone());
-        tokio::spawn(async move { documents.remove(&selection, 100).await })
+    let removals = race(&handles, 12, |documents, place| {
+        let selection = selections[place % 3].clone();
+        async move { documents.remove(&selection, 100).await }
     });
     let mut reported = Vec::new();
-    for removal in join_all(removals).await {
-        reported.extend(removal??.iter().map(|id| id.as_str().to_owned()));
+    for removal in removals.await {
+        reported.extend(removal?.iter().map(|id| id.as_str().to_owned()));
     }
     reported.sort();
     assert_eq!(reported, names, "each document is removed, and reported, once");

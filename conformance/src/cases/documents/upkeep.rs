@@ -19,13 +19,11 @@ chapter!("documents":
     no_document_call_touches_the_ledger ["D6"],
     collections_are_sorted_and_in_use ["D5"],
     documents_survive_reopening ["W1"],
-    namespaces_do_not_share_documents ["L5"],
 );
 
-/// `restore` writes documents exactly as they are, counts the equal ones, and names the places of those that differ.
-async fn restore_writes_counts_and_names_conflicts(stage: Stage) -> CaseResult {
-    let documents = stage.open().await?.documents();
-    let restored = |id: &str, content: &str, revision: u64| Document {
+/// A note with this revision.
+fn version(id: &str, content: &str, revision: u64) -> Document {
+    Document {
         id: document_id(id),
         collection: collection(NOTES),
         space_id: space("old-1"),
@@ -35,24 +33,26 @@ async fn restore_writes_counts_and_names_conflicts(stage: Stage) -> CaseResult {
         updated_at: (revision > 1).then(|| at(12)),
         revision: Revision::new(revision).expect("a valid revision"),
         expires_at: None,
-    };
-    let (a, b) = (restored("a", "apple", 9_007_199_254_740_991), restored("b", "banana", 1));
-    let report = documents.restore(vec![a.clone(), b.clone()]).await?;
-    assert_eq!(report, RestoreReport { written: 2, equal: 0, conflicts: vec![], ..RestoreReport::default() });
+    }
+}
+
+fn report(written: usize, equal: usize, conflicts: &[usize]) -> RestoreReport {
+    RestoreReport { written, equal, conflicts: conflicts.to_vec(), ..RestoreReport::default() }
+}
+
+/// `restore` writes documents exactly as they are, counts the equal ones, and names the places of those that differ.
+async fn restore_writes_counts_and_names_conflicts(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let (a, b) = (version("a", "apple", 9_007_199_254_740_991), version("b", "banana", 1));
+    assert_eq!(documents.restore(vec![a.clone(), b.clone()]).await?, report(2, 0, &[]));
     assert_eq!(get(&*documents, "a").await?.as_ref(), Some(&a), "exactly as given");
     assert_eq!(get(&*documents, "b").await?.as_ref(), Some(&b), "exactly as given");
 
-    let report = documents
-        .restore(vec![restored("b", "other", 1), a.clone(), restored("c", "cherry", 3), restored("a", "apple", 4)])
-        .await?;
-    assert_eq!(report, RestoreReport { written: 1, equal: 1, conflicts: vec![0, 3], ..RestoreReport::default() });
+    let some = vec![version("b", "other", 1), a.clone(), version("c", "cherry", 3), version("a", "apple", 4)];
+    assert_eq!(documents.restore(some).await?, report(1, 1, &[0, 3]));
     assert_eq!(get(&*documents, "b").await?, Some(b), "a conflict stays as it is");
-    let twice = documents.restore(vec![restored("d", "x", 1), restored("d", "x", 1), restored("d", "y", 1)]).await?;
-    assert_eq!(
-        twice,
-        RestoreReport { written: 1, equal: 1, conflicts: vec![2], ..RestoreReport::default() },
-        "within one call"
-    );
+    let twice = vec![version("d", "x", 1), version("d", "x", 1), version("d", "y", 1)];
+    assert_eq!(documents.restore(twice).await?, report(1, 1, &[2]), "within one call");
     assert_eq!(documents.restore(vec![]).await?, RestoreReport::default());
     Ok(())
 }
@@ -76,21 +76,6 @@ async fn restored_documents_are_ordinary_ones(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A note with this revision.
-fn version(id: &str, content: &str, revision: u64) -> Document {
-    Document {
-        id: document_id(id),
-        collection: collection(NOTES),
-        space_id: space("old-1"),
-        content: Content::parse(content).expect("a valid content"),
-        metadata: metadata("{}"),
-        created_at: at(-77),
-        updated_at: (revision > 1).then(|| at(12)),
-        revision: Revision::new(revision).expect("a valid revision"),
-        expires_at: None,
-    }
-}
-
 /// `restore_newer` replaces a document by a later version of the same document, and changes nothing else.
 async fn only_later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
@@ -104,14 +89,13 @@ async fn only_later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
         version("d", "newer", 3),
         version("a", "later", 9),
     ];
-    let report = documents.restore_newer(input).await?;
-    assert_eq!(report, RestoreReport { written: 3, equal: 1, conflicts: vec![1, 2, 3], ..RestoreReport::default() });
+    assert_eq!(documents.restore_newer(input).await?, report(3, 1, &[1, 2, 3]));
     let found = walk_documents(&*documents, NOTES, |query| query.all().order(Order::OldestFirst)).await?;
     let expected =
         [version("a", "later", 9), version("b", "banana", 4), version("c", "cherry", 4), version("d", "newer", 3)];
     assert_eq!(found, expected);
     let again = documents.restore_newer(vec![version("a", "later", 9), version("d", "newer", 3)]).await?;
-    assert_eq!(again, RestoreReport { written: 0, equal: 2, conflicts: vec![], ..RestoreReport::default() });
+    assert_eq!(again, report(0, 2, &[]));
     let next = documents.put(note("a", "x", "next").expect(Expect::Revision(Revision::new(9)?))).await?;
     assert_eq!((next.revision.get(), next.created_at), (10, at(-77)));
     Ok(())
@@ -207,20 +191,5 @@ async fn documents_survive_reopening(stage: Stage) -> CaseResult {
     assert_eq!(walk_documents(&*documents, NOTES, |query| query.all().text("two gone one")).await?, [latest]);
     let next = documents.put(note("a", "x-1", "three").expect(Expect::Revision(Revision::new(2)?))).await?;
     assert_eq!(next.revision.get(), 3);
-    Ok(())
-}
-
-/// Two namespaces on one server never see each other's documents.
-async fn namespaces_do_not_share_documents(stage: Stage) -> CaseResult {
-    let (here, there) = (stage.open().await?.documents(), stage.elsewhere().open().await?.documents());
-    let first = here.put(note("a", "x", "apple").expect(Expect::Absent)).await?;
-    assert_eq!(get(&*there, "a").await?, None);
-    assert!(there.collections().await?.is_empty());
-    assert!(walk_documents(&*there, NOTES, |query| query.all().text("apple")).await?.is_empty());
-    let second = there.put(note("a", "y", "apple").expect(Expect::Absent)).await?;
-    assert_eq!(get(&*here, "a").await?, Some(first.clone()));
-    there.remove(&with_ids(&["a"]), 1).await?;
-    assert_eq!(walk_documents(&*here, NOTES, |query| query.exact("x")).await?, [first]);
-    assert_eq!(second.revision.get(), 1);
     Ok(())
 }

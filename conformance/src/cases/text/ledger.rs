@@ -13,7 +13,6 @@ chapter!("text":
     a_rare_word_is_found_behind_many_candidates ["T3", "T2", "Q5"],
     a_walk_by_text_survives_writes ["T3", "T2", "Q6"],
     what_another_handle_writes_is_found_by_text ["T3", "W1"],
-    restored_memories_are_found_by_text ["T3", "W12"],
 );
 
 /// A memory with this trigger.
@@ -184,15 +183,5 @@ async fn what_another_handle_writes_is_found_by_text(stage: Stage) -> CaseResult
     assert_eq!(count(&*reader, "pear").await?, 0, "cleared by the other handle");
     writer.store_many((0..20).map(|place| triggered("x", place, r#""plum""#)).collect()).await?;
     assert_eq!(count(&*reader, "plum").await?, 20, "a batch of the other handle");
-    Ok(())
-}
-
-/// Restored memories are found by their words as stored ones are.
-async fn restored_memories_are_found_by_text(stage: Stage) -> CaseResult {
-    let (source, target) = (stage.open().await?, stage.elsewhere().open().await?);
-    source.store(triggered("x", 1, r#""apple""#).with_context(context(r#""pear""#))).await?;
-    target.restore(walk(&*source, |query| query.all()).await?).await?;
-    assert_eq!(count(&*target, "apple").await?, 1);
-    assert_eq!(count(&*target, "pear").await?, 1);
     Ok(())
 }

@@ -110,25 +110,19 @@ async fn text_goes_with_spaces_filter_and_limit(stage: Stage) -> CaseResult {
         documents.put(new_document(NOTES, id, space_id, "a red word among others").with_metadata(topic)).await?;
     }
     documents.put(new_document(NOTES, "e", "me-1", "blue")).await?;
-    let sorted = |documents: Vec<memory_core::Document>| -> BTreeSet<String> {
-        documents.iter().map(|document| document.id.as_str().to_owned()).collect()
-    };
-    let expected = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
-    let under = walk_documents(&*documents, NOTES, |query| query.under("me").text("red").limit(3)).await?;
-    assert_eq!(sorted(under), expected(&["a", "b", "d"]), "decoys elsewhere do not use up the limit");
-    let within = SpaceSelector::under("me-1")?;
-    let confined = walk_documents(&*documents, NOTES, |query| query.all().within(within.clone()).text("red")).await?;
-    assert_eq!(sorted(confined), expected(&["a", "d"]), "within holds for text");
-    let union = walk_documents(&*documents, NOTES, |query| query.exact("mean").exact("me-2").text("red")).await?;
-    assert_eq!(sorted(union), expected(&["b", "c"]));
-    let query = DocumentQuery::builder(collection(NOTES)).under("me").text("red").limit(2).build()?;
-    let page = documents.query(&query).await?;
-    assert_eq!((page.documents.len(), page.next.is_some()), (2, true), "a page has as many as the limit says");
-    let none = walk_documents(&*documents, NOTES, |query| query.all().text("red").limit(0)).await?;
-    assert!(none.is_empty(), "a limit of 0 asks for nothing");
-    let filtered = |query: memory_core::QueryBuilder<_>| query.all().text("red").filter_text("metadata.topic = 'x'");
-    let filtered = walk_documents(&*documents, NOTES, |query| filtered(query).limit(3)).await?;
-    assert_eq!(sorted(filtered), expected(&["a", "c", "d"]), "the filter comes before the limit");
+    let red = || DocumentQuery::builder(collection(NOTES)).text("red");
+    let table: [(_, &[_], _); 6] = [
+        (red().under("me").limit(3), &["d", "b", "a"], false),
+        (red().under("me").limit(2), &["d", "b"], true),
+        (red().under("me").limit(0), &[], false),
+        (red().all().within(SpaceSelector::under("me-1")?), &["d", "a"], false),
+        (red().exact("mean").exact("me-2"), &["c", "b"], false),
+        (red().all().filter_text("metadata.topic = 'x'").limit(3), &["d", "c", "a"], false),
+    ];
+    for (number, (query, expected, has_next)) in table.into_iter().enumerate() {
+        let page = documents.query(&query.build()?).await?;
+        assert_eq!((ids(&page.documents).as_slice(), page.next.is_some()), (expected, has_next), "query {number}");
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ chapter!("restore":
     key_of_another_memory_is_a_conflict ["W12", "V8"],
     restored_key_finds_its_memory ["W12", "W3"],
     highest_revision_is_kept_and_ends_updates ["W12", "V7", "W8"],
-    restored_memory_is_found_on_every_path ["W12", "S3", "Q2"],
+    restored_memory_is_found_on_every_path ["W12", "S3", "Q2", "T3"],
     ledger_copied_elsewhere_is_the_same ["W12", "L5"],
     later_versions_replace_what_is_there ["W13", "W1"],
     earlier_and_other_versions_stay_out ["W13", "W6"],
@@ -220,6 +220,7 @@ async fn restored_memory_is_found_on_every_path(stage: Stage) -> CaseResult {
         walk(&*provider, |query| query.regex("^space-[0-9]$")).await?,
         walk(&*provider, |query| query.all().status(Status::Running)).await?,
         walk(&*provider, |query| query.all().created_after(at(9)).created_before(at(11))).await?,
+        walk(&*provider, |query| query.all().text("É")).await?,
     ];
     for (path, memories) in found.into_iter().enumerate() {
         assert_eq!(memories, std::slice::from_ref(&open), "path {path} misses a restored memory");
