@@ -254,6 +254,9 @@ fn failovers() {
     let shown = over(of([put(1, 2).is(rev(1)), put(3, 4).fails(true), get(5, 6, doc(2, 3)), get(21, 22, doc(1, 1))]));
     assert!(!allows(&shown, Loss::Nothing, true));
     assert!(allows(&shown, Loss::Unacknowledged, false));
+    let meanwhile = over(of([put(11, 12).is(rev(1)), get(21, 22, None)]));
+    assert!(!allows(&meanwhile, Loss::Unacknowledged, true));
+    assert!(allows(&meanwhile, Loss::Any, false), "acknowledged while another takes over, and lost");
     let known = |from, to, found| one(from, to, What::Get { id: Some("a".to_owned()) }).finds(found);
     let shown = over(of([one(3, 4, store(0)).fails(true), known(5, 6, mem(1, &[])), known(21, 22, None)]));
     assert!(allows(&shown, Loss::Unacknowledged, false), "a read has shown a store without an answer");

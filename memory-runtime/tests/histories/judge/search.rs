@@ -116,17 +116,27 @@ impl Search<'_> {
     fn behind_failover(&self, node: &Node, failover: usize) -> Vec<Node> {
         let mut next = node.clone();
         next.add(failover);
-        let mut nodes = vec![next.clone()];
-        while let Some((state, op)) = next.trail.pop() {
-            let was_over = self.ops[op].answer.is_some() && self.ops[op].ended < self.ops[failover].started;
+        let (mut trail, mut nodes) = (next.trail.clone(), vec![next.clone()]);
+        let mut undone = vec![next];
+        while let Some((state, op)) = trail.pop() {
+            let is_answered = self.ops[op].answer.is_some();
+            let was_over = is_answered && self.ops[op].ended < self.ops[failover].started;
             if was_over && self.loss != Loss::Any {
                 break;
             }
-            next.state = state;
-            if !was_over {
+            let lost = |node: &Node| Node { state: state.clone(), trail: trail.clone(), ..node.clone() };
+            let repeated = |node: &Node| {
+                let mut next = lost(node);
                 next.remove(op);
-            }
-            nodes.push(next.clone());
+                next
+            };
+            undone = match self.loss {
+                _ if was_over => undone.iter().map(lost).collect(),
+                // Acknowledged before the failover, or done again after it.
+                Loss::Any if is_answered => undone.iter().map(lost).chain(undone.iter().map(repeated)).collect(),
+                _ => undone.iter().map(repeated).collect(),
+            };
+            nodes.extend(undone.iter().cloned());
         }
         // After the last failover, orders that differ only in their trails are equal.
         for node in nodes.iter_mut().filter(|node| !self.may_lose(node)) {
