@@ -1,5 +1,7 @@
 //! Backup and copy: memories that are restored as they were (W12, W13).
 
+use std::ops::Range;
+
 use memory_core::{ErrorKind, Memory, MemoryId, MemoryPatch, Order, RestoreReport, Revision, Status};
 
 use crate::case::{CaseResult, Stage, chapter};
@@ -349,20 +351,21 @@ async fn racing_restores_leave_the_highest_revision(stage: Stage) -> CaseResult 
 /// interrupted for long.
 async fn thousands_of_memories_are_restored_in_one_call(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
-    let memories = |count: u32, revision: u64| {
+    let memories = |numbers: Range<u32>, revision: u64| {
         let memory = move |number: u32| {
             let mut bytes = [4; 16];
             bytes[..4].copy_from_slice(&number.to_be_bytes());
             let revision = Revision::new(revision).expect("a valid revision");
             Memory { revision, ..new_memory("backup-1", 5).into_memory(MemoryId::from_bytes(bytes)) }
         };
-        (0..count).map(memory).collect::<Vec<_>>()
+        numbers.map(memory).collect::<Vec<_>>()
     };
     let all = async || walk(&*provider, |query| query.under("backup").order(Order::OldestFirst).limit(1_000)).await;
-    assert_eq!(provider.restore(memories(5_000, 1)).await?, report(5_000, 0));
-    assert_eq!(all().await?, memories(5_000, 1));
-    assert_eq!(provider.restore_newer(memories(5_500, 3)).await?, report(5_500, 0));
-    assert_eq!(provider.restore_newer(memories(5_500, 3)).await?, report(0, 5_500));
-    assert_eq!(all().await?, memories(5_500, 3));
+    assert_eq!(provider.restore(memories(0..5_000, 1)).await?, report(5_000, 0));
+    assert_eq!(all().await?, memories(0..5_000, 1));
+    let newer = || memories(4_000..5_500, 3);
+    assert_eq!(provider.restore_newer(newer()).await?, report(1_500, 0));
+    assert_eq!(provider.restore_newer(newer()).await?, report(0, 1_500));
+    assert_eq!(all().await?, [memories(0..4_000, 1), newer()].concat());
     Ok(())
 }
