@@ -7,7 +7,7 @@ use memory_core::{Error, ErrorKind, Outcome, Result};
 use tokio::time::timeout;
 
 use super::{Journal, Platform, RunContext};
-use crate::records::{Audience, Delivery, Message, MessageContent, NewMessage, Said};
+use crate::records::{Audience, Delivery, Message, MessageContent, NewMessage, Said, may_be_repeated};
 use crate::state::Services;
 
 /// Makes the agent's reply to a message, in the same room.
@@ -48,42 +48,60 @@ impl Voice<'_> {
 
     /// Says the message of a step: records it in the journal, stores it under the key of the answered message and the step, and then says
     /// it. A message that the journal has is stored and said unchanged; one that was delivered is not said again.
+    ///
+    /// The inner error is that of a message that no later run says either, so it may be stored. The outer error ends the run, which has
+    /// lost the message that it answers, or whose ledger fails for now: then a later run says the message.
     pub(super) async fn say_once(
         &self,
         journal: &Journal,
         step: &str,
         run: &RunContext,
         new: NewMessage,
-    ) -> Result<Message> {
+    ) -> Result<Result<Message>> {
+        let (message, delivery) = match self.store_once(journal, step, run, new).await {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == ErrorKind::Conflict || may_be_repeated(&error) => return Err(error),
+            Err(error) => return Ok(Err(error)),
+        };
+        match delivery {
+            Delivery::Delivered => return Ok(Ok(message)),
+            Delivery::Pending => match self.speak(&message).await {
+                Ok(()) => {
+                    journal.delivered(step);
+                    return Ok(Ok(message));
+                }
+                Err(error) => {
+                    tracing::warn!(id = %message.id, %error, "a message can't be said");
+                    if error.outcome() == Outcome::Unknown {
+                        journal.settle(step, Delivery::Unclear).await?;
+                        return Ok(Err(unclear()));
+                    }
+                }
+            },
+            Delivery::Unclear => return Ok(Err(unclear())),
+            Delivery::Failed => {}
+        }
+        // If this run has lost the message, it marks nothing, since the new holder may say it.
+        journal.settle(step, Delivery::Failed).await?;
+        self.mark(&message).await;
+        Ok(Err(unsaid("it could not be said")))
+    }
+
+    /// Records the message of a step in the journal and stores it. Returns what is known of its delivery, too.
+    async fn store_once(
+        &self,
+        journal: &Journal,
+        step: &str,
+        run: &RunContext,
+        new: NewMessage,
+    ) -> Result<(Message, Delivery)> {
         let Said { at, content, delivery } = match journal.said(step) {
             Some(said) => said,
             None => journal.say(step, &new).await?,
         };
         let new = NewMessage::new(content, at).with_run(run.id);
         let stored = self.services.records().messages().add_keyed(new, journal.message(), step).await;
-        let message = stored.inspect_err(|error| journal.note_failure(error))?;
-        match delivery {
-            Delivery::Delivered => return Ok(message),
-            Delivery::Pending => match self.speak(&message).await {
-                Ok(()) => {
-                    journal.delivered(step);
-                    return Ok(message);
-                }
-                Err(error) => {
-                    tracing::warn!(id = %message.id, %error, "a message can't be said");
-                    if error.outcome() == Outcome::Unknown {
-                        journal.settle(step, Delivery::Unclear).await?;
-                        return Err(unclear());
-                    }
-                }
-            },
-            Delivery::Unclear => return Err(unclear()),
-            Delivery::Failed => {}
-        }
-        // If this run has lost the message, it marks nothing, since the new holder may say it.
-        journal.settle(step, Delivery::Failed).await?;
-        self.mark(&message).await;
-        Err(unsaid("it could not be said"))
+        Ok((stored.inspect_err(|error| journal.note_failure(error))?, delivery))
     }
 
     /// Calls the platform. If the outcome is unknown, calls it once more with the same id, by which the platform can drop the repetition.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Dialogue, MAX_NAME_SHOWN, Spoken, unless_lost};
+use super::{Dialogue, MAX_NAME_SHOWN, Spoken};
 use crate::deadline::ends_after;
 use crate::flow::answer::MAX_ANSWER;
 use crate::flow::{FlowStep, Recorded, voice};
@@ -46,8 +46,7 @@ impl Dialogue<'_> {
         let mut result = self.call_once(&step, called, tool, arguments).await?;
         if let Some(text) = result.text.clone().filter(|_| result.is_said) {
             let saying = format!("{step}.text");
-            if let Err(error) = self.say(&Spoken { step: &saying, text: &text, answer: None }).await {
-                unless_lost(error)?;
+            if self.say(&Spoken { step: &saying, text: &text, answer: None }).await?.is_err() {
                 // The tool has succeeded, so the result stays a success: after a failure the model would call it again.
                 let is_unclear = self.journal.said(&saying).is_some_and(|said| said.delivery == Delivery::Unclear);
                 let text = if is_unclear { format!("{MAY_BE_SAID}{text}") } else { text };
@@ -86,8 +85,7 @@ impl Dialogue<'_> {
             }
             Recorded::Begun if !is_repeatable => {
                 let (unclear, text) = (unclear_step(step), format!("{called}: {UNCLEAR}"));
-                if let Err(error) = self.say(&Spoken { step: &unclear, text: &text, answer: None }).await {
-                    let error = unless_lost(error)?;
+                if let Err(error) = self.say(&Spoken { step: &unclear, text: &text, answer: None }).await? {
                     tracing::warn!(%error, "the room was not told that a call may have happened");
                 }
                 let result = ToolResult { arguments: given, ..ToolResult::failed(called, UNCLEAR) };
@@ -152,10 +150,8 @@ impl Dialogue<'_> {
         let steps = [unclear_step(step)].into_iter().filter(|step| self.journal.has(step));
         let sayings = (0..).map(|number| saying_step(step, number)).take_while(|step| self.journal.has(step));
         for step in steps.chain(sayings).collect::<Vec<_>>() {
-            // The journal has the text.
-            if let Err(error) = self.say(&Spoken { step: &step, text: "", answer: None }).await {
-                unless_lost(error)?;
-            }
+            // The journal has the text. One that can't be said stays unsaid, as in the attempt.
+            let _ = self.say(&Spoken { step: &step, text: "", answer: None }).await?;
         }
         Ok(())
     }
@@ -203,7 +199,7 @@ impl Dialogue<'_> {
                         return Err(late());
                     };
                     // Fails if the tool no longer waits.
-                    let _ = saying.said.send(said);
+                    let _ = saying.said.send(said.flatten());
                 }
                 output = &mut work => {
                     let panicked = Error::new(ErrorKind::Unexpected, "the tool panicked");

@@ -45,6 +45,7 @@ pub(super) const CALLS_TOOLS: &str = "callsTools";
 ///   fails, panics or misses its deadline, at which it is dropped. The other calls still run.
 /// - `REPLY` says the text at its position among the actions. After tools, and if providers were requested that the model has not seen,
 ///   the text is held back: the model is asked again, and if it gives no answer, the held text is said.
+/// - A text that can't be said does not end the run, unless the ledger fails for now: then a later run says it.
 /// - Each result is stored as a message of the agent before the next tool is called. If it can't be stored, the run fails.
 /// - The model's answer of each round, each result and each text are steps of the journal, named by the numbers of round and call. If the
 ///   journal has the answer of a round, the model is not asked for it again. A call whose result it has is not repeated, except that the
@@ -319,7 +320,7 @@ impl<'a> Dialogue<'a> {
         self.remember(&memory).await;
         self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
         if !text.is_empty() {
-            self.say(&Spoken { step: &self.text_step(), text: &text, answer: None }).await?;
+            self.say(&Spoken { step: &self.text_step(), text: &text, answer: None }).await??;
         }
         let (mut results, mut has_more_providers) = (Vec::new(), false);
         for (at, call) in tool_calls.iter_mut().enumerate() {
@@ -407,21 +408,22 @@ impl<'a> Dialogue<'a> {
     }
 
     async fn reply(&mut self, step: &str, answer: &MessageAnswer) -> Result<()> {
-        self.say(&Spoken { step, text: &answer.text, answer: Some(answer) }).await.map(drop)
+        self.say(&Spoken { step, text: &answer.text, answer: Some(answer) }).await?.map(drop)
     }
 
     /// Says the text of an answer that has other actions, too. If it can't be said, `REPLY` gets a failed result.
     async fn try_reply(&mut self, at: usize, answer: &MessageAnswer) -> Result<()> {
         let step = format!("{}.{at}", self.text_step());
-        let said = self.reply(&step, answer).await;
+        let said = self.say(&Spoken { step: &step, text: &answer.text, answer: Some(answer) }).await?;
         self.change_actions(|actions| actions.end_step(at, said.is_ok()));
-        let Err(error) = said else { return Ok(()) };
-        let error = unless_lost(error)?;
-        self.keep(&step, ToolResult::failed(REPLY, error.to_string())).await
+        match said {
+            Ok(_) => Ok(()),
+            Err(error) => self.keep(&step, ToolResult::failed(REPLY, error.to_string())).await,
+        }
     }
 
-    /// Says a text as a reply to the message.
-    async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
+    /// Says a text as a reply to the message. The inner error does not end the run; see [`Voice::say_once`](voice::Voice::say_once).
+    async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Result<Message>> {
         let services = Arc::clone(&self.services);
         let mut new = voice::reply(&services, &self.turn.message, spoken.text);
         if let Some(answer) = spoken.answer {
@@ -429,11 +431,13 @@ impl<'a> Dialogue<'a> {
             new.content.actions = answer.actions.clone();
             new.content.providers = answer.providers.clone();
         }
-        let message = self.service.voice().say_once(self.journal, spoken.step, self.run.context(), new).await?;
-        (self.has_said, self.is_stale) = (true, true);
-        self.run.tap().said(&message);
-        self.run.step(FlowStep::Answered(message.id));
-        Ok(message)
+        let said = self.service.voice().say_once(self.journal, spoken.step, self.run.context(), new).await?;
+        if let Ok(message) = &said {
+            (self.has_said, self.is_stale) = (true, true);
+            self.run.tap().said(message);
+            self.run.step(FlowStep::Answered(message.id));
+        }
+        Ok(said)
     }
 
     /// Sets the plan of this round, if it has more than one action.
@@ -464,9 +468,4 @@ const MAX_NAME_SHOWN: usize = 128;
 /// The name of the step of a round.
 fn round_step(number: usize) -> String {
     format!("round.{number}")
-}
-
-/// Returns the error of a text that was not said, which does not end the run. A `Conflict` ends it: the run has lost its message.
-fn unless_lost(error: Error) -> Result<Error> {
-    if error.kind() == ErrorKind::Conflict { Err(error) } else { Ok(error) }
 }
