@@ -17,7 +17,7 @@ use super::triggers::Triggers;
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
 use crate::flow::{End, Events, Incoming, MessageService, Tap, Why, is_own};
-use crate::records::{ChannelType, EntityId, NewMessage, Records, Room, RoomId};
+use crate::records::{ChannelType, NewMessage, Records, Room, RoomId};
 use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, StateCache, Values};
 use crate::template::Templates;
 
@@ -72,8 +72,8 @@ struct Shared {
     /// The provider that the agent opened itself and must close.
     opened: Option<Arc<dyn MemoryProvider>>,
     grace: Duration,
-    /// The authors and rooms of recent messages, whose records are stored already.
-    seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
+    /// The rooms of recent messages, whose records are stored already.
+    seen: Mutex<LruCache<RoomId, ()>>,
     runs: TaskTracker,
     triggers: Triggers,
     /// Ends the recovery of open messages.
@@ -204,10 +204,12 @@ impl Agent {
         message.status = Status::Observed;
         let incoming = Incoming { message, is_addressed: false };
         incoming.check()?;
-        self.shared.keep(&origin).await?;
+        self.shared.keep_room(&origin).await?;
         let added = service.in_time(records.messages().add_once(incoming.message)).await?;
-        if added.is_new {
-            service.in_time(records.participants().join(&origin.room.id, &origin.author.id)).await?;
+        // After a repeated delivery an author who has left stays away. One who is not known was to be added by a call that was cut off.
+        let is_due = added.is_new || !service.in_time(records.entities().is_known(&origin.author.id)).await?;
+        if is_due {
+            service.in_time(origin.ensure_author(records)).await?;
         }
         Ok(added.message.id)
     }
@@ -342,7 +344,7 @@ impl Agent {
         incoming.check()?;
         // Called here, not in the spawned task, so that the messages of a room keep the order of the calls. Boxed, since each future
         // around it would hold it twice, which overflows the stack of a worker that asks.
-        let work = Box::pin(agent.service.receive_for(incoming, tap.clone()));
+        let work = Box::pin(agent.service.receive_for(incoming, Some(origin.author.clone()), tap.clone()));
         Ok(Some(runs.spawn(async move { agent.run(&origin, work, tap).await })))
     }
 }
@@ -378,32 +380,31 @@ impl Shared {
     /// Processes a message until the run ends, or until it is stopped, which drops the run.
     async fn run(&self, origin: &Origin, work: impl Future<Output = End>, tap: Tap) -> Result<()> {
         let work = async {
-            self.keep(origin).await?;
+            self.keep_room(origin).await?;
             tap.end(&work.await);
             Ok(())
         };
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
-    /// Stores the author and the room of a message if they are new, and adds the author and the agent to the room. If both were seen
-    /// recently, it only checks whether they were erased.
-    async fn keep(&self, origin: &Origin) -> Result<()> {
-        let key = (origin.room.id.clone(), origin.author.id.clone());
+    /// Stores the room of a message if it is new, and adds the agent to it. If the room was seen recently, it only checks whether it was
+    /// erased. The author is added when the message is stored, since it may be a repeated delivery, whose author has left.
+    async fn keep_room(&self, origin: &Origin) -> Result<()> {
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_seen = seen().get(&key).is_some();
-        if is_seen && self.is_known(origin).await {
+        let is_seen = seen().get(&origin.room.id).is_some();
+        if is_seen && self.is_room_known(origin).await {
             return Ok(());
         }
-        self.service.in_time(origin.ensure(&self.records)).await?;
-        seen().put(key, ());
+        self.service.in_time(origin.ensure_room(&self.records)).await?;
+        seen().put(origin.room.id.clone(), ());
         Ok(())
     }
 
-    /// Whether the records of a room and an author that were seen recently still exist. If this can't be checked, they count as existing,
-    /// so that the message is stored nevertheless.
-    async fn is_known(&self, origin: &Origin) -> bool {
-        self.service.in_time(origin.is_known(&self.records)).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "nobody can tell whether somebody is known still");
+    /// Whether the record of a room that was seen recently still exists. If this can't be checked, it counts as existing, so that the
+    /// message is stored nevertheless.
+    async fn is_room_known(&self, origin: &Origin) -> bool {
+        self.service.in_time(origin.is_room_known(&self.records)).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "nobody can tell whether a room is known still");
             true
         })
     }

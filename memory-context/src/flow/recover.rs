@@ -132,7 +132,13 @@ impl MessageService {
         let run = Run::go_on(&self.events, id, content.room.clone(), content.author.clone()).with_tap(tap);
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
-            let end = run.drive(async |run| Ok(Box::pin(service.work(run, ticket, task)).await)).await;
+            let work = async |run: &Run| {
+                if let Err(error) = service.in_time(service.admit(run, None, false)).await {
+                    tracing::warn!(%error, "the author of a message may not be in its room");
+                }
+                Ok(Box::pin(service.work(run, ticket, task)).await)
+            };
+            let end = run.drive(work).await;
             drop(entered);
             end
         }

@@ -22,7 +22,7 @@ use super::respond::{Decision, Received};
 use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{End, FlowStep, Journal, MessageService, Run, Why, is_own};
-use crate::records::{Audience, Message, NewMessage, OpenMessage, Taken, WHY};
+use crate::records::{Audience, Entity, Message, NewMessage, OpenMessage, Taken, WHY};
 use crate::state::{Turn, cut};
 
 /// The longest text of a received message, in bytes.
@@ -91,13 +91,14 @@ impl MessageService {
     /// - Other messages of the room don't wait for the evaluators.
     /// - Dropping the future leaves the message open.
     pub fn receive(self: &Arc<Self>, incoming: Incoming) -> impl Future<Output = End> + Send + use<> {
-        self.receive_for(incoming, Tap::default())
+        self.receive_for(incoming, None, Tap::default())
     }
 
-    /// Like [`receive`](Self::receive), and sends the answer to the tap.
+    /// Like [`receive`](Self::receive), and stores the author of a new message unless it exists, and sends the answer to the tap.
     pub(crate) fn receive_for(
         self: &Arc<Self>,
         incoming: Incoming,
+        author: Option<Entity>,
         tap: Tap,
     ) -> impl Future<Output = End> + Send + use<> {
         let (service, content) = (Arc::clone(self), &incoming.message.content);
@@ -114,13 +115,13 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            // An author who has left the room joins again with a new message. A repeated delivery does not come here.
-                            let (services, said) = (service.composer.services(), &task.open.message.content);
-                            let participants = services.records().participants();
-                            service.in_time(participants.join(&said.room, &said.author)).await?;
+                            service.in_time(service.admit(run, author.as_ref(), true)).await?;
                             Ok(Box::pin(service.work(run, ticket, *task)).await)
                         }
                         Stored::Known(memory) => {
+                            if author.is_some() {
+                                service.in_time(service.admit(run, author.as_ref(), false)).await?;
+                            }
                             known = service.in_time(service.take(&memory)).await?;
                             Ok(End::Ignored(Why::Known))
                         }
@@ -150,6 +151,22 @@ impl MessageService {
                 let journal = Journal::new(lease, &open);
                 Ok(Stored::New(Box::new(Task { journal, open, is_left: false })))
             }
+        }
+    }
+
+    /// Adds the author of a message to its room, and then stores the author unless it exists. If the message is not new, it does so only
+    /// for an author who is not known, since the call that stored the message was cut off before. A known author may have left since, and
+    /// who was erased has no messages.
+    pub(super) async fn admit(&self, run: &Run, author: Option<&Entity>, is_new: bool) -> Result<()> {
+        let (services, said) = (self.composer.services(), run.context());
+        let records = services.records();
+        if !is_new && records.entities().is_known(&said.author).await? {
+            return Ok(());
+        }
+        records.participants().join(&said.room, &said.author).await?;
+        match author {
+            Some(author) => records.entities().ensure(author).await.map(drop),
+            None => Ok(()),
         }
     }
 

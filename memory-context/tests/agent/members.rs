@@ -7,6 +7,7 @@ use memory_context::agent::Agent;
 use memory_context::core::filter::Field;
 use memory_context::core::{Clock, Collection, DocumentQuery, Erasure, InMemory, SystemClock};
 use memory_context::flow::platform::Origin;
+use memory_context::flow::{End, Incoming, Why};
 use memory_context::records::{Audience, ChannelType, Entity, EntityId, NewMessage, Room, RoomId};
 use memory_context::{Error, ErrorKind, Result};
 
@@ -34,6 +35,11 @@ fn kitchen() -> Room {
 
 fn person(id: &str) -> Entity {
     Entity::new(EntityId::parse(id).expect("valid"), id)
+}
+
+/// The origin of what Bo says in the kitchen.
+fn bos() -> Origin {
+    Origin { world: None, room: kitchen(), author: person("bo") }
 }
 
 async fn present(agent: &Agent) -> Vec<String> {
@@ -68,10 +74,9 @@ async fn a_room_of_the_builder_has_its_members_wherever_a_build_was_cut() {
 #[tokio::test]
 async fn what_is_brought_once_more_puts_nobody_back_into_a_room() {
     let stage = Stage::new().await;
-    let origin = || Origin { world: None, room: kitchen(), author: person("bo") };
     let brought = async |id: &str| {
-        let message = NewMessage::new(origin().message("Hi"), SystemClock.now()).with_external_id(id);
-        stage.agent.observe(origin(), message).await.expect("kept")
+        let message = NewMessage::new(bos().message("Hi"), SystemClock.now()).with_external_id(id);
+        stage.agent.observe(bos(), message).await.expect("kept")
     };
     let first = brought("1").await;
     stage.agent.records().participants().leave(&kitchen().id, &person("bo").id).await.expect("left");
@@ -82,14 +87,52 @@ async fn what_is_brought_once_more_puts_nobody_back_into_a_room() {
     stage.ends().await;
 }
 
+/// Another process has not seen the author and the room yet.
+#[tokio::test]
+async fn what_another_process_brings_once_more_puts_nobody_back_into_a_room() {
+    let stage = Stage::new().await;
+    let incoming = |id: &str| {
+        let message = NewMessage::new(bos().message("Hi"), SystemClock.now()).with_external_id(id);
+        Incoming { message, is_addressed: false }
+    };
+    let first = stage.agent.observe(bos(), incoming("1").message).await.expect("kept");
+    let records = stage.agent.records();
+    records.participants().leave(&kitchen().id, &person("bo").id).await.expect("left");
+    let restarted = async || {
+        let builder = Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small");
+        builder.build().await.expect("an agent")
+    };
+    let other = restarted().await;
+    let again = within(other.receive(bos(), incoming("1"))).await.expect("known");
+    assert_eq!((again.end, present(&other).await), (End::Ignored(Why::Known), vec!["ada".to_owned()]));
+    within(other.shutdown()).await.expect("closes");
+    let other = restarted().await;
+    assert_eq!(other.observe(bos(), incoming("1").message).await.expect("known"), first);
+    assert_eq!(present(&other).await, ["ada"]);
+    within(other.shutdown()).await.expect("closes");
+
+    let query = DocumentQuery::builder(Collection::parse("_entities").expect("valid")).all();
+    let query = query.filter(Field::metadata(["entity"]).eq("bo"));
+    assert_eq!(stage.erases(&Erasure::documents(query, "a test").expect("valid")).await, 1);
+    assert_eq!(stage.erases(&Erasure::records([first.into()], "a test").expect("valid")).await, 1);
+    let other = restarted().await;
+    let failed = within(other.receive(bos(), incoming("1"))).await.expect_err("it was erased");
+    assert!(failed.message().contains("idempotency key"), "{failed}");
+    other.observe(bos(), incoming("1").message).await.expect_err("it was erased");
+    assert_eq!(present(&other).await, ["ada"]);
+    let audience = Audience::new(kitchen().id, person("bo").id);
+    assert_eq!(other.records().entities().get(&audience, &audience.entity).await.expect("read"), None);
+    within(other.shutdown()).await.expect("closes");
+    stage.ends().await;
+}
+
 #[tokio::test]
 async fn who_was_erased_and_comes_back_is_known_again() {
     let stage = Stage::new().await;
     let (records, audience) = (stage.agent.records(), Audience::new(kitchen().id, person("bo").id));
     let brought = async |id: &str| {
-        let origin = Origin { world: None, room: kitchen(), author: person("bo") };
-        let message = NewMessage::new(origin.message("Hi"), SystemClock.now()).with_external_id(id);
-        stage.agent.observe(origin, message).await.expect("kept")
+        let message = NewMessage::new(bos().message("Hi"), SystemClock.now()).with_external_id(id);
+        stage.agent.observe(bos(), message).await.expect("kept")
     };
     brought("1").await;
     for (collection, label, named) in [("_entities", "entity", "bo"), ("_rooms", "room", "kitchen")] {

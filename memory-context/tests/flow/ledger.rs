@@ -32,6 +32,8 @@ struct Faults {
     keyed_stores_fail: AtomicUsize,
     /// No read of documents ends.
     documents_hang: AtomicBool,
+    /// So many puts of documents fail.
+    puts_fail: AtomicUsize,
 }
 
 impl Around for Broken {
@@ -43,6 +45,7 @@ impl Around for Broken {
                 (is_set(&self.0.ends_hang), is_set(&self.0.ends_fail))
             }
             Call::ReadDocuments => (is_set(&self.0.documents_hang), false),
+            Call::PutDocument => (false, take_one(&self.0.puts_fail)),
             _ => (false, false),
         };
         match (is_hanging, is_down) {
@@ -171,6 +174,21 @@ async fn a_reply_beside_tools_outlives_a_failure_of_the_ledger() {
     assert_eq!(other.platform.texts(), ["Hi", "One"]);
     let results: Vec<_> = other.results().await.into_iter().map(|result| (result.action, result.step)).collect();
     assert_eq!(results, [("COUNT".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn an_author_who_was_not_put_into_the_room_is_in_it_when_the_message_is_taken_up() {
+    let (broken, mut stage) = broken(None).await;
+    broken.puts_fail.store(1, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+    assert_eq!((end.as_str(), stage.memory("hello").await.status), ("failed", Status::Pending));
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(ContextParts::default(), |service| service);
+    let recovered = other.recover();
+    other.asked().await.answer(text("Hi"));
+    assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
+    let participants = other.records.participants();
+    assert!(participants.get(&audience(), &audience().entity).await.expect("read").is_some());
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! The origin of a message: its author, room and world.
 
-use futures::future::try_join;
 use memory_core::Result;
 
 use crate::records::{AgentId, Audience, Entity, EntityId, MessageContent, Records, Room, World};
@@ -29,23 +28,29 @@ impl Origin {
     /// Stores world, room and author unless they exist, and adds author and agent to the room. It is idempotent and changes no existing
     /// record.
     pub async fn ensure(&self, records: &Records) -> Result<()> {
+        self.ensure_room(records).await?;
+        self.ensure_author(records).await
+    }
+
+    /// Stores world and room unless they exist, and adds the agent to the room.
+    pub(crate) async fn ensure_room(&self, records: &Records) -> Result<()> {
         if let Some(world) = &self.world {
             records.worlds().ensure(world).await?;
         }
         records.rooms().ensure(&self.room).await?;
-        records.entities().ensure(&self.author).await?;
-        for entity in [&records.agent().entity(), &self.author.id] {
-            records.participants().join(&self.room.id, entity).await?;
-        }
-        Ok(())
+        records.participants().join(&self.room.id, &records.agent().entity()).await
     }
 
-    /// Whether room and author exist.
-    pub(crate) async fn is_known(&self, records: &Records) -> Result<bool> {
+    /// Adds the author to the room, and then stores the author unless it exists.
+    pub(crate) async fn ensure_author(&self, records: &Records) -> Result<()> {
+        records.participants().join(&self.room.id, &self.author.id).await?;
+        records.entities().ensure(&self.author).await.map(drop)
+    }
+
+    /// Whether the room exists.
+    pub(crate) async fn is_room_known(&self, records: &Records) -> Result<bool> {
         let audience = Audience::new(self.room.id.clone(), self.author.id.clone());
-        let (rooms, entities) = (records.rooms(), records.entities());
-        let (room, is_author_known) = try_join(rooms.get(&audience), entities.is_known(&self.author.id)).await?;
-        Ok(room.is_some() && is_author_known)
+        Ok(records.rooms().get(&audience).await?.is_some())
     }
 
     /// Makes the content of a message with this origin.
