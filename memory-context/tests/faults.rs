@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryUpdate, OnFailure, PromptConfig, PromptMemory};
+use memory_context::records::{AgentId, Audience, EntityId, Fact, NewFact, Records, RoomId};
 use memory_core::{
-    Collection, Content, DocumentQuery, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider,
-    Outcome, Result,
+    Clock, Collection, Content, DocumentQuery, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, ManualClock,
+    MemoryProvider, Outcome, Result, SystemClock, Timestamp,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, advance};
 
 use crate::engine::{Around, Call, Wrapped};
@@ -30,6 +31,8 @@ enum Door {
     AnswerLost,
     /// The call is made, and its answer never comes.
     Stuck,
+    /// The call is made, and its answer comes when the test allows it.
+    Late,
     /// Somebody else is always first.
     Overtaken,
 }
@@ -42,6 +45,8 @@ struct Doors {
     get: Mutex<Door>,
     /// For the next writes, one after the other; then the door is open.
     put: Mutex<VecDeque<Door>>,
+    /// What late answers wait for.
+    allowed: Notify,
 }
 
 impl Around for Arc<Doors> {
@@ -69,6 +74,11 @@ impl Around for Arc<Doors> {
                 work.await?;
                 std::future::pending().await
             }
+            Door::Late => {
+                let answer = work.await?;
+                self.allowed.notified().await;
+                Ok(answer)
+            }
         }
     }
 }
@@ -87,11 +97,19 @@ impl House {
         Self { engine, doors: Arc::default() }
     }
 
+    fn wrapped(&self) -> Wrapped<Arc<Doors>> {
+        Wrapped { engine: Arc::clone(&self.engine), around: Arc::clone(&self.doors) }
+    }
+
+    /// The records of an agent.
+    fn records(&self) -> Records {
+        Records::new(Arc::new(self.wrapped()), AgentId::parse("ada").expect("valid"))
+    }
+
     fn memory(&self, set: impl FnOnce(&mut PromptConfig)) -> PromptMemory {
         let mut config = PromptConfig::default();
         set(&mut config);
-        let wrapped = Wrapped { engine: Arc::clone(&self.engine), around: Arc::clone(&self.doors) };
-        PromptMemory::with(wrapped.documents(), config).expect("valid settings")
+        PromptMemory::with(self.wrapped().documents(), config).expect("valid settings")
     }
 
     /// Prompt memory in another process, which has no doors.
@@ -301,4 +319,84 @@ async fn what_was_not_written_here_is_refused_and_left_alone() {
             doors.engine.documents().get(&document.collection, &document.id).await.expect("found").expect("there");
         assert_eq!(left.content.as_str(), text);
     }
+}
+
+fn audience() -> Audience {
+    Audience::new(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
+}
+
+fn fact(text: &str) -> NewFact {
+    let Audience { room, entity, .. } = audience();
+    NewFact::new(room, entity.clone(), entity, text, Timestamp::MIN)
+}
+
+async fn known(records: &Records, text: &str) -> Fact {
+    records.facts().remember(fact(text)).await.expect("kept").fact
+}
+
+async fn facts(records: &Records) -> Vec<String> {
+    let facts = records.facts().newest(&audience(), 10).await.expect("read");
+    facts.into_iter().map(|fact| fact.text).collect()
+}
+
+#[tokio::test]
+async fn a_fact_that_others_know_outlives_a_race_of_corrections() {
+    let house = House::new().await;
+    let records = house.records();
+    let wrong = known(&records, "Ana is 3").await;
+    house.puts_are([Door::Late]).await;
+    let meanwhile = async {
+        let other = records.facts().replace(&wrong, fact("Ana is 31")).await;
+        known(&records, "Ana is 30").await;
+        house.doors.allowed.notify_one();
+        other
+    };
+    let facts_of = records.facts();
+    let (one, other) = tokio::join!(facts_of.replace(&wrong, fact("Ana is 30")), meanwhile);
+    assert!(facts(&records).await.contains(&"Ana is 30".to_owned()), "who remembered it was told that it is known");
+    assert_eq!((one.is_ok(), other.is_ok()), (true, false));
+    assert_eq!(facts(&records).await, ["Ana is 30"]);
+}
+
+#[tokio::test]
+async fn two_corrections_by_one_text_leave_it() {
+    let house = House::new().await;
+    let records = house.records();
+    let wrong = known(&records, "Ana is 3").await;
+    house.puts_are([Door::Late]).await;
+    let meanwhile = async {
+        let other = records.facts().replace(&wrong, fact("Ana is 30")).await;
+        house.doors.allowed.notify_one();
+        other
+    };
+    let facts_of = records.facts();
+    let (one, other) = tokio::join!(facts_of.replace(&wrong, fact("Ana is 30")), meanwhile);
+    assert_eq!(facts(&records).await, ["Ana is 30"]);
+    assert!(one.is_ok() && other.is_ok());
+}
+
+#[tokio::test]
+async fn a_correction_that_was_cut_off_goes_on_or_makes_way() {
+    let house = House::new().await;
+    let later = Timestamp::from_millis(SystemClock.now().as_millis() + 180_000).expect("in range");
+    let records = house.records();
+    let cut = async |wrong: &Fact| {
+        house.puts_are([Door::Open, Door::Unavailable]).await;
+        records.facts().replace(wrong, fact("Ana is 30")).await.expect_err("cut off");
+    };
+    let wrong = known(&records, "Ana is 3").await;
+    cut(&wrong).await;
+    assert_eq!(facts(&records).await, ["Ana is 3"]);
+    let other = records.facts().replace(&wrong, fact("Ana is 31")).await.expect_err("it is being replaced");
+    let removed = records.facts().remove(&wrong).await.expect_err("it is being replaced");
+    assert_eq!((other.kind(), removed.kind()), (ErrorKind::Conflict, ErrorKind::NotFound));
+    assert!(records.facts().replace(&wrong, fact("Ana is 30")).await.expect("it goes on").is_new);
+    assert_eq!(facts(&records).await, ["Ana is 30"]);
+
+    let wrong = known(&records, "Ana is 4").await;
+    records.facts().remove(&known(&records, "Ana is 30").await).await.expect("known");
+    cut(&wrong).await;
+    let records = records.with_clock(Arc::new(ManualClock::new(later)));
+    records.facts().replace(&wrong, fact("Ana is 31")).await.expect("nobody goes on with the other");
+    assert_eq!(facts(&records).await, ["Ana is 31"]);
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
 use memory_core::{
     Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Documents, Error, ErrorKind,
-    Expect, Hit, MemoryQuery, QueryBuilder, Recall, RecallOptions, Recalled, Result, Weights,
+    Expect, Hit, Json, MemoryQuery, Metadata, QueryBuilder, Recall, RecallOptions, Recalled, Result, Weights,
 };
 
 use super::fact::normalised;
@@ -32,6 +32,10 @@ pub struct Facts<'a> {
 const CANDIDATES: usize = 100;
 /// How long a search waits for the vector of its question.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The label with the id of the fact that is to replace this one.
+const SUCCESSOR: &str = "successor";
+/// How long a claim keeps others from a fact, in ms: longer than the deadlines of the call that made it, which may have been cut off.
+const CLAIM_HOLDS: i64 = 120_000;
 /// How long a search for a prompt waits for it: less than half of a provider's deadline.
 const PROMPT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -74,20 +78,63 @@ impl Facts<'_> {
     /// Replaces a fact, for example one that turned out to be wrong. The new fact is stored before the known one is removed, so a call that
     /// is cut off loses neither, and after its repetition only the new one is left.
     ///
-    /// Fails with `Conflict` if somebody else has replaced or removed the known fact. Then the new fact is not stored, unless it was known
-    /// already: in that case the call succeeds.
+    /// Fails with `Conflict` if somebody else has replaced or removed the known fact, or has begun to within the last two minutes. Then the
+    /// new fact is not stored, unless it was known already: in that case the call succeeds.
     pub async fn replace(&self, known: &Fact, new: NewFact) -> Result<Remembered> {
-        let remembered = self.remember(new).await?;
-        if remembered.fact.id == known.id || self.take(known).await? || !remembered.is_new {
+        let (id, collection) = (self.id(&new)?, fact_collection(self.records.agent(), &new.room)?);
+        if id == known.id {
+            return self.remember(new).await;
+        }
+        if self.claim(known, &id).await? {
+            let remembered = self.remember(new).await?;
+            self.take(known).await?;
             return Ok(remembered);
         }
-        self.take(&remembered.fact).await?;
-        Err(Error::conflict("the fact was replaced or removed meanwhile"))
+        match self.records.documents().get(&collection, &id).await? {
+            Some(document) => Ok(Remembered { fact: Fact::read(document)?, is_new: false }),
+            None => Err(Error::conflict("the fact was replaced or removed meanwhile")),
+        }
     }
 
-    /// Removes a fact. Fails with `NotFound` if it no longer exists.
+    /// Removes a fact. Fails with `NotFound` if it no longer exists, or if somebody else has begun to replace it within the last two
+    /// minutes.
     pub async fn remove(&self, known: &Fact) -> Result<()> {
-        if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
+        let is_removed = self.claim(known, &known.id).await? && self.take(known).await?;
+        if is_removed { Ok(()) } else { Err(absent("fact")) }
+    }
+
+    /// Labels a fact with the id of the fact that is to replace it, or with its own id if it is to be removed. Of concurrent calls with
+    /// different ids one wins, before anything else is stored or removed. Returns whether the label has this id; `false` also if the fact
+    /// does not exist.
+    async fn claim(&self, fact: &Fact, successor: &DocumentId) -> Result<bool> {
+        let (documents, collection) = (self.records.documents(), fact_collection(self.records.agent(), &fact.room)?);
+        within_deadline(async {
+            loop {
+                let Some(document) = documents.get(&collection, &fact.id).await? else { return Ok(false) };
+                let mut labels = document.metadata.to_object();
+                let claimed = labels.insert(SUCCESSOR.to_owned(), Json::String(successor.to_string()));
+                match claimed {
+                    Some(Json::String(other)) if other == successor.as_str() => return Ok(true),
+                    Some(_) if self.is_fresh(&document) => return Ok(false),
+                    Some(_) | None => {}
+                }
+                let Document { id, space_id, content, created_at, revision, .. } = document;
+                let write = DocumentWrite::new(collection.clone(), space_id, content, created_at).with_id(id);
+                let write = write.with_metadata(Metadata::from_object(&labels)?).expect(Expect::Revision(revision));
+                match documents.put(write).await {
+                    Ok(_) => return Ok(true),
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Whether the call that has claimed a fact may still be at work.
+    fn is_fresh(&self, claimed: &Document) -> bool {
+        let age = self.records.now().as_millis() - claimed.updated_at.unwrap_or(claimed.created_at).as_millis();
+        age < CLAIM_HOLDS
     }
 
     /// Finds the fact with this text that became known in the audience's room. Only such a fact may be changed on behalf of the audience.

@@ -23,6 +23,7 @@ cases! {
     a_fact_is_replaced_and_removed,
     a_fact_is_changed_where_it_became_known,
     racing_corrections_leave_one,
+    racing_corrections_by_two_texts_leave_one_of_them,
 }
 
 async fn newest(records: &Records, of: Audience) -> Vec<String> {
@@ -312,5 +313,27 @@ async fn racing_corrections_leave_one(stage: Stage) -> CaseResult {
     assert!(late.into_iter().all(|late| late.is_err_and(|error| error.kind() == ErrorKind::Conflict)));
     let kept = done.into_iter().next().expect("one")?.fact.text;
     assert_eq!(newest(&records, audience("r", "ana")).await, [kept]);
+    Ok(())
+}
+
+async fn racing_corrections_by_two_texts_leave_one_of_them(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let new = |text: String| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    for round in 0..5 {
+        let wrong = records.facts().remember(new(format!("Ana is {round}"))).await?.fact;
+        let writers = (0..8).map(|number| {
+            let handle = if number % 2 == 0 { &records } else { &elsewhere };
+            let (wrong, new) = (&wrong, new(format!("Ana is {}", 30 + number / 2 % 2)));
+            async move { handle.facts().replace(wrong, new).await }
+        });
+        let writers: Vec<_> = writers.collect();
+        let outcomes = futures::future::join_all(writers).await;
+        let (done, late): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        assert!(late.into_iter().all(|late| late.is_err_and(|error| error.kind() == ErrorKind::Conflict)));
+        let kept: Vec<_> = done.into_iter().map(|done| done.map(|kept| kept.fact)).collect::<Result<_, _>>()?;
+        assert!(kept.iter().all(|one| one.id == kept[0].id), "one text wins");
+        assert_eq!(newest(&records, audience("r", "ana")).await, [kept[0].text.clone()], "in round {round}");
+        records.facts().remove(&kept[0]).await?;
+    }
     Ok(())
 }
