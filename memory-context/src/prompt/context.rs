@@ -6,6 +6,7 @@ use memory_core::Revision;
 use serde::{Deserialize, Serialize};
 
 use super::Flags;
+use super::key::MAX_PART;
 use crate::records::{AgentId, Message};
 
 /// The session, the user, the agent and the personality to which a prompt memory belongs. Its JSON has camelCase names; unknown names are
@@ -64,11 +65,13 @@ impl MemoryLoadContext {
 
     /// Makes the context for a message that an agent received. The room is the session, and each agent has its own texts. The profile is
     /// that of the author in direct conversations, and that of the room otherwise, since a group must not hear what somebody said in
-    /// private.
+    /// private. The platform is the source of the message, without control characters and cut to the length of an id.
     pub fn of(agent: &AgentId, message: &Message) -> Self {
         let content = &message.content;
         let room = content.room.as_str();
-        let platform = if content.source.is_empty() { "chat" } else { &content.source };
+        // Anybody may name the source, which must not switch the prompt memory off.
+        let source = content.source.replace(char::is_control, "\u{fffd}");
+        let platform = if source.is_empty() { "chat" } else { &source[..source.floor_char_boundary(MAX_PART)] };
         let context = Self::new(room, room, platform).with_agent(agent.as_str());
         let context = context.with_personality(agent.as_str(), MemoryScope::PerPersonality);
         if content.channel_type.is_direct() { context.with_user(content.author.as_str()) } else { context }
@@ -154,7 +157,34 @@ impl fmt::Debug for MemoryContext {
 
 #[cfg(test)]
 mod tests {
+    use memory_core::{MemoryId, Timestamp};
+
+    use super::super::MemoryStore;
+    use super::super::key::Key;
     use super::*;
+    use crate::records::{EntityId, MessageContent, RoomId};
+
+    #[test]
+    fn any_source_of_a_message_is_a_platform() {
+        let agent = AgentId::parse("ada").expect("valid");
+        let (room, ana) = (RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
+        let long = format!("{}ä", "x".repeat(255));
+        for (source, platform) in [
+            ("", "chat"),
+            ("telegram", "telegram"),
+            ("a\nb\0", "a\u{fffd}b\u{fffd}"),
+            (long.as_str(), &long[..255]),
+            (&"\n".repeat(256), &"\u{fffd}".repeat(85)),
+        ] {
+            let mut content = MessageContent::new(room.clone(), ana.clone(), "hello");
+            content.source = source.to_owned();
+            let message =
+                Message { id: MemoryId::generate(), created_at: Timestamp::MIN, content, is_undelivered: false };
+            let context = MemoryLoadContext::of(&agent, &message);
+            assert_eq!(context.platform, platform);
+            Key::of(&context, MemoryStore::Memory).expect("valid");
+        }
+    }
 
     #[test]
     fn json_is_that_of_the_interface() {

@@ -12,7 +12,7 @@ pub const COLLECTION: &str = "_prompt";
 const SPACE: &str = "prompt";
 
 /// The longest part of a key, in bytes.
-const MAX_PART: usize = 256;
+pub(super) const MAX_PART: usize = 256;
 
 /// Where one store is kept: the id, the collection and the space of its document, and its metadata.
 #[derive(Debug, Clone)]
