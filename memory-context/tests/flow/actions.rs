@@ -185,6 +185,26 @@ async fn a_result_that_the_journal_can_not_hold_keeps_its_success() {
     assert_eq!(statuses, [ActionStatus::Completed]);
 }
 
+#[tokio::test]
+async fn a_private_result_reaches_the_model_though_the_journal_is_full() {
+    let anything = || json!({ "type": "object" });
+    let fill = Tool::with_schema("FILL", "", anything(), |_, _| async {
+        Ok(ToolOutput::new("").with_data("all", "x".repeat((4 << 20) - (26 << 10))))
+    });
+    let look = Tool::with_schema("LOOK", "", anything(), |_, _| async { Ok(ToolOutput::new("secret").private()) });
+    let parts = ContextParts { tools: vec![fill, look.repeatable()], ..ContextParts::default() };
+    let mut stage = Stage::with_parts(parts).await;
+    let run = stage.receive(said("ana", "look", 1));
+    let parameters = json!({ "LOOK": { "for": "x".repeat(16 << 10) } });
+    let answer = json!({ "thought": "t", "actions": ["FILL", "LOOK"], "parameters": parameters });
+    stage.asked().await.answer(answer.to_string());
+    let call = stage.asked().await;
+    assert!(call.prompt.contains("secret"), "{}", call.prompt);
+    call.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert!(stage.stored().await.iter().all(|message| !message.content.text.contains("secret")));
+}
+
 /// A provider that contributes its name.
 #[derive(Debug)]
 struct Named(ProviderInfo);

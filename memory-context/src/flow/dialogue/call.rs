@@ -127,7 +127,7 @@ impl Dialogue<'_> {
 
     /// Records the result of a call in the journal, and returns it. If the tool is repeatable, a private result is recorded without its
     /// output. If the journal can't hold the result, the success and the beginning of the text are recorded and returned, since after a
-    /// failure the model would call the tool again.
+    /// failure the model would call the tool again. A private result of a repeatable tool is returned whole even then.
     async fn record_result(&self, step: &str, result: ToolResult, is_repeatable: bool) -> Result<ToolResult> {
         let kept = if is_repeatable { Cow::Owned(result.shared()) } else { Cow::Borrowed(&result) };
         match self.journal.done(step, &kept).await {
@@ -139,7 +139,8 @@ impl Dialogue<'_> {
                 let small =
                     ToolResult { tool, success, text, is_said, is_private, error, providers, ..ToolResult::default() };
                 self.journal.done(step, &small).await?;
-                Ok(small)
+                // A private output is in no record, so the model can have all of it. Any other result is told as it is recorded.
+                Ok(if is_repeatable && result.is_private { result } else { small })
             }
             Err(error) => Err(error),
         }
