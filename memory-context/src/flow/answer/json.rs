@@ -5,8 +5,8 @@ use serde_json::{Deserializer, Map, Value};
 use super::Mistake;
 use super::shape::RESPONSE;
 
-/// The most braces that are tried as the beginning of an object, since each attempt may read the rest of the text.
-const MAX_ATTEMPTS: usize = 32;
+/// The most broken objects that are read, since each may extend to the end of the text.
+const MAX_BROKEN: usize = 32;
 
 /// Finds the first object with a known field that begins before a position. If there is none, fails with the mistake at the first brace
 /// that begins no valid object, and returns `None` if there is no such brace.
@@ -16,8 +16,8 @@ pub(super) fn find(
     is_field: impl Fn(&str) -> bool,
 ) -> Result<Option<Map<String, Value>>, Mistake> {
     let mut mistake = None;
-    let mut begin = 0;
-    for _ in 0..MAX_ATTEMPTS {
+    let (mut begin, mut broken) = (0, 0);
+    while broken < MAX_BROKEN && begin < before {
         let Some(at) = text[begin..before].find('{').map(|at| begin + at) else { break };
         let mut values = Deserializer::from_str(&text[at..]).into_iter::<Map<String, Value>>();
         match values.next() {
@@ -26,11 +26,10 @@ pub(super) fn find(
             Some(Err(error)) => {
                 mistake.get_or_insert_with(|| place(text, at, &error));
                 begin = at + 1;
+                // A brace before anything else, as in code, fails at once.
+                broken += usize::from(text[begin..].trim_start().starts_with('"'));
             }
             None => break,
-        }
-        if begin >= before {
-            break;
         }
     }
     mistake.map_or(Ok(None), Err)

@@ -238,6 +238,9 @@ mod tests {
     fn only_the_tags_of_the_answer_are_markup() {
         for (text, read) in [
             ("if a < b && c > d { <b>x</b> }", "if a < b && c > d { <b>x</b> }"),
+        for code in ["if a { b }", "fn f() {}", r#"{"a": 1}"#] {
+            whole(&format!("{}{json}", code.repeat(40)));
+        }
             ("a &lt; b &amp;&amp; &#65;&#x42; &nbsp; & R&D;", "a < b && AB &nbsp; & R&D;"),
             ("<![CDATA[<text>&lt;</text>]]>", "<text>&lt;</text>"),
             ("say <thought>x</thought> and <text>y</text>", "say <thought>x</thought> and <text>y</text>"),
