@@ -170,7 +170,13 @@ fn without_form(answer: &str) -> Option<MessageAnswer> {
     let is_whole =
         |at| Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>().next().is_some_and(|read| read.is_ok());
     let fenced = text.trim_start_matches("```json").trim_start();
-    let object = SHAPE.object(text).or_else(|| fenced.starts_with('{').then(|| text.len() - fenced.len()));
+    let begins = |at: usize, name: &str| text[at + 1..].trim_start().starts_with(name);
+    // An object in code may begin with another name of the form, such as `text`.
+    let is_ours = |at: &usize| {
+        text[*at..].contains(r#""thought""#) || begins(*at, r#""actions""#) || begins(*at, r#""response""#)
+    };
+    let object = SHAPE.object(text).filter(is_ours);
+    let object = object.or_else(|| fenced.starts_with('{').then(|| text.len() - fenced.len()));
     let is_form = SHAPE.markup(text).next().is_some() || object.is_some_and(|at| !is_whole(at));
     (!text.is_empty() && text.len() <= MAX_ANSWER && !is_form).then(|| MessageAnswer::saying(text.to_owned()))
 }
@@ -232,15 +238,15 @@ mod tests {
         whole(json);
         whole(&format!("Here {{it}} is:\n```json\n{json}\n```\n{{\"text\":\"more\"}}"));
         whole(&format!(r#"{{"note":1}} {{"response":{json}}}"#));
+        for code in ["if a { b }", "fn f() {}", r#"{"a": 1}"#] {
+            whole(&format!("{}{json}", code.repeat(40)));
+        }
     }
 
     #[test]
     fn only_the_tags_of_the_answer_are_markup() {
         for (text, read) in [
             ("if a < b && c > d { <b>x</b> }", "if a < b && c > d { <b>x</b> }"),
-        for code in ["if a { b }", "fn f() {}", r#"{"a": 1}"#] {
-            whole(&format!("{}{json}", code.repeat(40)));
-        }
             ("a &lt; b &amp;&amp; &#65;&#x42; &nbsp; & R&D;", "a < b && AB &nbsp; & R&D;"),
             ("<![CDATA[<text>&lt;</text>]]>", "<text>&lt;</text>"),
             ("say <thought>x</thought> and <text>y</text>", "say <thought>x</thought> and <text>y</text>"),
@@ -283,6 +289,7 @@ mod tests {
             (r#"{"thought": 1, "actions": "REPLY"}"#, "thought must be one text"),
             (r#"{"thought": "a", "actions": [{"a": 1}]}"#, "actions must be a list of names"),
             (r#"{"xyzzy": "a", "#, "not valid JSON at line 1 column 15"),
+            (r#"Sure! {"text": "xyzzy", "thought": "xyzzy", "#, "not valid JSON at line 1 column 44"),
             ("Sure!\n{\"thought\": \"xyzzy\", \"actions\": [", "not valid JSON at line 2 column 33"),
             ("<think>xyzzy", "there is no answer in XML or JSON"),
             (
@@ -304,6 +311,7 @@ mod tests {
             (r#"{"xyzzy": "a"}"#, r#"{"xyzzy": "a"}"#),
             ("```rust\nfn main() {}\n```", "```rust\nfn main() {}\n```"),
             ("It is { \"xyzzy\": [", "It is { \"xyzzy\": ["),
+            (r#"requests.post(url, json={"text": msg})"#, r#"requests.post(url, json={"text": msg})"#),
         ] {
             let plain = MessageAnswer::parse(answer).expect(answer);
             assert_eq!((plain.text.as_str(), plain.thought.as_str(), plain.mode()), (text, "", Mode::Simple));
