@@ -163,9 +163,9 @@ impl Ticket {
         self.place.stand(Standing::Followed);
     }
 
-    /// Waits until all earlier messages have ended.
+    /// Waits until all earlier messages have ended and no answer is claimed.
     pub(super) async fn first(&self) {
-        self.place.until(|heads, position| heads.first == position).await;
+        self.place.until(|heads, position| heads.first == position && !heads.is_claimed).await;
     }
 
     /// Whether a newer message has superseded this one.
@@ -408,7 +408,9 @@ mod tests {
         let newer = queues.enter(&room, at(2));
         newer.supersede();
         let claim = newer.claim().now_or_never().flatten().expect("the newest");
-        let old = queues.enter_again(&room, at(1));
+        let [old, older] = [1, 0].map(|millis| queues.enter_again(&room, at(millis)));
+        assert!(!is_over(older.first()), "it does not begin its answer either");
+        drop(older);
         old.supersede();
         let mut again = Box::pin(old.claim_again());
         assert!(again.as_mut().now_or_never().is_none(), "one answer after the other");
