@@ -31,7 +31,7 @@ pub struct Room {
     /// The world to which the room belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<WorldId>,
-    /// The platform's own id of the room.
+    /// The platform's own id of the room. A topic of Telegram has the id of its chat here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_id: Option<String>,
     /// Other properties, for the host.
