@@ -44,7 +44,7 @@ const CASES: [(&str, usize); 21] = [
     ("text", 18),
     ("update", 17),
     ("values", 11),
-    ("watch", 26),
+    ("watch", 27),
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use memory_core::engine::{
     DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, HistoryRow, Mark, MemoriesFound, Place, Reader, Row,
-    Source, Visit, Walk, corrupt,
+    Source, Timeline, Visit, Walk, corrupt,
 };
 use memory_core::{
     Collection, DocumentId, Documents, Head, Ledger, MAX_WIDTH, MemoryId, Order, RecordId, Result, Timestamp,
@@ -147,6 +147,10 @@ impl Reader for RedisSession {
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
         feed::changes(&self.on, after, most).await
+    }
+
+    async fn timeline(&mut self) -> Result<Timeline> {
+        feed::timeline(&self.on).await
     }
 
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {

@@ -57,6 +57,9 @@ fn main() -> ExitCode {
         trial("redis::a_token_of_a_lost_change_is_reset_behind_a_slow_clock", || {
             run(a_token_of_a_lost_change_is_reset_behind_a_slow_clock())
         }),
+        trial("redis::a_watch_is_reset_if_what_it_delivered_is_lost", || {
+            run(a_watch_is_reset_if_what_it_delivered_is_lost())
+        }),
         trial(
             "redis::a_history_stands_in_one_list_of_its_record",
             || run(a_history_stands_in_one_list_of_its_record()),
@@ -851,6 +854,63 @@ async fn a_token_of_a_lost_change_is_reset_behind_a_slow_clock() -> Case {
             matches!(&change.kind, ChangeKind::Stored(Record::Memory(memory)) if memory.space_id.as_str() == "kept")
         );
     }
+    Ok(())
+}
+
+/// A page of the feed is delivered with the records as they are, so it may hold what only later entries describe. A
+/// replica takes over that has the page and not these entries.
+async fn a_watch_is_reset_if_what_it_delivered_is_lost() -> Case {
+    let server = LocalRedis::start_with(&[("repl-diskless-sync-delay", "0")])?;
+    let primary = open(RedisConfig::from_url(&server.url())?).await?;
+    let everything = |from: WatchFrom| {
+        Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("a valid watch").from(from)
+    };
+    let begin = primary.watch(&everything(WatchFrom::Now)).await?.next().await.ok_or("no change")??.token;
+    let changed = primary.store(event("a", 1)).await?;
+    let erased = primary.store(event("a", 2)).await?;
+    // More than a page.
+    primary.store_many((0..300).map(|time| event("a", time)).collect()).await?;
+    let replica = LocalRedis::start_replica(&server)?;
+    let kept = async |from: WatchFrom| {
+        let mut changes = primary.watch(&everything(from)).await?;
+        let first = changes.next().await.ok_or("no change")??;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>((changes, first))
+    };
+    let (_, stays) = kept(begin.clone().into()).await?;
+    let follows =
+        |server: &LocalRedis| server.command(&["INFO", "replication"]).map(|info| info.contains("link_status:up"));
+    while !follows(&replica)? {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    replica.command(&["REPLICAOF", "NO", "ONE"])?;
+    let promoted = open(RedisConfig::from_url(&replica.url())?).await?;
+    primary.update(changed, MemoryPatch::new().with_status(Status::Failed)).await?;
+    primary.erase(&Erasure::records([erased.into()], "asked for")?).await?;
+    // One that knows the update, one that does not know the erased memory, and one that has read neither.
+    let (mut goes_on, updated) = kept(begin.into()).await?;
+    assert!(matches!(&updated.kind, ChangeKind::Updated(Record::Memory(memory)) if memory.id == changed));
+    let (_, missed) = kept(updated.token.clone().into()).await?;
+    assert!(matches!(&missed.kind, ChangeKind::Stored(Record::Memory(memory)) if memory.id != erased));
+    let (_, snapshot) = kept(WatchFrom::Beginning).await?;
+    for lost in [updated.token, missed.token, snapshot.token] {
+        let reset = promoted.watch(&everything(lost.into())).await.map(drop);
+        assert_eq!(reset.map_err(|error| error.kind()), Err(ErrorKind::FeedReset));
+    }
+    drop(promoted.watch(&everything(stays.token.into())).await?);
+    // The watch that goes on reads from the same server, which follows the new primary now.
+    replica.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])?;
+    server.command(&["CONFIG", "SET", "masterauth", replica.password()])?;
+    server.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()])?;
+    while !follows(&server)? {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let end = loop {
+        match goes_on.next().await.ok_or("the watch has ended")? {
+            Ok(change) => assert_ne!(change.kind, ChangeKind::Reached, "it goes on without what it has lost"),
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!(end, ErrorKind::FeedReset);
     Ok(())
 }
 

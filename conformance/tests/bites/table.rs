@@ -175,6 +175,7 @@ pub(crate) const BITES: &[Bite] = &[
     bite(WatchTokensEndWithTheirHandle, "C5", "watch.a_token_in_the_midst_of_a_snapshot_goes_on_there"),
     bite(WatchGoesOnAfterALoss, "C6", "watch.a_feed_that_was_cut_is_reset"),
     bite(WatchGoesOnAfterALoss, "C6", "watch.a_storage_that_went_back_is_reset"),
+    bite(WatchGoesOnAfterALoss, "C6", "watch.a_watch_that_has_delivered_what_is_lost_is_reset"),
     bite(WatchEndsWithoutAWord, "C7", "watch.a_watch_ends_with_its_handle"),
     // History.
     bite(HistoryMissesAVersion, "H1", "history.each_update_is_a_version"),

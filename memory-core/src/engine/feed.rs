@@ -12,6 +12,11 @@ use crate::{Collection, DocumentId, Error, KeyedHash, MemoryId, RecordId, Result
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedPosition(Vec<u8>);
 
+/// Identifies the timeline of a storage: another one begins when the storage may have gone back to an earlier state, for
+/// example because a replica has taken over. The default is the only one of a storage that has no others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Timeline(String);
+
 /// An entry of the feed. It names the record only; a watch delivers the record as it is at that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedEntry {
@@ -101,6 +106,13 @@ pub struct FeedPage {
     /// Whether nothing committed before this call follows: neither entries beyond the limit, nor entries that wait for
     /// an earlier write that has not ended.
     pub is_end: bool,
+}
+
+impl Timeline {
+    /// Makes a timeline from the engine's name for it.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
 }
 
 impl From<FeedPosition> for FeedEnd {

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Backfill, Error, ErrorKind, Health, Result, Timestamp};
 
-pub use feed::{FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
+pub use feed::{FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite, Timeline};
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use heavy::{HeavyWork, Permit, heavy_calls};
 pub use history::{HistoryRow, VersionEntry};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::pin::Pin;
 
-use super::feed::{FeedEnd, FeedPage, FeedPosition};
+use super::feed::{FeedEnd, FeedPage, FeedPosition, Timeline};
 use super::history::{HistoryRow, VersionEntry, no_history};
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
@@ -96,6 +96,15 @@ pub trait Reader: Send {
     fn changes(&mut self, after: &FeedPosition, most: usize) -> impl Future<Output = Result<FeedPage>> + Send {
         let _ = (after, most);
         async { Err(no_feed()) }
+    }
+
+    /// Returns the timeline of the storage. The same one before and after a read tells that the storage did not go back
+    /// to an earlier state in between.
+    ///
+    /// The default is for an engine on which that can't happen while the provider is open: it never loses what a session
+    /// has read, or no position of one timeline is valid on another.
+    fn timeline(&mut self) -> impl Future<Output = Result<Timeline>> + Send {
+        async { Ok(Timeline::default()) }
     }
 
     /// Returns the newest entries of a record's history below a place, newest first: at most `most`, fewer once they

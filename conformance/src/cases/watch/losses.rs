@@ -1,6 +1,8 @@
 //! A watch is told when its feed has lost changes (C6).
 
-use memory_core::{ChangeKind, Changes, ErrorKind, MemoryProvider, Result, WatchFrom, WatchToken};
+use memory_core::{
+    ChangeKind, Changes, Erasure, ErrorKind, MemoryPatch, MemoryProvider, Record, Result, Status, WatchFrom, WatchToken,
+};
 
 use super::{all_shown, everything, next, until_reached};
 use crate::case::{CaseResult, Stage, chapter};
@@ -9,6 +11,7 @@ use crate::fixture::{kind, new_memory};
 chapter!("watch":
     a_feed_that_was_cut_is_reset ["C6"] needs LostChanges,
     a_storage_that_went_back_is_reset ["C6"] needs LostChanges,
+    a_watch_that_has_delivered_what_is_lost_is_reset ["C6"] needs LostChanges,
 );
 
 async fn token_now(provider: &dyn MemoryProvider) -> Result<WatchToken> {
@@ -25,6 +28,12 @@ async fn store(provider: &dyn MemoryProvider, count: i64) -> Result<()> {
 
 async fn is_reset(provider: &dyn MemoryProvider, token: &WatchToken) -> bool {
     kind(provider.watch(&everything(token.clone())).await) == Some(ErrorKind::FeedReset)
+}
+
+/// The first change of a watch, and its token.
+async fn first(provider: &dyn MemoryProvider, from: WatchFrom) -> Result<(ChangeKind, WatchToken)> {
+    let change = next(&mut provider.watch(&everything(from)).await?).await?;
+    Ok((change.kind, change.token))
 }
 
 /// The error with which a watch ends.
@@ -88,5 +97,41 @@ async fn a_storage_that_went_back_is_reset(stage: Stage) -> CaseResult {
         assert_eq!(told.len(), more);
         store(&*provider, 1).await?;
     }
+    Ok(())
+}
+
+/// A page of the feed is delivered with the records as they are, so it may hold what only later changes describe. The
+/// storage goes back to where it has the page and not these changes.
+async fn a_watch_that_has_delivered_what_is_lost_is_reset(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let before = token_now(&*provider).await?;
+    let changed = provider.store(new_memory("a", 1)).await?;
+    let erased = provider.store(new_memory("a", 2)).await?;
+    let (_, kept) = first(&*provider, WatchFrom::from(before.clone())).await?;
+    // More than any engine reads at once.
+    for _ in 0..3 {
+        provider.store_many((0..400).map(|number| new_memory("a", number)).collect()).await?;
+    }
+    provider.shutdown().await?;
+    stage.harness().back_up(stage.namespace()).await?;
+    let provider = stage.open().await?;
+    provider.update(changed, MemoryPatch::new().with_status(Status::Failed)).await?;
+    if stage.harness().can_erase() {
+        provider.erase(&Erasure::records([erased.into()], "asked for")?).await?;
+    }
+    // One that knows the update, one that knows no erased memory, and one that has read both.
+    let (kind, updated) = first(&*provider, WatchFrom::from(before)).await?;
+    assert!(matches!(&kind, ChangeKind::Updated(Record::Memory(memory)) if memory.id == changed), "{kind:?}");
+    let (kind, missed) = first(&*provider, WatchFrom::from(updated.clone())).await?;
+    assert!(matches!(&kind, ChangeKind::Stored(Record::Memory(memory)) if memory.id != erased), "{kind:?}");
+    let (_, snapshot) = first(&*provider, WatchFrom::Beginning).await?;
+    provider.shutdown().await?;
+    stage.harness().go_back(stage.namespace()).await?;
+    let provider = stage.open().await?;
+    for (token, name) in [(&updated, "updated"), (&missed, "missed"), (&snapshot, "in the snapshot")] {
+        assert!(is_reset(&*provider, token).await, "{name}");
+    }
+    let told = until_reached(&mut provider.watch(&everything(kept)).await?).await?;
+    assert_eq!(told.len(), 1_201, "what had read nothing of it goes on");
     Ok(())
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::living::LivingWork;
 use super::open::{Shared, after};
 use super::tail::RECENT;
 use crate::Result;
 use crate::engine::session::Reader;
-use crate::engine::{Access, Engine, FeedPage, FeedPosition};
+use crate::engine::{Access, Engine, FeedPage, FeedPosition, Timeline};
 
 /// How long the task rests after each page, so that rapid changes wake the watches less often.
 const REST: Duration = Duration::from_millis(10);
@@ -21,21 +22,21 @@ const OVERDUE: Duration = Duration::from_secs(2);
 /// How long it waits after the engine failed to wait.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Starts the task at the end of the feed, unless it runs already.
-pub(super) fn follow<E: Engine>(shared: &Arc<Shared<E>>, end: &FeedPosition) {
-    if shared.tail.begin(end) {
-        tokio::spawn(read(Following(Arc::clone(shared)), end.clone()));
+/// Starts the task at the end of the feed on a timeline, unless it runs already.
+pub(super) fn follow<E: Engine>(shared: &Arc<Shared<E>>, end: &FeedPosition, on: &Timeline) {
+    if shared.tail.begin(end, on) {
+        tokio::spawn(read(Following(Arc::clone(shared)), end.clone(), on.clone()));
     }
 }
 
 impl<E: Engine> Shared<E> {
-    /// Reads the next entries of the feed.
-    pub(super) async fn changes(&self, behind: &FeedPosition, most: usize) -> Result<FeedPage> {
+    /// Reads the next entries of the feed, and the timeline after that.
+    pub(super) async fn changes(&self, behind: &FeedPosition, most: usize) -> Result<(FeedPage, Timeline)> {
         let asked = (behind.clone(), most);
-        let work = async {
-            let open = self.ready().await?;
-            open.run(Access::ReadLatest, asked, |reader, (behind, most)| Box::pin(reader.changes(behind, *most))).await
+        let read: LivingWork<E::Session, (FeedPosition, usize), _> = |reader, (behind, most)| {
+            Box::pin(async move { Ok((reader.changes(behind, *most).await?, reader.timeline().await?)) })
         };
+        let work = async { self.ready().await?.run(Access::ReadLatest, asked, read).await };
         self.gate.read("watch", work).await
     }
 }
@@ -54,12 +55,15 @@ impl<E: Engine> Drop for Following<E> {
     }
 }
 
-/// Reads the end of the feed until no watch is open, the provider is closed, or the engine fails, which each watch then
-/// finds out itself.
-async fn read<E: Engine>(following: Following<E>, mut end: FeedPosition) {
+/// Reads the end of the feed until no watch is open, the provider is closed, the engine fails, or another timeline
+/// begins. The last two each watch then finds out itself.
+async fn read<E: Engine>(following: Following<E>, mut end: FeedPosition, on: Timeline) {
     let shared = &following.0;
     loop {
-        let Ok(page) = shared.changes(&end, RECENT).await else { return };
+        let page = match shared.changes(&end, RECENT).await {
+            Ok((page, now)) if now == on => page,
+            _ => return,
+        };
         if page.reached > end {
             end = page.reached.clone();
             shared.tail.add(page);

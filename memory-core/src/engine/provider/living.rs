@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::open::Open;
-use crate::engine::feed::{FeedEnd, FeedPage, FeedPosition};
+use crate::engine::feed::{FeedEnd, FeedPage, FeedPosition, Timeline};
 use crate::engine::history::{HistoryRow, VersionEntry};
 use crate::engine::load::COUNTERS;
 use crate::engine::session::{
@@ -188,6 +188,10 @@ impl<S: Reader> Reader for Living<'_, S> {
 
     fn changes(&mut self, after: &FeedPosition, most: usize) -> impl Future<Output = Result<FeedPage>> + Send {
         self.session.changes(after, most)
+    }
+
+    fn timeline(&mut self) -> impl Future<Output = Result<Timeline>> + Send {
+        self.session.timeline()
     }
 
     /// Empty for an expired record that was read before: its sweep also erases earlier records of the same id.

@@ -10,14 +10,24 @@ pub(super) enum Progress {
     /// The snapshot is not complete.
     Snapshot {
         /// The end of the feed when the snapshot began; the watch continues there.
-        feed: FeedPosition,
+        feed: FeedProgress,
         /// The current part of the snapshot.
         part: Part,
         /// The last record of that part that was delivered or skipped.
         behind: Option<Position>,
     },
-    /// The snapshot is complete; the watch follows the feed after this position.
-    Feed(FeedPosition),
+    /// The snapshot is complete; the watch follows the feed.
+    Feed(FeedProgress),
+}
+
+/// The progress of a watch in the feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FeedProgress {
+    /// The watch continues after this position.
+    pub(super) after: FeedPosition,
+    /// The end of the feed after the delivered records were read, that position or a later one: they may be as they were
+    /// only then, so the watch can't continue if the storage goes back to before it.
+    pub(super) seen: FeedPosition,
 }
 
 /// A part of a snapshot: first the memories, then the collections in the order of their names.
@@ -28,28 +38,34 @@ pub(super) enum Part {
 }
 
 /// The first byte of a token.
-const FEED: u8 = 0;
-const SNAPSHOT: u8 = 1;
+const FEED: u8 = 2;
+const SNAPSHOT: u8 = 3;
+/// Tokens of earlier programs begin with a byte that is lower by this; they do not have what was seen.
+const SEEN: u8 = 2;
 
 impl Progress {
-    /// Returns the feed position that the watch needs in order to continue.
-    pub(super) fn feed(&self) -> &FeedPosition {
+    /// Returns what the watch needs of the feed in order to continue.
+    pub(super) fn feed(&self) -> &FeedProgress {
         match self {
             Self::Snapshot { feed, .. } | Self::Feed(feed) => feed,
         }
     }
 
+    /// Notes the end of the feed after everything up to here was read.
+    pub(super) fn see(&mut self, end: &FeedPosition) {
+        let (Self::Snapshot { feed, .. } | Self::Feed(feed)) = self;
+        feed.seen = end.max(&feed.after).clone();
+    }
+
     /// Seals the progress in a token of the watch with this fingerprint.
     pub(super) fn seal(&self, key: &CursorKey, fingerprint: &Fingerprint) -> Result<WatchToken> {
-        let mut bytes = Vec::new();
+        let FeedProgress { after, seen } = self.feed();
+        let mut bytes = vec![if let Self::Feed(_) = self { FEED } else { SNAPSHOT }];
+        push(&mut bytes, after.as_bytes());
+        push(&mut bytes, seen.as_bytes());
         match self {
-            Self::Feed(feed) => {
-                bytes.push(FEED);
-                push(&mut bytes, feed.as_bytes());
-            }
-            Self::Snapshot { feed, part, behind } => {
-                bytes.push(SNAPSHOT);
-                push(&mut bytes, feed.as_bytes());
+            Self::Feed(_) => {}
+            Self::Snapshot { part, behind, .. } => {
                 // A collection name is never empty.
                 push(
                     &mut bytes,
@@ -72,9 +88,13 @@ impl Progress {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
-        let (feed, rest) = split(rest)?;
-        let feed = FeedPosition::new(feed).ok()?;
-        if *kind == FEED {
+        let (after, mut rest) = split(rest)?;
+        let mut feed = FeedProgress::from(FeedPosition::new(after).ok()?);
+        if *kind >= SEEN {
+            let (seen, behind) = split(rest)?;
+            (feed.seen, rest) = (FeedPosition::new(seen).ok()?, behind);
+        }
+        if kind % SEEN == FEED % SEEN {
             return rest.is_empty().then_some(Self::Feed(feed));
         }
         let (name, rest) = split(rest)?;
@@ -90,6 +110,22 @@ impl Progress {
             }
         };
         Some(Self::Snapshot { feed, part, behind })
+    }
+}
+
+impl FeedProgress {
+    /// Advances to a position behind entries that do not concern the watch.
+    pub(super) fn skip_to(&mut self, reached: FeedPosition) {
+        if self.seen < reached {
+            self.seen = reached.clone();
+        }
+        self.after = reached;
+    }
+}
+
+impl From<FeedPosition> for FeedProgress {
+    fn from(after: FeedPosition) -> Self {
+        Self { seen: after.clone(), after }
     }
 }
 
@@ -111,22 +147,40 @@ mod tests {
     #[test]
     fn a_token_brings_back_the_longest_progress() {
         let (key, mine) = (CursorKey::generate().expect("a key"), Fingerprint([1; 32]));
-        let feed = FeedPosition::new([7; FeedPosition::MAX_BYTES]).expect("short enough");
-        let snapshot = |part, behind| Progress::Snapshot { feed: feed.clone(), part, behind };
+        let longest = |byte| FeedPosition::new([byte; FeedPosition::MAX_BYTES]).expect("short enough");
+        let shortest = FeedProgress::from(FeedPosition::new([]).expect("short enough"));
         let position = |id: Vec<u8>| Some(Position { created_at: Timestamp::MIN, id });
         let notes = || Part::Documents(Collection::parse("n".repeat(64)).expect("a valid name"));
-        for progress in [
-            Progress::Feed(feed.clone()),
-            Progress::Feed(FeedPosition::new([]).expect("short enough")),
-            snapshot(Part::Memories, None),
-            snapshot(Part::Memories, position(vec![0; 16])),
-            snapshot(notes(), None),
-            snapshot(notes(), position(vec![255; 256])),
-        ] {
-            let token = progress.seal(&key, &mine).expect("sealed");
-            assert_eq!(Progress::open(token.as_str(), &key, &mine).expect("mine"), progress);
-            assert!(Progress::open(token.as_str(), &key, &Fingerprint([2; 32])).is_err());
+        for feed in [shortest, longest(7).into(), FeedProgress { after: longest(7), seen: longest(9) }] {
+            let snapshot = |part, behind| Progress::Snapshot { feed: feed.clone(), part, behind };
+            for progress in [
+                Progress::Feed(feed.clone()),
+                snapshot(Part::Memories, None),
+                snapshot(Part::Memories, position(vec![0; 16])),
+                snapshot(notes(), None),
+                snapshot(notes(), position(vec![255; 256])),
+            ] {
+                let token = progress.seal(&key, &mine).expect("sealed");
+                assert_eq!(Progress::open(token.as_str(), &key, &mine).expect("mine"), progress);
+                assert!(Progress::open(token.as_str(), &key, &Fingerprint([2; 32])).is_err());
+            }
         }
         assert!(FeedPosition::new([7; FeedPosition::MAX_BYTES + 1]).is_err());
+    }
+
+    #[test]
+    fn a_token_of_an_earlier_program_is_read() {
+        let (key, mine) = (CursorKey::generate().expect("a key"), Fingerprint([1; 32]));
+        let feed = || FeedProgress::from(FeedPosition::new([7; 3]).expect("short enough"));
+        let behind = Position { created_at: Timestamp::MIN, id: vec![9; 16] };
+        let snapshot = [&[1, 3, 7, 7, 7, 0][..], &behind.created_at.as_millis().to_be_bytes(), &behind.id].concat();
+        let expected = [
+            (vec![0, 3, 7, 7, 7], Progress::Feed(feed())),
+            (snapshot, Progress::Snapshot { feed: feed(), part: Part::Memories, behind: Some(behind) }),
+        ];
+        for (bytes, progress) in expected {
+            let token = key.seal_bytes(&mine, bytes).expect("sealed");
+            assert_eq!(Progress::open(&token, &key, &mine).expect("a token"), progress);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 use super::held::Held;
-use crate::engine::{FeedEntry, FeedPage, FeedPosition};
+use crate::engine::{FeedEntry, FeedPage, FeedPosition, Timeline};
 use crate::{Error, ErrorKind, MAX_WATCHES, Result};
 
 /// Number of sessions that all watches use at once, so that other calls find one however many watches a change wakes;
@@ -35,9 +35,10 @@ pub(super) struct Tail {
     of_snapshots: Semaphore,
 }
 
-/// The entries after one position and up to another.
+/// The entries after one position and up to another, read on one timeline.
 #[derive(Debug)]
 struct Recent {
+    on: Timeline,
     behind: FeedPosition,
     entries: VecDeque<Arc<FeedEntry>>,
     reached: FeedPosition,
@@ -85,10 +86,11 @@ impl Tail {
         self.news.subscribe()
     }
 
-    /// Returns the next entries after a position; none at the end. `None` if the kept entries don't go back so far.
-    pub(super) fn entries(&self, behind: &FeedPosition) -> Option<Entries> {
+    /// Returns the next entries after a position on a timeline; none at the end. `None` if the kept entries don't go
+    /// back so far, or were read on another timeline.
+    pub(super) fn entries(&self, behind: &FeedPosition, on: &Timeline) -> Option<Entries> {
         let recent = self.recent();
-        let recent = recent.as_ref().filter(|recent| recent.behind <= *behind)?;
+        let recent = recent.as_ref().filter(|recent| recent.behind <= *behind && recent.on == *on)?;
         // A watch that has read the feed itself may be ahead.
         let end = (&recent.reached).max(behind);
         let begin = recent.entries.partition_point(|entry| entry.position <= *behind);
@@ -120,11 +122,12 @@ impl Tail {
     }
 
     /// Begins to keep entries from a position on; `false` if they are kept already.
-    pub(super) fn begin(&self, end: &FeedPosition) -> bool {
+    pub(super) fn begin(&self, end: &FeedPosition, on: &Timeline) -> bool {
         let mut recent = self.recent();
         let begins = recent.is_none();
         if begins {
-            *recent = Some(Recent { behind: end.clone(), entries: VecDeque::new(), reached: end.clone() });
+            let (on, entries) = (on.clone(), VecDeque::new());
+            *recent = Some(Recent { on, behind: end.clone(), entries, reached: end.clone() });
         }
         begins
     }

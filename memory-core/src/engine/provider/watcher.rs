@@ -15,12 +15,12 @@ use tracing::Instrument;
 use super::held::{self, LetGo};
 use super::living::LivingWork;
 use super::open::Shared;
-use super::progress::{Part, Progress};
+use super::progress::{FeedProgress, Part, Progress};
 use super::running::ended;
 use super::tail::Entries;
 use super::tell;
 use crate::engine::session::Reader;
-use crate::engine::{Access, Engine, FeedEnd, FeedPosition};
+use crate::engine::{Access, Engine, FeedEnd, Timeline};
 use crate::{Change, ChangeKind, Changes, Result, Watch, WatchFrom};
 use steps::{Listed, Page, Step, Steps};
 
@@ -43,6 +43,8 @@ pub(super) struct Watcher<E: Engine> {
     due: Arc<held::Page>,
     /// The progress without them.
     behind: Progress,
+    /// The timeline on which the storage had everything that was delivered.
+    on: Timeline,
     /// The collections that the snapshot has not reached. Those created later are in the feed.
     listed: Listed,
     /// Whether it has delivered everything that was there when it began.
@@ -69,27 +71,28 @@ impl<E: Engine> Watcher<E> {
         };
         let (_counted, key, behind) = shared.gate.read("watch", begun).await?;
         let mut due = Vec::new();
-        let progress = match (watch.begins(), behind) {
+        let (progress, on) = match (watch.begins(), behind) {
             (_, Some(progress)) => {
                 let _turn = shared.tail.turn().await;
-                shared.changes(progress.feed(), 1).await?;
-                progress
+                let on = shared.has(progress.feed()).await?;
+                (progress, on)
             }
             // Later writes are in the feed after this position, earlier ones in the snapshot.
             (WatchFrom::Beginning, None) => {
-                Progress::Snapshot { feed: shared.newest_change().await?, part: Part::Memories, behind: None }
+                let (feed, on) = shared.newest_change().await?;
+                (Progress::Snapshot { feed, part: Part::Memories, behind: None }, on)
             }
             (_, None) => {
-                let progress = Progress::Feed(shared.newest_change().await?);
-                due.push((progress.clone(), ChangeKind::Reached));
-                progress
+                let (feed, on) = shared.newest_change().await?;
+                due.push((Progress::Feed(feed.clone()), ChangeKind::Reached));
+                (Progress::Feed(feed), on)
             }
         };
         let news = shared.tail.subscribe();
         let (due, behind) = (shared.tail.held.page(due), progress.clone());
         let steps = Arc::new(Steps { shared: Arc::clone(shared), key, watch: Arc::new(watch.clone()) });
         let (listed, is_caught_up, step) = (Listed::default(), false, JoinSet::new());
-        Ok(Self { steps, progress, due, behind, listed, is_caught_up, step, news, _counted })
+        Ok(Self { steps, progress, due, behind, on, listed, is_caught_up, step, news, _counted })
     }
 
     /// Converts to the stream, which ends with the first error.
@@ -132,7 +135,7 @@ impl<E: Engine> Watcher<E> {
                     self.wait(heartbeat).await;
                     continue;
                 };
-                let step = Arc::clone(&self.steps).take(self.progress.clone(), step);
+                let step = Arc::clone(&self.steps).take(self.progress.clone(), self.on.clone(), step);
                 self.step.spawn(step.in_current_span());
             }
             tokio::select! {
@@ -154,13 +157,13 @@ impl<E: Engine> Watcher<E> {
 
     /// Returns the next step; `None` if there is nothing new. Entries that don't concern the watch are skipped here.
     fn next_step(&mut self) -> Option<Step> {
-        let Progress::Feed(behind) = &mut self.progress else { return Some(Step::Snapshot(self.listed.take())) };
+        let Progress::Feed(feed) = &mut self.progress else { return Some(Step::Snapshot(self.listed.take())) };
         let Steps { shared, watch, .. } = &*self.steps;
         // The tail may be a little behind, so it can't confirm the end of the feed.
         while self.is_caught_up
-            && let Some(Entries { mut entries, reached }) = shared.tail.entries(behind)
+            && let Some(Entries { mut entries, reached }) = shared.tail.entries(&feed.after, &self.on)
         {
-            if reached == *behind {
+            if reached == feed.after {
                 return None;
             }
             let hash_key = shared.known_hash_key();
@@ -172,17 +175,17 @@ impl<E: Engine> Watcher<E> {
             if !entries.is_empty() {
                 return Some(Step::Tell(Entries { entries, reached }));
             }
-            *behind = reached;
+            feed.skip_to(reached);
         }
         Some(Step::Feed)
     }
 
     /// Adds what a step has read; returns `false` if that was nothing.
     fn add(&mut self, (page, due): (Page, Arc<held::Page>)) -> bool {
-        let Page { progress, listed, is_end, .. } = page;
+        let Page { progress, on, listed, is_end, .. } = page;
         let is_new = progress != self.progress;
         self.behind = mem::replace(&mut self.progress, progress);
-        (self.listed, self.due) = (listed, due);
+        (self.on, self.listed, self.due) = (on, listed, due);
         if is_end && !self.is_caught_up {
             self.due.push((self.progress.clone(), ChangeKind::Reached));
         }
@@ -199,24 +202,50 @@ impl<E: Engine> Watcher<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Returns the end of the feed, after a short wait for visible writes that are held back. Holds no session while it
-    /// waits.
-    async fn newest_change(&self) -> Result<FeedPosition> {
+    /// Returns where a watch from now on begins, after a short wait for visible writes that are held back, and the
+    /// timeline. Holds no session while it waits.
+    async fn newest_change(&self) -> Result<(FeedProgress, Timeline)> {
         let give_up = Instant::now() + SETTLING.min(self.settings.deadline / 2);
-        let FeedEnd { mut position, held_back_to } = self.feed_end().await?;
+        let newest = async || {
+            let _turn = self.tail.turn().await;
+            self.feed_end().await
+        };
+        let (FeedEnd { mut position, held_back_to }, mut on) = newest().await?;
         let mut pause = UNSETTLED;
         while held_back_to.as_ref().is_some_and(|due| position < *due) && Instant::now() < give_up {
             sleep(pause).await;
             pause *= 2;
-            position = self.feed_end().await?.position;
+            let (end, now) = newest().await?;
+            (position, on) = (end.position, now);
         }
-        Ok(position)
+        Ok((position.into(), on))
     }
 
-    async fn feed_end(&self) -> Result<FeedEnd> {
-        let newest: LivingWork<E::Session, _, _> = |reader, ()| Box::pin(reader.newest_change());
-        let _turn = self.tail.turn().await;
+    /// Returns the end of the feed, and the timeline after that.
+    async fn feed_end(&self) -> Result<(FeedEnd, Timeline)> {
+        let newest: LivingWork<E::Session, (), _> =
+            |reader, ()| Box::pin(async move { Ok((reader.newest_change().await?, reader.timeline().await?)) });
         self.gate.read("watch", async { self.open()?.run(Access::ReadLatest, (), newest).await }).await
+    }
+
+    /// Fails with `FeedReset` unless the feed has all that a watch needs to continue. Returns the timeline on which it
+    /// has.
+    async fn has(&self, feed: &FeedProgress) -> Result<Timeline> {
+        let look: LivingWork<E::Session, FeedProgress, _> = |reader, FeedProgress { after, seen }| {
+            Box::pin(async move {
+                loop {
+                    let before = reader.timeline().await?;
+                    reader.changes(after, 1).await?;
+                    reader.changes(seen, 1).await?;
+                    let on = reader.timeline().await?;
+                    if on == before {
+                        return Ok(on);
+                    }
+                }
+            })
+        };
+        let work = async { self.ready().await?.run(Access::ReadLatest, feed.clone(), look).await };
+        self.gate.read("watch", work).await
     }
 }
 

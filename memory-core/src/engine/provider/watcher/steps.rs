@@ -8,12 +8,12 @@ use super::super::following::follow;
 use super::super::held::{self, Due};
 use super::super::living::LivingWork;
 use super::super::open::{NAMES, Shared, after};
-use super::super::progress::{Part, Progress};
+use super::super::progress::{FeedProgress, Part, Progress};
 use super::super::tail::{Entries, PAGE};
 use super::super::tell::{self, Noted, Told};
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::Reader;
-use crate::engine::{Access, Engine, FeedPage, FeedPosition};
+use crate::engine::{Access, Engine, FeedPage, FeedPosition, Timeline};
 use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
 
 /// State shared by all steps of a watch.
@@ -38,6 +38,9 @@ pub(super) enum Step {
 pub(super) struct Page {
     /// The progress of the watch after this page.
     pub(super) progress: Progress,
+    /// The end of the feed after it was read, and the timeline then.
+    pub(super) end: FeedPosition,
+    pub(super) on: Timeline,
     pub(super) due: Vec<Due>,
     pub(super) listed: Listed,
     /// Whether the feed had nothing more.
@@ -61,7 +64,8 @@ impl Listed {
 
 impl Page {
     fn at(progress: Progress) -> Self {
-        Self { progress, due: Vec::new(), listed: Listed::default(), is_end: false }
+        let (end, on) = (progress.feed().after.clone(), Timeline::default());
+        Self { progress, end, on, due: Vec::new(), listed: Listed::default(), is_end: false }
     }
 
     /// Adds records that can't be read. They have no position, so the progress stays.
@@ -73,26 +77,53 @@ impl Page {
 
 impl<E: Engine> Steps<E> {
     /// Executes a step. From here on its changes count as held, whoever polls the watch.
-    pub(super) async fn take(self: Arc<Self>, progress: Progress, step: Step) -> Result<(Page, Arc<held::Page>)> {
-        let mut page = self.read(progress, step).await?;
+    pub(super) async fn take(
+        self: Arc<Self>,
+        progress: Progress,
+        on: Timeline,
+        step: Step,
+    ) -> Result<(Page, Arc<held::Page>)> {
+        let mut page = self.read_on(on, progress, step).await?;
         let due = self.shared.tail.held.page(mem::take(&mut page.due));
         Ok((page, due))
     }
 
-    async fn read(&self, progress: Progress, step: Step) -> Result<Page> {
+    /// Executes a step on one timeline. If another one begins meanwhile, the step starts over there, provided that this
+    /// timeline has everything that was delivered.
+    async fn read_on(&self, mut on: Timeline, progress: Progress, mut step: Step) -> Result<Page> {
+        loop {
+            let mut page = self.read(progress.clone(), step, &on).await?;
+            if page.on == on {
+                let end = page.end.clone().max(progress.feed().seen.clone());
+                let all = page.due.iter_mut().map(|(progress, _)| progress).chain([&mut page.progress]);
+                all.for_each(|progress| progress.see(&end));
+                return Ok(page);
+            }
+            let _turn = self.shared.tail.turn().await;
+            on = self.shared.has(progress.feed()).await?;
+            step = match &progress {
+                Progress::Snapshot { .. } => Step::Snapshot(Listed::default()),
+                Progress::Feed(_) => Step::Feed,
+            };
+        }
+    }
+
+    async fn read(&self, progress: Progress, step: Step, on: &Timeline) -> Result<Page> {
         let tail = &self.shared.tail;
         match (progress, step) {
             (Progress::Snapshot { feed, part, behind }, Step::Snapshot(listed)) => {
                 let _turn = tail.turn_of_snapshot().await;
-                self.shared.gate.read("watch", self.snapshot(feed, part, behind, listed)).await
+                let page = self.shared.gate.read("watch", self.snapshot(feed, part, behind, listed)).await?;
+                let (end, on) = self.shared.feed_end().await?;
+                Ok(Page { end: end.position, on, ..page })
             }
             (Progress::Feed(_), Step::Tell(entries)) => {
                 let _turn = tail.turn().await;
-                self.tell(entries, false).await
+                self.tell(entries, on.clone(), false).await
             }
             (progress, _) => {
                 let _turn = tail.turn().await;
-                self.feed(progress.feed()).await
+                self.feed(progress.feed(), on).await
             }
         }
     }
@@ -101,7 +132,7 @@ impl<E: Engine> Steps<E> {
     /// from is the latest too.
     async fn snapshot(
         &self,
-        feed: FeedPosition,
+        feed: FeedProgress,
         part: Part,
         behind: Option<Position>,
         mut listed: Listed,
@@ -166,35 +197,40 @@ impl<E: Engine> Steps<E> {
     }
 
     /// Reads the next page of the feed.
-    async fn feed(&self, behind: &FeedPosition) -> Result<Page> {
-        let FeedPage { mut entries, reached, is_end } = self.shared.changes(behind, PAGE).await?;
-        if reached == *behind {
-            follow(&self.shared, behind);
+    async fn feed(&self, feed: &FeedProgress, on: &Timeline) -> Result<Page> {
+        let (FeedPage { mut entries, reached, is_end }, now) = self.shared.changes(&feed.after, PAGE).await?;
+        if reached == feed.after {
+            follow(&self.shared, &reached, on);
         }
         let hash_key = match entries.iter().any(|entry| entry.write.is_erasure()) {
             true => self.shared.gate.read("watch", self.shared.hash_key()).await?,
             false => None,
         };
         entries.retain(|entry| tell::concerns(&self.watch, &entry.write, hash_key.as_ref()));
-        self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end).await
+        self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, now, is_end).await
     }
 
-    /// Reads the changes for entries that concern the watch.
-    async fn tell(&self, Entries { entries, reached }: Entries, is_end: bool) -> Result<Page> {
+    /// Reads the changes for entries that concern the watch, which were read on a timeline.
+    async fn tell(&self, Entries { entries, reached }: Entries, on: Timeline, is_end: bool) -> Result<Page> {
+        let at = |position: FeedPosition| Progress::Feed(position.into());
         if entries.is_empty() {
-            return Ok(Page { is_end, ..Page::at(Progress::Feed(reached)) });
+            return Ok(Page { on, is_end, ..Page::at(at(reached)) });
         }
         let until = after(self.shared.settings.deadline / 2);
         let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
         let work = async {
-            let (open, tell): (_, LivingWork<E::Session, _, _>) =
-                (self.shared.ready().await?, |reader, noted| Box::pin(tell::tell(reader, noted)));
+            let (open, tell): (_, LivingWork<E::Session, _, _>) = (self.shared.ready().await?, |reader, noted| {
+                Box::pin(async move {
+                    let told = tell::tell(reader, noted).await?;
+                    Ok((told, reader.newest_change().await?.position, reader.timeline().await?))
+                })
+            });
             open.run_apart(open.until(), Access::ReadLatest, noted, tell).await
         };
-        let Told { changes, cut } = self.shared.gate.read("watch", work).await?;
-        let due = changes.into_iter().map(|(position, kind)| (Progress::Feed(position), kind)).collect();
+        let (Told { changes, cut }, end, on) = self.shared.gate.read("watch", work).await?;
+        let due = changes.into_iter().map(|(position, kind)| (at(position), kind)).collect();
         let is_end = is_end && cut.is_none();
-        Ok(Page { due, is_end, ..Page::at(Progress::Feed(cut.unwrap_or(reached))) })
+        Ok(Page { end, on, due, is_end, ..Page::at(at(cut.unwrap_or(reached))) })
     }
 }
 
