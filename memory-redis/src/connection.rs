@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Retry, heavy_calls};
+use memory_core::engine::{Retry, Timeline, heavy_calls};
 use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::{Notify, Semaphore};
@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::erasure::FeedCopy;
 use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
+use crate::feed;
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -39,6 +40,8 @@ pub(crate) struct Connections {
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
+    /// The timeline of the primary when it was last asked.
+    timeline: Mutex<Option<Timeline>>,
     /// Held by a call that erases: the copy of the feed, from its beginning until it is used or dropped.
     pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
     /// Notifies calls that wait for the feed that this provider has written.
@@ -61,6 +64,7 @@ impl Connections {
             link,
             writes,
             nodes: Mutex::default(),
+            timeline: Mutex::default(),
             config: config.clone(),
             feed_copy: tokio::sync::Mutex::default(),
             grown: Notify::new(),
@@ -111,6 +115,21 @@ impl Connections {
                 Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown).retryable())
             }
         }
+    }
+
+    /// Returns a timeline on which the primary was before this call ends. Usually it is known.
+    pub(crate) async fn timeline(&self) -> Result<Timeline> {
+        if let Some(known) = &*self.timeline.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(known.clone());
+        }
+        let timeline = feed::timeline(self).await?;
+        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = Some(timeline.clone());
+        Ok(timeline)
+    }
+
+    /// Makes the next call ask for the timeline.
+    pub(crate) fn forget_timeline(&self) {
+        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Returns whether another server can become the primary.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
-use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
@@ -125,13 +125,39 @@ impl Engine for RedisEngine {
         Ok(Health::new(Self::NAME, version.unwrap_or_default(), schema_version, latency, durability))
     }
 
-    async fn run<A, T>(&self, _: Access, until: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
+    async fn run<A, T>(
+        &self,
+        access: Access,
+        until: Instant,
+        argument: Arc<A>,
+        work: Work<RedisSession, A, T>,
+    ) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
         // Always on the primary, which has the latest data.
-        work(&mut RedisSession::new(&self.connections, until), &argument).await
+        let session = || RedisSession::new(&self.connections, until);
+        if access != Access::Write || self.connections.config.wait.is_none() {
+            return work(&mut session(), &argument).await;
+        }
+        loop {
+            let (mut session, on) = (session(), self.connections.timeline().await?);
+            let done = work(&mut session, &argument).await;
+            if !session.is_ahead(&done) {
+                return done;
+            }
+            // A refusal must not be about a write that a failover takes back.
+            let outcome = session.outcome_of(&done);
+            if session.settle(&on).await.map_err(|error| error.with_outcome(outcome))? {
+                return done;
+            }
+            self.connections.forget_timeline();
+            if outcome == Outcome::Unknown || Instant::now() >= until {
+                let message = "another server has become the primary";
+                return Err(Error::new(ErrorKind::Unavailable, message).with_outcome(outcome).retryable());
+            }
+        }
     }
 
     async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {

@@ -260,7 +260,10 @@ impl RedisSession {
             call = call.arg(name(&tombstone.record)).arg(tombstone_of(tombstone));
             call = call.arg(tombstone.key.map(hash_name).unwrap_or_default());
         }
-        self.run(call).await.map(drop)
+        if self.run(call).await? > 0 {
+            self.wrote();
+        }
+        Ok(())
     }
 
     /// Deletes a useless copy. It is remembered until the server has done so.

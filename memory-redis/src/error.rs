@@ -95,6 +95,11 @@ pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
+/// Returns whether an error comes from the server or the driver, and not from what was read.
+pub(crate) fn is_of_server(error: &Error) -> bool {
+    source(error).is_some()
+}
+
 /// Returns whether the server is a replica, which accepts no writes.
 pub(crate) fn is_read_only(error: &Error) -> bool {
     source(error).is_some_and(|source| source.code() == Some("READONLY"))

@@ -109,9 +109,12 @@ pub(crate) async fn last(on: &Connections) -> Result<Option<FeedPosition>> {
 /// follows another server. An entry tells only that the server still has what came before it, but a watch reads the
 /// record later.
 pub(crate) async fn timeline(on: &Connections) -> Result<Timeline> {
-    let info: InfoDict = on.read_one(&command("INFO", &[b"replication"])).await?;
+    on.read_one(&command("INFO", &[b"replication"])).await.map(|info| timeline_of(&info))
+}
+
+pub(crate) fn timeline_of(info: &InfoDict) -> Timeline {
     // Another program that speaks the protocol may not have one.
-    Ok(Timeline::new(info.get::<String>("master_replid").unwrap_or_default()))
+    Timeline::new(info.get::<String>("master_replid").unwrap_or_default())
 }
 
 /// Returns the next entries after a position.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use memory_core::engine::{
@@ -10,7 +10,7 @@ use memory_core::engine::{
     Source, Timeline, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, DocumentId, Documents, Head, Ledger, MAX_WIDTH, MemoryId, Order, RecordId, Result, Timestamp,
+    Collection, DocumentId, Documents, Head, Ledger, MAX_WIDTH, MemoryId, Order, Outcome, RecordId, Result, Timestamp,
     Tombstone, Verdict,
 };
 use redis::{Pipeline, Value};
@@ -18,11 +18,12 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::erasure;
+use crate::error::is_of_server;
 use crate::expiry;
 use crate::feed;
 use crate::history;
 use crate::rows::{self, LONGEST_HEAD, Stored, Version};
-use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
+use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, WAITED, parted};
 use crate::vectors;
 
 /// Number of rows that one command reads.
@@ -48,6 +49,10 @@ pub struct RedisSession {
     pub(crate) until: Instant,
     /// Held from the first walk on.
     turn: Option<OwnedSemaphorePermit>,
+    /// Whether it has read something since its last write.
+    is_ahead: AtomicBool,
+    /// Whether it may have written.
+    has_written: AtomicBool,
     /// The tombstones as last read, by which the script of an erasure detects later ones.
     pub(crate) tombstones: HashMap<RecordId, Tombstone>,
 }
@@ -90,7 +95,7 @@ impl Reader for RedisSession {
         loop {
             let count = SIBLINGS.to_string();
             let slice = command("ZRANGEBYLEX", &[&node, &from, &end, b"LIMIT", b"0", count.as_bytes()]);
-            let entries: Vec<Vec<u8>> = self.on.read_one(&slice).await?;
+            let entries: Vec<Vec<u8>> = self.reads().read_one(&slice).await?;
             let goes_on = entries.len() == SIBLINGS;
             for entry in entries {
                 let path = |end: usize| [above, &String::from_utf8_lossy(&entry[..end])].concat();
@@ -137,7 +142,7 @@ impl Reader for RedisSession {
         let from = behind.map_or_else(|| "-".to_owned(), |behind| format!("({behind}"));
         let (set, most) = (self.on.keys.of(COLLECTIONS), most.to_string());
         let names = command("ZRANGEBYLEX", &[&set, from.as_bytes(), b"+", b"LIMIT", b"0", most.as_bytes()]);
-        let names: Vec<String> = self.on.read_one(&names).await?;
+        let names: Vec<String> = self.reads().read_one(&names).await?;
         names.into_iter().map(|name| Collection::parse(name).map_err(corrupt)).collect()
     }
 
@@ -154,11 +159,11 @@ impl Reader for RedisSession {
     }
 
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
-        history::rows_of(&self.on, of, below, most).await
+        history::rows_of(self.reads(), of, below, most).await
     }
 
     async fn tombstones(&mut self, of: &[RecordId]) -> Result<Vec<Tombstone>> {
-        let found = erasure::tombstones(&self.on, of).await?;
+        let found = erasure::tombstones(self.reads(), of).await?;
         of.iter().for_each(|record| drop(self.tombstones.remove(record)));
         self.tombstones.extend(found.iter().map(|tombstone| (tombstone.record.clone(), tombstone.clone())));
         Ok(found)
@@ -169,7 +174,7 @@ impl Reader for RedisSession {
         behind: Option<&[u8]>,
         most: usize,
     ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
-        erasure::tombstones_behind(&self.on, behind, most).await
+        erasure::tombstones_behind(self.reads(), behind, most).await
     }
 
     async fn expired(
@@ -178,11 +183,11 @@ impl Reader for RedisSession {
         behind: Option<&(Timestamp, RecordId)>,
         most: usize,
     ) -> Result<Vec<(Timestamp, RecordId)>> {
-        expiry::expired(&self.on, by, behind, most).await
+        expiry::expired(self.reads(), by, behind, most).await
     }
 
     async fn vectors(&mut self, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {
-        vectors::vectors(&self.on, of).await
+        vectors::vectors(self.reads(), of).await
     }
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
@@ -193,7 +198,44 @@ impl Reader for RedisSession {
 
 impl RedisSession {
     pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
-        Self { on: Arc::clone(on), until, turn: None, tombstones: HashMap::new() }
+        let (is_ahead, has_written) = Default::default();
+        Self { on: Arc::clone(on), until, turn: None, is_ahead, has_written, tombstones: HashMap::new() }
+    }
+
+    /// The connections to read from.
+    fn reads(&self) -> &Connections {
+        self.is_ahead.store(true, Ordering::Relaxed);
+        &self.on
+    }
+
+    /// Notes a write. The replicas that it has waited for also have all that was read before it.
+    pub(crate) fn wrote(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+        self.is_ahead.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record.
+    pub(crate) fn is_ahead<T>(&self, result: &Result<T>) -> bool {
+        self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_of_server)
+    }
+
+    /// Waits until the replicas have all that was read on a timeline. Returns `false` if that is not known, because
+    /// another timeline has begun.
+    pub(crate) async fn settle(&self, on: &Timeline) -> Result<bool> {
+        // WAIT waits for writes of its own connection only, so this makes one.
+        let mut write = command("SET", &[&self.on.keys.of(WAITED), b""]);
+        write.cmd("INFO").arg("replication");
+        let info = self.on.write(write, self.until).await?.pop().unwrap_or(Value::Nil);
+        Ok(feed::timeline_of(&decoded(info)?) == *on)
+    }
+
+    /// Returns the outcome of a call that ends with a result.
+    pub(crate) fn outcome_of<T>(&self, result: &Result<T>) -> Outcome {
+        match result {
+            Err(error) => error.outcome(),
+            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
+            Ok(_) => Outcome::NotDone,
+        }
     }
 
     /// Returns the records of the ledger or of a collection with these ids, in their order.
@@ -294,7 +336,7 @@ impl RedisSession {
     /// Reads indexes, and whether rows may be long.
     async fn indexes(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
         commands.cmd("EXISTS").arg(self.on.keys.of(LONG_ROWS));
-        let mut answers = self.on.read(&commands).await?;
+        let mut answers = self.reads().read(&commands).await?;
         if answers.pop() != Some(Value::Int(0)) {
             self.on.has_long_rows.store(true, Ordering::Relaxed);
         }
@@ -349,7 +391,7 @@ impl RedisSession {
         for mark in marks {
             commands.cmd("STRLEN").arg([prefix, &mark.id].concat());
         }
-        let (mut held, lengths) = (0, self.on.read_as::<Vec<i64>>(&commands).await?);
+        let (mut held, lengths) = (0, self.reads().read_as::<Vec<i64>>(&commands).await?);
         let is_beyond = |length: &i64| {
             held += length + beside as i64;
             held > MAX_BYTES
@@ -371,7 +413,7 @@ impl RedisSession {
         if walk.has_vectors {
             get_all(&mut commands, &vectors, ids);
         }
-        let mut answers = self.on.read(&commands).await?;
+        let mut answers = self.reads().read(&commands).await?;
         let vectors = all_of(answers.split_off(of_rows.min(answers.len())))?;
         let rows = match walk.is_for_heads {
             true => heads_of(answers)?,
@@ -384,7 +426,7 @@ impl RedisSession {
     pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Values> {
         let mut commands = Pipeline::with_capacity(ids.len().div_ceil(ROWS));
         get_all(&mut commands, prefix, &ids);
-        all_of(self.on.read(&commands).await?)
+        all_of(self.reads().read(&commands).await?)
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) const COLLECTIONS: &str = "et";
 pub(crate) const LONG_ROWS: &str = "long";
 /// The applied steps of the schema.
 pub(crate) const SCHEMA: &str = "schema";
+/// Written with an empty text when a call that writes nothing waits for replicas.
+pub(crate) const WAITED: &str = "waited";
 /// The key that seals cursors.
 pub(crate) const SECRET: &str = "secret";
 /// The time when the history begins.

@@ -49,6 +49,10 @@ impl RedisSession {
         script.add_command(call.into_cmd());
         let answer = self.on.write(script, self.until).await?.pop().unwrap_or(Value::Nil);
         // The script may have written.
-        decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))
+        let kept: Vec<bool> = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        if kept.contains(&true) {
+            self.wrote();
+        }
+        Ok(kept)
     }
 }

@@ -45,7 +45,11 @@ impl Writer for RedisSession {
             }
         }
         on.grown.notify_waiters();
-        Ok(append.outcomes(&owners, &erased))
+        let outcomes = append.outcomes(&owners, &erased);
+        if outcomes.contains(&Appended::Written) {
+            self.wrote();
+        }
+        Ok(outcomes)
     }
 
     async fn replace(
@@ -74,7 +78,7 @@ impl Writer for RedisSession {
             call.add(on.keys.of(OPEN), open_entry(new, &step));
         }
         call.schedule(&after.id.into(), before.record.expires_at, after.expires_at);
-        Ok(self.run(call).await? == 1)
+        Ok(self.run(call).await? == DONE)
     }
 
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
@@ -105,7 +109,7 @@ impl Writer for RedisSession {
             let of = RecordId::from((after.collection.clone(), after.id.clone()));
             call.schedule(&of, before.and_then(|before| before.record.expires_at), after.expires_at);
         }
-        Ok(self.run(call).await? == 1)
+        Ok(self.run(call).await? == DONE)
     }
 
     async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, Version>]) -> Result<bool> {
@@ -139,7 +143,7 @@ impl Writer for RedisSession {
         for Removal { found: Found { record, .. }, .. } in removals {
             call = call.key(keys.vector(&(collection.clone(), record.id.clone()).into()));
         }
-        if self.run(call).await? != 1 {
+        if self.run(call).await? != DONE {
             return Ok(false);
         }
         // Entries without a row count as none, so those that don't fit in the script are removed afterwards, unless a
@@ -173,6 +177,9 @@ impl Writer for RedisSession {
     }
 }
 
+/// The number that a script returns if it has written what it was asked to.
+pub(crate) const DONE: i64 = 1;
+
 impl RedisSession {
     /// Runs a script that returns a number.
     pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
@@ -181,6 +188,10 @@ impl RedisSession {
         let answer = self.on.write(pipeline, self.until).await?.pop().unwrap_or(Value::Nil);
         self.on.grown.notify_waiters();
         // The script may have written.
-        decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))
+        let number = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        if number == DONE {
+            self.wrote();
+        }
+        Ok(number)
     }
 }

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         trial("redis::flushed_scripts_are_loaded_again", || run(flushed_scripts_are_loaded_again())),
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
+        trial("redis::a_refusal_waits_for_its_replicas", || run(a_refusal_waits_for_its_replicas())),
         trial("redis::concurrent_writes_share_a_wait", || run(concurrent_writes_share_a_wait())),
         trial("redis::durability_follows_the_replicas", || run(durability_follows_the_replicas())),
         trial("redis::the_documented_user_may_do_everything", || run(the_documented_user_may_do_everything())),
@@ -361,6 +362,47 @@ async fn a_write_waits_for_its_replicas() -> Case {
     waiting.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     let row = |keys: &str| keys.lines().filter(|key| key.contains("}:r:")).count();
     assert_eq!(row(&replica.command(&["KEYS", "*"])?), 1);
+    Ok(())
+}
+
+/// What a refusal is about must not be lost by a failover.
+async fn a_refusal_waits_for_its_replicas() -> Case {
+    let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let key = IdempotencyKey::parse("k")?;
+    let kept = provider.store(event("a-b", 1).with_idempotency_key(key.clone())).await?;
+    let kept = provider.get(kept).await?.ok_or("gone")?;
+    let erased = provider.store(event("a-b", 2)).await?;
+    provider.erase(&Erasure::records([erased.into()], "it is old")?).await?;
+    let waiting =
+        open(RedisConfig::from_url(&format!("{}?wait_replicas=1&wait_timeout_ms=100", server.url()))?).await?;
+    let patch = || MemoryPatch::new().with_status(Status::Running);
+    let next = Revision::FIRST.next()?;
+    let refusals = async || {
+        [
+            waiting.update(erased, patch()).await.map(drop),
+            waiting.update(MemoryId::generate(), patch()).await.map(drop),
+            waiting.update(kept.id, patch().if_revision(next)).await.map(drop),
+            waiting.store(event("a-c", 1).with_idempotency_key(key.clone())).await.map(drop),
+            waiting.restore(vec![kept.clone()]).await.map(drop),
+        ]
+        .map(|refused| refused.err().map(|error| (error.kind(), error.outcome())))
+    };
+    // The last two end with scripts that make a write for the wait.
+    let outcomes = [Outcome::NotDone, Outcome::NotDone, Outcome::NotDone, Outcome::Unknown, Outcome::Unknown];
+    assert_eq!(refusals().await, outcomes.map(|outcome| Some((ErrorKind::Unavailable, outcome))));
+    let _replica = LocalRedis::start_replica(&server)?;
+    // The first attempts may come while the replica catches up.
+    let settled = loop {
+        let refusals = refusals().await;
+        if !refusals.iter().flatten().any(|(kind, _)| *kind == ErrorKind::Unavailable) {
+            break refusals;
+        }
+    };
+    let expected = [ErrorKind::Erased, ErrorKind::NotFound, ErrorKind::Conflict, ErrorKind::Conflict];
+    let [refused @ .., restored] = settled;
+    assert_eq!(refused, expected.map(|kind| Some((kind, Outcome::NotDone))));
+    assert_eq!(restored, None);
     Ok(())
 }
 
