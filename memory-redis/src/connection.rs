@@ -220,19 +220,21 @@ impl Connections {
             Some(wait) => link.send_and_wait(commands, wait).await,
             None => link.send(commands).await,
         };
-        let answers = send().await?;
-        if !has_code(&answers, &["NOSCRIPT"]) {
-            return checked(commands, answers);
-        }
-        // A new, flushed or promoted server does not know the scripts yet. Scripts that it has executed meanwhile
-        // recognise what they have done.
-        let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-        let again = async {
+        let mut earlier = Outcome::NotDone;
+        // A new, flushed or promoted server does not know the scripts yet, and another one may take over while they are
+        // loaded. Scripts that have been executed meanwhile recognise what they have done.
+        loop {
+            let answers = send().await.map_err(|error| error.after(earlier))?;
+            if !has_code(&answers, &["NOSCRIPT"]) {
+                return checked(commands, answers).map_err(|error| error.after(earlier));
+            }
+            if has_written(commands, &answers) {
+                earlier = Outcome::Unknown;
+            }
             let load = load_scripts();
-            checked(&load, link.send(&load).await?)?;
-            checked(commands, send().await?)
-        };
-        again.await.map_err(|error| error.after(earlier))
+            let loaded = async { checked(&load, link.send(&load).await?) };
+            loaded.await.map_err(|error| error.after(earlier))?;
+        }
     }
 }
 

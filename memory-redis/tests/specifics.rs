@@ -174,6 +174,18 @@ async fn flushed_scripts_are_loaded_again() -> Case {
     }
     let found = provider.query(&MemoryQuery::builder().exact("b").limit(100).build()?).await?.memories;
     assert_eq!((found.len(), found.iter().map(|memory| memory.id).collect()), (64, stored));
+    // Another one takes over while they are loaded.
+    let admin = Admin::of(&server.url());
+    let flushing = tokio::spawn(async move {
+        loop {
+            admin.query::<()>(redis::cmd("SCRIPT").arg("FLUSH")).await.expect("flushed");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    for time in 0..500 {
+        provider.store(event("c", time)).await?;
+    }
+    flushing.abort();
     Ok(())
 }
 
