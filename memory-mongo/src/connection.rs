@@ -103,6 +103,8 @@ pub struct MongoSession {
     until: Instant,
     /// Whether it has read since its last confirmed write: a majority may lack what it has seen.
     is_ahead: AtomicBool,
+    /// Whether it has written something, or may have.
+    has_written: AtomicBool,
     /// The last known election when it began.
     election: Option<ObjectId>,
 }
@@ -279,14 +281,20 @@ fn primary() -> SelectionCriteria {
 
 impl MongoSession {
     pub(crate) fn new(on: &Arc<Connections>, reads: &Arc<Collections>, until: Instant) -> Self {
-        let (is_ahead, election) = (AtomicBool::new(false), on.elections.last());
-        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, election }
+        let election = on.elections.last();
+        let (is_ahead, has_written) = Default::default();
+        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, has_written, election }
     }
 
     /// The collections to read from.
     pub(crate) fn reads(&self) -> &Collections {
         self.is_ahead.store(true, Ordering::Relaxed);
         &self.reads
+    }
+
+    /// Notes that a write is being sent, which may be done from now on.
+    pub(crate) fn sends_write(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
     }
 
     /// Notes that a majority has all that was read so far, because it has a later write; or that no caller is told of
@@ -302,8 +310,11 @@ impl MongoSession {
         if !self.is_ahead.load(Ordering::Relaxed) || result.as_ref().is_err_and(is_of_server) {
             return result;
         }
-        // Something may have been written before the last read.
-        let outcome = result.as_ref().map_or_else(Error::outcome, |_| Outcome::Unknown);
+        let outcome = match &result {
+            Err(error) => error.outcome(),
+            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
+            Ok(_) => Outcome::NotDone,
+        };
         self.settle().await.map_err(|error| error.with_outcome(outcome))?;
         result
     }
@@ -374,6 +385,7 @@ impl MongoSession {
     pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
         let is_done = is_done.and_then(|is_done| self.left().map(|_| is_done));
         if let Ok(true) = is_done {
+            self.sends_write();
             self.commit(transaction).await?;
             self.caught_up();
             return Ok(true);
