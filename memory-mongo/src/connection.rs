@@ -297,10 +297,12 @@ impl MongoSession {
         self.has_written.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that a majority has all that was read so far, because it has a later write; or that no caller is told of
-    /// what was read.
+    /// Notes that a majority has a write that is later than all that was read so far, or that no caller is told of what
+    /// was read. A new primary may lack what was read from the one before it.
     pub(crate) fn caught_up(&self) {
-        self.is_ahead.store(false, Ordering::Relaxed);
+        if self.check_election().is_ok() {
+            self.is_ahead.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Returns the result of a call that writes, once a majority has what the result was decided from. Otherwise a
@@ -325,7 +327,11 @@ impl MongoSession {
         // A deletion that finds nothing writes nothing, but the server confirms it only after all earlier writes.
         let nothing = self.on.primary.bookkeeping.delete_one(doc! { "_id": Bson::MinKey });
         nothing.write_concern(concern.build()).await.map_err(native)?;
-        // A new primary may lack what was read from the one before it.
+        self.check_election()
+    }
+
+    /// Fails if the primary was replaced since the session began: a new one may lack what was read before.
+    fn check_election(&self) -> Result<()> {
         if self.on.elections.last() == self.election { Ok(()) } else { Err(replaced()) }
     }
 
@@ -380,10 +386,11 @@ impl MongoSession {
         }
     }
 
-    /// Commits a transaction that is done, unless the deadline is over. Aborts any other at once; a failure to abort
+    /// Commits a transaction that is done, unless the deadline is over, or the primary was replaced since the session
+    /// began: then the call begins anew, since what it has read may be gone. Aborts any other at once; a failure to abort
     /// doesn't matter, since the server ends abandoned transactions.
     pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
-        let is_done = is_done.and_then(|is_done| self.left().map(|_| is_done));
+        let is_done = is_done.and_then(|is_done| self.left().and_then(|_| self.check_election()).map(|()| is_done));
         if let Ok(true) = is_done {
             self.sends_write();
             self.commit(transaction).await?;
