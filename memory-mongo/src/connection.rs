@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
@@ -105,6 +105,8 @@ pub struct MongoSession {
     is_ahead: AtomicBool,
     /// Whether it has written something, or may have.
     has_written: AtomicBool,
+    /// The number of transactions that it has begun.
+    begun: AtomicUsize,
     /// The last known election when it began.
     election: Option<ObjectId>,
 }
@@ -282,8 +284,8 @@ fn primary() -> SelectionCriteria {
 impl MongoSession {
     pub(crate) fn new(on: &Arc<Connections>, reads: &Arc<Collections>, until: Instant) -> Self {
         let election = on.elections.last();
-        let (is_ahead, has_written) = Default::default();
-        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, has_written, election }
+        let (is_ahead, has_written, begun) = Default::default();
+        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, has_written, begun, election }
     }
 
     /// The collections to read from.
@@ -359,6 +361,7 @@ impl MongoSession {
 
     /// Begins a transaction. Dropping the driver's session aborts it.
     pub(crate) async fn begin(&self) -> Result<ClientSession> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let mut transaction = self.on.client.start_session().await.map_err(native)?;
         let options = TransactionOptions::builder().read_concern(ReadConcern::snapshot()).selection_criteria(primary());
         // The write concern is the client's.
@@ -398,8 +401,11 @@ impl MongoSession {
             return Ok(true);
         }
         let _ = transaction.abort_transaction().await;
-        if let Ok(false) = is_done {
-            // The step begins anew, or what was read is read again before the caller is told of it.
+        // A call that loses its first step has decided nothing yet, and reads everything again.
+        let is_first = self.begun.load(Ordering::Relaxed) == 1 && !self.has_written.load(Ordering::Relaxed);
+        if let Ok(false) = is_done
+            && is_first
+        {
             self.caught_up();
         }
         is_done.map_err(|error| error.with_outcome(Outcome::NotDone))
