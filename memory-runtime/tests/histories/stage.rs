@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use tokio::runtime::Runtime;
 
-use crate::client::{Part, opened, perform};
+use crate::client::{PAUSE, Part, is_trouble, opened, perform};
 use crate::judge::rules::{LAST, feed_gaps};
 use crate::log::{Action, Answer, Call, History, How, Line, Outcome, What, is_document, now};
 use crate::memory::Memories;
@@ -204,16 +204,22 @@ impl Stage {
             loop {
                 let started = now();
                 let outcome = perform(&memories, number, &action).await;
-                let is_over = matches!(outcome, Outcome::Done(_)) || Instant::now() > limit;
-                if is_over {
+                if !outcome.is_trouble() || Instant::now() > limit {
                     let call = Call { number, client: LAST, action, started, ended: Some(now()), outcome };
                     lock(&self.log).history.calls.insert(number, call);
                     break;
                 }
+                tokio::time::sleep(PAUSE).await;
             }
         }
         for (record, id) in ids {
-            let revisions = memories.revisions(&record, id.as_deref()).await?;
+            let limit = Instant::now() + PATIENCE;
+            let revisions = loop {
+                match memories.revisions(&record, id.as_deref()).await {
+                    Err(error) if is_trouble(&error) && Instant::now() <= limit => tokio::time::sleep(PAUSE).await,
+                    revisions => break revisions?,
+                }
+            };
             lock(&self.log).history.versions.insert(record, revisions);
         }
         Ok(provider.shutdown().await?)
