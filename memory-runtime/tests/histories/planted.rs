@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::judge::rules::LAST;
 use crate::judge::search::Loss;
-use crate::judge::{Setting, judge};
+use crate::judge::{Past, Setting, judge};
 use crate::log::{Action, Answer, Call, History, How, Outcome, Page, Row, Told, Version, Wanted, What};
 
 /// A name, a history to refuse, and its twin.
@@ -242,37 +242,44 @@ fn failovers() {
     let put = |from, to| one(from, to, put(Wanted::Any));
     let get = |from, to, found| one(from, to, get()).finds(found);
     let over = |history| History { failovers: vec![(10, 20)], ..history };
-    let allows = |history: &History, loss, reads_the_past| {
-        let verdict = judge(history, Setting { loss, reads_the_past });
+    let allows = |history: &History, loss, past| {
+        let verdict = judge(history, Setting { loss, past });
         assert_eq!(verdict.anomalies.len() + verdict.allowed.len(), 1, "{verdict:#?}");
         verdict.anomalies.is_empty()
     };
     let acknowledged = over(of([put(1, 2).is(rev(1)), put(3, 4).is(rev(2)), get(21, 22, doc(1, 1))]));
-    assert!(!allows(&acknowledged, Loss::Nothing, true));
-    assert!(!allows(&acknowledged, Loss::Unacknowledged, true));
-    assert!(allows(&acknowledged, Loss::Any, false));
+    assert!(!allows(&acknowledged, Loss::Nothing, Past::Refusals));
+    assert!(!allows(&acknowledged, Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&acknowledged, Loss::Any, Past::Nothing));
     let shown = over(of([put(1, 2).is(rev(1)), put(3, 4).fails(true), get(5, 6, doc(2, 3)), get(21, 22, doc(1, 1))]));
-    assert!(!allows(&shown, Loss::Nothing, true));
-    assert!(allows(&shown, Loss::Unacknowledged, false));
+    assert!(!allows(&shown, Loss::Nothing, Past::Refusals));
+    assert!(allows(&shown, Loss::Unacknowledged, Past::Nothing));
     let meanwhile = over(of([put(11, 12).is(rev(1)), get(21, 22, None)]));
-    assert!(!allows(&meanwhile, Loss::Unacknowledged, true));
-    assert!(allows(&meanwhile, Loss::Any, false), "acknowledged while another takes over, and lost");
+    assert!(!allows(&meanwhile, Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&meanwhile, Loss::Any, Past::Nothing), "acknowledged while another takes over, and lost");
     let known = |from, to, found| one(from, to, What::Get { id: Some("a".to_owned()) }).finds(found);
     let shown = over(of([one(3, 4, store(0)).fails(true), known(5, 6, mem(1, &[])), known(21, 22, None)]));
-    assert!(allows(&shown, Loss::Unacknowledged, false), "a read has shown a store without an answer");
-    let store = one(9, 22, store(0)).is(id("a"));
-    let repeated = over(of([store, known(11, 12, mem(1, &[])), known(13, 14, None), known(23, 24, mem(1, &[]))]));
-    assert!(!allows(&repeated, Loss::Nothing, false));
-    assert!(allows(&repeated, Loss::Unacknowledged, false), "what was under way is repeated behind the failover");
+    assert!(allows(&shown, Loss::Unacknowledged, Past::Nothing), "a read has shown a store without an answer");
+    let under_way = one(9, 22, store(0)).is(id("a"));
+    let repeated = over(of([under_way, known(11, 12, mem(1, &[])), known(13, 14, None), known(23, 24, mem(1, &[]))]));
+    assert!(!allows(&repeated, Loss::Nothing, Past::Nothing));
+    assert!(
+        allows(&repeated, Loss::Unacknowledged, Past::Nothing),
+        "what was under way is repeated behind the failover"
+    );
     let others = (3..9).map(|from| put(from, 9).fails(true));
     let lost = of([put(1, 2).is(rev(1)), get(21, 22, None)].into_iter().chain(others));
-    assert!(!allows(&over(lost), Loss::Unacknowledged, true), "beside many without an answer");
+    assert!(!allows(&over(lost), Loss::Unacknowledged, Past::Refusals), "beside many without an answer");
     let past = |from, to| over(of([put(1, 2).is(rev(1)), put(11, 12).is(rev(2)), get(from, to, doc(1, 1))]));
-    assert!(!allows(&past(14, 15), Loss::Unacknowledged, false));
-    assert!(allows(&past(14, 15), Loss::Nothing, true));
-    assert!(!allows(&past(21, 22), Loss::Unacknowledged, true));
+    assert!(!allows(&past(14, 15), Loss::Unacknowledged, Past::Nothing));
+    assert!(allows(&past(14, 15), Loss::Nothing, Past::Refusals));
+    assert!(!allows(&past(21, 22), Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&past(14, 15), Loss::Nothing, Past::Reads));
+    let refused = over(of([put(1, 2).is(rev(1)), one(14, 15, What::Remove).is(Answer::Gone(false))]));
+    assert!(!allows(&refused, Loss::Nothing, Past::Reads));
+    assert!(allows(&refused, Loss::Nothing, Past::Refusals), "by a server that does not know that it is replaced");
     let before = over(of([put(1, 2).is(rev(1)), put(3, 4).is(rev(2)), get(5, 6, doc(1, 1))]));
-    assert!(!allows(&before, Loss::Any, true), "nothing was lost yet");
+    assert!(!allows(&before, Loss::Any, Past::Refusals), "nothing was lost yet");
 }
 
 fn smallest() {
