@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::judge::rules::LAST;
 use crate::judge::search::Loss;
-use crate::judge::{Past, Setting, judge};
+use crate::judge::{GIVEN_UP, Past, Setting, judge};
 use crate::log::{Action, Answer, Call, History, How, Outcome, Page, Row, Told, Version, Wanted, What};
 
 /// A name, a history to refuse, and its twin.
@@ -18,6 +18,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         [writes(), revisions(), removals(), pages(), across()].into_iter().flatten().map(pair).collect();
     trials.push(trial("planted::a_failover_takes_back_what_its_setting_allows", || {
         failovers();
+        Ok(())
+    }));
+    trials.push(trial("planted::a_search_that_grows_is_given_up", || {
+        given_up();
         Ok(())
     }));
     trials.push(trial("planted::the_smallest_part_is_shown", || {
@@ -280,6 +284,15 @@ fn failovers() {
     assert!(allows(&refused, Loss::Nothing, Past::Refusals), "by a server that does not know that it is replaced");
     let before = over(of([put(1, 2).is(rev(1)), put(3, 4).is(rev(2)), get(5, 6, doc(1, 1))]));
     assert!(!allows(&before, Loss::Any, Past::Refusals), "nothing was lost yet");
+}
+
+/// Each write during a failover may be lost, or done again behind it.
+fn given_up() {
+    let puts = (1..=24).map(|number| one(20 + 2 * number, 21 + 2 * number, put(Wanted::Any)).is(rev(number)));
+    let wrong = one(101, 102, get()).finds(doc(30, 22));
+    let history = History { failovers: vec![(20, 100)], ..of(puts.chain([wrong])) };
+    let verdict = judge(&history, Setting { loss: Loss::Any, past: Past::Nothing });
+    assert_eq!(verdict.anomalies.iter().map(|anomaly| anomaly.rule).collect::<Vec<_>>(), [GIVEN_UP]);
 }
 
 fn smallest() {

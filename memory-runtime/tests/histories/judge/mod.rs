@@ -30,7 +30,7 @@ pub(crate) struct Verdict {
 }
 
 const NO_ORDER: &str = "no order of the calls explains the answers";
-const GIVEN_UP: &str = "the search for an order was given up";
+pub(crate) const GIVEN_UP: &str = "the search for an order was given up";
 
 /// The losses that an engine's setting allows around a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
