@@ -145,6 +145,11 @@ fn removals() -> Vec<Pair> {
             of([stored(), erased(), one(5, 6, What::Get { id: named() }).is(Answer::Erased)]),
         ),
         (
+            "a_memory_is_erased_under_another_id",
+            of([stored(), erased(), one(5, 6, What::Get { id: Some("b".to_owned()) }).is(Answer::Erased)]),
+            of([stored(), erased(), one(5, 6, What::Get { id: Some("b".to_owned()) }).finds(None)]),
+        ),
+        (
             "an_erased_memory_comes_back",
             of([stored(), erased(), one(5, 6, store(0)).is(id("b"))]),
             of([stored(), erased(), one(5, 6, store(0)).is(Answer::Erased)]),
@@ -282,6 +287,11 @@ fn failovers() {
     let refused = over(of([put(1, 2).is(rev(1)), one(14, 15, What::Remove).is(Answer::Gone(false))]));
     assert!(!allows(&refused, Loss::Nothing, Past::Reads));
     assert!(allows(&refused, Loss::Nothing, Past::Refusals), "by a server that does not know that it is replaced");
+    let erased = one(23, 24, What::Erase { id: Some("b".to_owned()) }).is(Answer::Gone(true));
+    let stored = |from, to, name| one(from, to, store(0)).is(id(name));
+    let again = over(of([stored(3, 4, "a"), stored(21, 22, "b"), erased, known(25, 26, None)]));
+    assert!(!allows(&again, Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&again, Loss::Any, Past::Nothing), "the memory that was lost is not the one that was erased");
     let before = over(of([put(1, 2).is(rev(1)), put(3, 4).is(rev(2)), get(5, 6, doc(1, 1))]));
     assert!(!allows(&before, Loss::Any, Past::Refusals), "nothing was lost yet");
 }
