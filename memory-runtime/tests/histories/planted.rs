@@ -9,6 +9,7 @@ use crate::judge::rules::LAST;
 use crate::judge::search::Loss;
 use crate::judge::{GIVEN_UP, Past, Setting, judge};
 use crate::log::{Action, Answer, Call, History, How, Outcome, Page, Row, Told, Version, Wanted, What};
+use crate::stage::known_ids;
 
 /// A name, a history to refuse, and its twin.
 type Pair = (&'static str, History, History);
@@ -22,6 +23,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     }));
     trials.push(trial("planted::a_search_that_grows_is_given_up", || {
         given_up();
+        Ok(())
+    }));
+    trials.push(trial("planted::the_last_id_of_a_memory_is_known", || {
+        last_ids();
         Ok(())
     }));
     trials.push(trial("planted::the_smallest_part_is_shown", || {
@@ -303,6 +308,15 @@ fn given_up() {
     let history = History { failovers: vec![(20, 100)], ..of(puts.chain([wrong])) };
     let verdict = judge(&history, Setting { loss: Loss::Any, past: Past::Nothing });
     assert_eq!(verdict.anomalies.iter().map(|anomaly| anomaly.rule).collect::<Vec<_>>(), [GIVEN_UP]);
+}
+
+/// A client may be far ahead of another one in the plan, so the numbers of calls say nothing about their order.
+fn last_ids() {
+    let stored = |number, from, answer| Call { number, ..one(from, from + 1, store(0)).is(id(answer)) };
+    let known = |calls: Vec<Call>| known_ids(&of(calls))["m0"].clone();
+    assert_eq!(known(vec![stored(2, 1, "a"), stored(1, 3, "b")]).as_deref(), Some("b"));
+    let row = Row { record: "m0".to_owned(), created_at: 0, version: mem(1, &[]).expect("a version") };
+    assert_eq!(known(vec![stored(1, 3, "b"), many(5, 6, vec![vec![row]])]).as_deref(), Some("a"));
 }
 
 fn smallest() {
