@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
@@ -103,6 +103,10 @@ pub struct MongoSession {
     until: Instant,
     /// Whether it has read since its last confirmed write: a majority may lack what it has seen.
     is_ahead: AtomicBool,
+    /// Whether it has written something, or may have.
+    has_written: AtomicBool,
+    /// The number of transactions that it has begun.
+    begun: AtomicUsize,
     /// The last known election when it began.
     election: Option<ObjectId>,
 }
@@ -279,8 +283,9 @@ fn primary() -> SelectionCriteria {
 
 impl MongoSession {
     pub(crate) fn new(on: &Arc<Connections>, reads: &Arc<Collections>, until: Instant) -> Self {
-        let (is_ahead, election) = (AtomicBool::new(false), on.elections.last());
-        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, election }
+        let election = on.elections.last();
+        let (is_ahead, has_written, begun) = Default::default();
+        Self { on: Arc::clone(on), reads: Arc::clone(reads), until, is_ahead, has_written, begun, election }
     }
 
     /// The collections to read from.
@@ -289,10 +294,17 @@ impl MongoSession {
         &self.reads
     }
 
-    /// Notes that a majority has all that was read so far, because it has a later write; or that no caller is told of
-    /// what was read.
+    /// Notes that a write is being sent, which may be done from now on.
+    pub(crate) fn sends_write(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a majority has a write that is later than all that was read so far, or that no caller is told of what
+    /// was read. A new primary may lack what was read from the one before it.
     pub(crate) fn caught_up(&self) {
-        self.is_ahead.store(false, Ordering::Relaxed);
+        if self.check_election().is_ok() {
+            self.is_ahead.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Returns the result of a call that writes, once a majority has what the result was decided from. Otherwise a
@@ -302,8 +314,11 @@ impl MongoSession {
         if !self.is_ahead.load(Ordering::Relaxed) || result.as_ref().is_err_and(is_of_server) {
             return result;
         }
-        // Something may have been written before the last read.
-        let outcome = result.as_ref().map_or_else(Error::outcome, |_| Outcome::Unknown);
+        let outcome = match &result {
+            Err(error) => error.outcome(),
+            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
+            Ok(_) => Outcome::NotDone,
+        };
         self.settle().await.map_err(|error| error.with_outcome(outcome))?;
         result
     }
@@ -314,7 +329,11 @@ impl MongoSession {
         // A deletion that finds nothing writes nothing, but the server confirms it only after all earlier writes.
         let nothing = self.on.primary.bookkeeping.delete_one(doc! { "_id": Bson::MinKey });
         nothing.write_concern(concern.build()).await.map_err(native)?;
-        // A new primary may lack what was read from the one before it.
+        self.check_election()
+    }
+
+    /// Fails if the primary was replaced since the session began: a new one may lack what was read before.
+    fn check_election(&self) -> Result<()> {
         if self.on.elections.last() == self.election { Ok(()) } else { Err(replaced()) }
     }
 
@@ -342,6 +361,7 @@ impl MongoSession {
 
     /// Begins a transaction. Dropping the driver's session aborts it.
     pub(crate) async fn begin(&self) -> Result<ClientSession> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let mut transaction = self.on.client.start_session().await.map_err(native)?;
         let options = TransactionOptions::builder().read_concern(ReadConcern::snapshot()).selection_criteria(primary());
         // The write concern is the client's.
@@ -369,18 +389,23 @@ impl MongoSession {
         }
     }
 
-    /// Commits a transaction that is done, unless the deadline is over. Aborts any other at once; a failure to abort
+    /// Commits a transaction that is done, unless the deadline is over, or the primary was replaced since the session
+    /// began: then the call begins anew, since what it has read may be gone. Aborts any other at once; a failure to abort
     /// doesn't matter, since the server ends abandoned transactions.
     pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
-        let is_done = is_done.and_then(|is_done| self.left().map(|_| is_done));
+        let is_done = is_done.and_then(|is_done| self.left().and_then(|_| self.check_election()).map(|()| is_done));
         if let Ok(true) = is_done {
+            self.sends_write();
             self.commit(transaction).await?;
             self.caught_up();
             return Ok(true);
         }
         let _ = transaction.abort_transaction().await;
-        if let Ok(false) = is_done {
-            // The step begins anew, or what was read is read again before the caller is told of it.
+        // A call that loses its first step has decided nothing yet, and reads everything again.
+        let is_first = self.begun.load(Ordering::Relaxed) == 1 && !self.has_written.load(Ordering::Relaxed);
+        if let Ok(false) = is_done
+            && is_first
+        {
             self.caught_up();
         }
         is_done.map_err(|error| error.with_outcome(Outcome::NotDone))

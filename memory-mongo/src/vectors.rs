@@ -82,6 +82,7 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
         "writeConcern": { "w": "majority", "j": true },
         "maxTimeMS": session.left()?.as_millis() as i64,
     };
+    session.sends_write();
     let answer = session.on.database.run_command(command).await.map_err(native_write)?;
     let count = answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     check(&answer).map_err(|error| after(error, count > 0))?;

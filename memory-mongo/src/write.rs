@@ -320,6 +320,7 @@ impl MongoSession {
     /// Appends memories without keys, each by itself. A memory that the server refuses individually is not written.
     async fn append_alone(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<Vec<Appended>> {
         let rows = memories.iter().map(|memory| memory_row(memory, at)).collect();
+        self.sends_write();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
         self.caught_up();
         let is_taken = |place: &usize| refused.get(place) == Some(&DUPLICATE_KEY);
@@ -347,6 +348,7 @@ impl MongoSession {
         if let [memory] = memories
             && memory.idempotency_key.is_none()
         {
+            self.sends_write();
             self.on.primary.memories.insert_one(memory_row(memory, at)).await.map_err(native_write)?;
             self.caught_up();
             return Ok(());

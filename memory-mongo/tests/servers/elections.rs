@@ -109,6 +109,41 @@ pub(crate) async fn a_refusal_waits_for_a_majority() -> CaseResult {
     Ok(())
 }
 
+/// A call that waits for a new primary has written nothing before, so it begins anew there and is done.
+pub(crate) async fn calls_wait_for_a_new_primary() -> CaseResult {
+    let mut server = LocalMongo::start_with(3, &[])?;
+    let provider = open(config(&server.url())).await?;
+    let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
+    let (mut kept, mut replaced) = (Vec::new(), Vec::new());
+    for number in 0..2 {
+        kept.push(documents.put(note(&format!("kept-{number}"))).await?);
+        replaced.push(documents.put(note(&format!("replaced-{number}"))).await?);
+    }
+    for round in 2..4 {
+        let mut new = kept.clone();
+        for document in &mut new {
+            document.id = DocumentId::parse(format!("{}-{round}", document.id))?;
+        }
+        for document in &mut replaced {
+            document.revision = Revision::new(round)?;
+        }
+        let primary = server.primary()?;
+        server.kill(primary)?;
+        let (again, written, newer, updated, put) = futures::join!(
+            documents.restore(kept.clone()),
+            documents.restore(new),
+            documents.restore_newer(replaced.clone()),
+            provider.update(id, MemoryPatch::new().with_status(Status::Completed)),
+            documents.put(note("put")),
+        );
+        assert_eq!((again?.equal, written?.written, newer?.written), (2, 2, 2));
+        assert_eq!(updated?.revision.get(), round);
+        put?;
+        server.restart(primary)?;
+    }
+    Ok(())
+}
+
 /// A client for each node.
 async fn nodes(server: &LocalMongo) -> mongodb::error::Result<Vec<Client>> {
     let mut nodes = Vec::new();

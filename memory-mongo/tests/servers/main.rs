@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         async_trial("mongo::the_largest_insert_is_one_command", stores::the_largest_insert_is_one_command),
         async_trial("mongo::restores_that_race_find_no_conflict", stores::restores_that_race_find_no_conflict),
         async_trial("mongo::calls_work_again_after_a_restart", elections::calls_work_again_after_a_restart),
+        async_trial("mongo::calls_wait_for_a_new_primary", elections::calls_wait_for_a_new_primary),
         async_trial("mongo::a_new_primary_is_read_when_it_knows", elections::a_new_primary_is_read_when_it_knows),
         async_trial("mongo::acknowledged_stores_survive_elections", elections::acknowledged_stores_survive_elections),
         async_trial(

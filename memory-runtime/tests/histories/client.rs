@@ -69,12 +69,15 @@ pub(crate) async fn opened(url: &str) -> Fallible<Arc<dyn MemoryProvider>> {
     loop {
         match provider.init().await {
             Ok(()) => return Ok(provider),
-            Err(error) if [ErrorKind::Unavailable, ErrorKind::Timeout].contains(&error.kind()) => {
-                tokio::time::sleep(PAUSE).await;
-            }
+            Err(error) if is_trouble(&error) => tokio::time::sleep(PAUSE).await,
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether a server that is away explains the error.
+pub(crate) fn is_trouble(error: &Error) -> bool {
+    [ErrorKind::Unavailable, ErrorKind::Timeout].contains(&error.kind())
 }
 
 /// Writes a line for the parent, and flushes it.

@@ -86,6 +86,13 @@ pub(crate) enum Outcome {
     Unknown(String),
 }
 
+impl Outcome {
+    /// Whether a server that is away explains it.
+    pub(crate) fn is_trouble(&self) -> bool {
+        matches!(self, Self::NotDone(kind) | Self::Unknown(kind) if ["Unavailable", "Timeout"].contains(&kind.as_str()))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Stored(String),

@@ -7,8 +7,9 @@ use libtest_mimic::Trial;
 
 use crate::judge::rules::LAST;
 use crate::judge::search::Loss;
-use crate::judge::{Setting, judge};
+use crate::judge::{GIVEN_UP, Past, Setting, judge};
 use crate::log::{Action, Answer, Call, History, How, Outcome, Page, Row, Told, Version, Wanted, What};
+use crate::stage::known_ids;
 
 /// A name, a history to refuse, and its twin.
 type Pair = (&'static str, History, History);
@@ -18,6 +19,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         [writes(), revisions(), removals(), pages(), across()].into_iter().flatten().map(pair).collect();
     trials.push(trial("planted::a_failover_takes_back_what_its_setting_allows", || {
         failovers();
+        Ok(())
+    }));
+    trials.push(trial("planted::a_search_that_grows_is_given_up", || {
+        given_up();
+        Ok(())
+    }));
+    trials.push(trial("planted::the_last_id_of_a_memory_is_known", || {
+        last_ids();
         Ok(())
     }));
     trials.push(trial("planted::the_smallest_part_is_shown", || {
@@ -141,6 +150,11 @@ fn removals() -> Vec<Pair> {
             of([stored(), erased(), one(5, 6, What::Get { id: named() }).is(Answer::Erased)]),
         ),
         (
+            "a_memory_is_erased_under_another_id",
+            of([stored(), erased(), one(5, 6, What::Get { id: Some("b".to_owned()) }).is(Answer::Erased)]),
+            of([stored(), erased(), one(5, 6, What::Get { id: Some("b".to_owned()) }).finds(None)]),
+        ),
+        (
             "an_erased_memory_comes_back",
             of([stored(), erased(), one(5, 6, store(0)).is(id("b"))]),
             of([stored(), erased(), one(5, 6, store(0)).is(Answer::Erased)]),
@@ -242,37 +256,67 @@ fn failovers() {
     let put = |from, to| one(from, to, put(Wanted::Any));
     let get = |from, to, found| one(from, to, get()).finds(found);
     let over = |history| History { failovers: vec![(10, 20)], ..history };
-    let allows = |history: &History, loss, reads_the_past| {
-        let verdict = judge(history, Setting { loss, reads_the_past });
+    let allows = |history: &History, loss, past| {
+        let verdict = judge(history, Setting { loss, past });
         assert_eq!(verdict.anomalies.len() + verdict.allowed.len(), 1, "{verdict:#?}");
         verdict.anomalies.is_empty()
     };
     let acknowledged = over(of([put(1, 2).is(rev(1)), put(3, 4).is(rev(2)), get(21, 22, doc(1, 1))]));
-    assert!(!allows(&acknowledged, Loss::Nothing, true));
-    assert!(!allows(&acknowledged, Loss::Unacknowledged, true));
-    assert!(allows(&acknowledged, Loss::Any, false));
+    assert!(!allows(&acknowledged, Loss::Nothing, Past::Refusals));
+    assert!(!allows(&acknowledged, Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&acknowledged, Loss::Any, Past::Nothing));
     let shown = over(of([put(1, 2).is(rev(1)), put(3, 4).fails(true), get(5, 6, doc(2, 3)), get(21, 22, doc(1, 1))]));
-    assert!(!allows(&shown, Loss::Nothing, true));
-    assert!(allows(&shown, Loss::Unacknowledged, false));
+    assert!(!allows(&shown, Loss::Nothing, Past::Refusals));
+    assert!(allows(&shown, Loss::Unacknowledged, Past::Nothing));
     let meanwhile = over(of([put(11, 12).is(rev(1)), get(21, 22, None)]));
-    assert!(!allows(&meanwhile, Loss::Unacknowledged, true));
-    assert!(allows(&meanwhile, Loss::Any, false), "acknowledged while another takes over, and lost");
+    assert!(!allows(&meanwhile, Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&meanwhile, Loss::Any, Past::Nothing), "acknowledged while another takes over, and lost");
     let known = |from, to, found| one(from, to, What::Get { id: Some("a".to_owned()) }).finds(found);
     let shown = over(of([one(3, 4, store(0)).fails(true), known(5, 6, mem(1, &[])), known(21, 22, None)]));
-    assert!(allows(&shown, Loss::Unacknowledged, false), "a read has shown a store without an answer");
-    let store = one(9, 22, store(0)).is(id("a"));
-    let repeated = over(of([store, known(11, 12, mem(1, &[])), known(13, 14, None), known(23, 24, mem(1, &[]))]));
-    assert!(!allows(&repeated, Loss::Nothing, false));
-    assert!(allows(&repeated, Loss::Unacknowledged, false), "what was under way is repeated behind the failover");
+    assert!(allows(&shown, Loss::Unacknowledged, Past::Nothing), "a read has shown a store without an answer");
+    let under_way = one(9, 22, store(0)).is(id("a"));
+    let repeated = over(of([under_way, known(11, 12, mem(1, &[])), known(13, 14, None), known(23, 24, mem(1, &[]))]));
+    assert!(!allows(&repeated, Loss::Nothing, Past::Nothing));
+    assert!(
+        allows(&repeated, Loss::Unacknowledged, Past::Nothing),
+        "what was under way is repeated behind the failover"
+    );
     let others = (3..9).map(|from| put(from, 9).fails(true));
     let lost = of([put(1, 2).is(rev(1)), get(21, 22, None)].into_iter().chain(others));
-    assert!(!allows(&over(lost), Loss::Unacknowledged, true), "beside many without an answer");
+    assert!(!allows(&over(lost), Loss::Unacknowledged, Past::Refusals), "beside many without an answer");
     let past = |from, to| over(of([put(1, 2).is(rev(1)), put(11, 12).is(rev(2)), get(from, to, doc(1, 1))]));
-    assert!(!allows(&past(14, 15), Loss::Unacknowledged, false));
-    assert!(allows(&past(14, 15), Loss::Nothing, true));
-    assert!(!allows(&past(21, 22), Loss::Unacknowledged, true));
+    assert!(!allows(&past(14, 15), Loss::Unacknowledged, Past::Nothing));
+    assert!(allows(&past(14, 15), Loss::Nothing, Past::Refusals));
+    assert!(!allows(&past(21, 22), Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&past(14, 15), Loss::Nothing, Past::Reads));
+    let refused = over(of([put(1, 2).is(rev(1)), one(14, 15, What::Remove).is(Answer::Gone(false))]));
+    assert!(!allows(&refused, Loss::Nothing, Past::Reads));
+    assert!(allows(&refused, Loss::Nothing, Past::Refusals), "by a server that does not know that it is replaced");
+    let erased = one(23, 24, What::Erase { id: Some("b".to_owned()) }).is(Answer::Gone(true));
+    let stored = |from, to, name| one(from, to, store(0)).is(id(name));
+    let again = over(of([stored(3, 4, "a"), stored(21, 22, "b"), erased, known(25, 26, None)]));
+    assert!(!allows(&again, Loss::Unacknowledged, Past::Refusals));
+    assert!(allows(&again, Loss::Any, Past::Nothing), "the memory that was lost is not the one that was erased");
     let before = over(of([put(1, 2).is(rev(1)), put(3, 4).is(rev(2)), get(5, 6, doc(1, 1))]));
-    assert!(!allows(&before, Loss::Any, true), "nothing was lost yet");
+    assert!(!allows(&before, Loss::Any, Past::Refusals), "nothing was lost yet");
+}
+
+/// Each write during a failover may be lost, or done again behind it.
+fn given_up() {
+    let puts = (1..=24).map(|number| one(20 + 2 * number, 21 + 2 * number, put(Wanted::Any)).is(rev(number)));
+    let wrong = one(101, 102, get()).finds(doc(30, 22));
+    let history = History { failovers: vec![(20, 100)], ..of(puts.chain([wrong])) };
+    let verdict = judge(&history, Setting { loss: Loss::Any, past: Past::Nothing });
+    assert_eq!(verdict.anomalies.iter().map(|anomaly| anomaly.rule).collect::<Vec<_>>(), [GIVEN_UP]);
+}
+
+/// A client may be far ahead of another one in the plan, so the numbers of calls say nothing about their order.
+fn last_ids() {
+    let stored = |number, from, answer| Call { number, ..one(from, from + 1, store(0)).is(id(answer)) };
+    let known = |calls: Vec<Call>| known_ids(&of(calls))["m0"].clone();
+    assert_eq!(known(vec![stored(2, 1, "a"), stored(1, 3, "b")]).as_deref(), Some("b"));
+    let row = Row { record: "m0".to_owned(), created_at: 0, version: mem(1, &[]).expect("a version") };
+    assert_eq!(known(vec![stored(1, 3, "b"), many(5, 6, vec![vec![row]])]).as_deref(), Some("a"));
 }
 
 fn smallest() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use tokio::runtime::Runtime;
 
-use crate::client::{Part, opened, perform};
+use crate::client::{PAUSE, Part, is_trouble, opened, perform};
 use crate::judge::rules::{LAST, feed_gaps};
 use crate::log::{Action, Answer, Call, History, How, Line, Outcome, What, is_document, now};
 use crate::memory::Memories;
@@ -191,7 +191,7 @@ impl Stage {
     async fn read_all(&self, url: &str) -> Fallible {
         let provider = opened(url).await?;
         let memories = Memories::of(Arc::clone(&provider));
-        let ids = self.ids();
+        let ids = known_ids(&lock(&self.log).history);
         let both = |how| [true, false].map(|documents| Action::Many { documents, under: "h".to_owned(), how });
         let many = [How::Query, How::Walk(7), How::Recall].into_iter().flat_map(both);
         let get = |(record, id): (&String, &Option<String>)| Action::One {
@@ -204,39 +204,53 @@ impl Stage {
             loop {
                 let started = now();
                 let outcome = perform(&memories, number, &action).await;
-                let is_over = matches!(outcome, Outcome::Done(_)) || Instant::now() > limit;
-                if is_over {
+                if !outcome.is_trouble() || Instant::now() > limit {
                     let call = Call { number, client: LAST, action, started, ended: Some(now()), outcome };
                     lock(&self.log).history.calls.insert(number, call);
                     break;
                 }
+                tokio::time::sleep(PAUSE).await;
             }
         }
+        let ids = known_ids(&lock(&self.log).history);
         for (record, id) in ids {
-            let revisions = memories.revisions(&record, id.as_deref()).await?;
+            let limit = Instant::now() + PATIENCE;
+            let revisions = loop {
+                match memories.revisions(&record, id.as_deref()).await {
+                    Err(error) if is_trouble(&error) && Instant::now() <= limit => tokio::time::sleep(PAUSE).await,
+                    revisions => break revisions?,
+                }
+            };
             lock(&self.log).history.versions.insert(record, revisions);
         }
         Ok(provider.shutdown().await?)
-    }
-
-    /// All records, and the ids of memories that a store has returned.
-    fn ids(&self) -> BTreeMap<String, Option<String>> {
-        let mut ids = BTreeMap::new();
-        for call in lock(&self.log).history.calls.values() {
-            let Action::One { record, .. } = &call.action else { continue };
-            match &call.outcome {
-                Outcome::Done(Answer::Stored(id)) => drop(ids.insert(record.clone(), Some(id.clone()))),
-                _ if is_document(record) => drop(ids.insert(record.clone(), None)),
-                _ => {}
-            }
-        }
-        ids
     }
 
     fn end(mut self) -> History {
         self.programs.iter_mut().for_each(|program| drop(program.end()));
         std::mem::take(&mut lock(&self.log).history)
     }
+}
+
+/// All records, and the last known ids of memories: a failover may take back a store, and the next one of its key has another id.
+pub(crate) fn known_ids(history: &History) -> BTreeMap<String, Option<String>> {
+    let mut calls: Vec<_> = history.calls.values().collect();
+    calls.sort_by_key(|call| call.ended);
+    let mut ids = BTreeMap::new();
+    for call in calls {
+        match (&call.action, &call.outcome) {
+            (Action::One { record, .. }, Outcome::Done(Answer::Stored(id))) => {
+                drop(ids.insert(record.clone(), Some(id.clone())));
+            }
+            (Action::One { record, .. }, _) if is_document(record) => drop(ids.insert(record.clone(), None)),
+            (Action::Many { .. }, Outcome::Done(Answer::Pages { pages, .. })) => {
+                let rows = pages.iter().flat_map(|page| &page.rows);
+                ids.extend(rows.map(|row| (row.record.clone(), row.version.id.clone())));
+            }
+            _ => {}
+        }
+    }
+    ids
 }
 
 impl Program {

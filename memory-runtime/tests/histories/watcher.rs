@@ -7,7 +7,7 @@ use memory_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::Fallible;
-use crate::client::{PAUSE, opened, say};
+use crate::client::{PAUSE, is_trouble, opened, say};
 use crate::log::{Line, Told, now};
 
 /// What the program watches, and from which token on.
@@ -28,9 +28,7 @@ pub(crate) async fn watch(post: Post) -> Fallible {
                 token = None;
                 say(&Line::Told { told: Some(Told::Reset { at: now() }), token: None });
             }
-            Err(error) if [ErrorKind::Unavailable, ErrorKind::Timeout].contains(&error.kind()) => {
-                tokio::time::sleep(PAUSE).await
-            }
+            Err(error) if is_trouble(&error) => tokio::time::sleep(PAUSE).await,
             ended => return Ok(ended?),
         }
     }

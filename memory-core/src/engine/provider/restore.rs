@@ -239,6 +239,8 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
     let documents: Vec<_> = places.iter().map(|place| &given.records[*place]).collect();
     let puts: Vec<_> = documents.iter().map(|document| given.put(None, document)).collect();
     let put = writer.put_new(&puts).await?;
+    // Before the first write a failure is known to have done nothing, so the restore is repeated (W11).
+    let mut earlier = if put.contains(&true) { Outcome::Unknown } else { Outcome::NotDone };
     let mut taken = BTreeMap::<&Collection, Vec<DocumentId>>::new();
     for (document, _) in documents.iter().zip(&put).filter(|(_, is_put)| !**is_put) {
         taken.entry(&document.collection).or_default().push(document.id.clone());
@@ -247,7 +249,7 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
     for (collection, mut ids) in taken {
         ids.sort_unstable();
         ids.dedup();
-        let found = writer.documents(collection, &ids).await.map_err(|error| error.after(Outcome::Unknown))?;
+        let found = writer.documents(collection, &ids).await.map_err(|error| error.after(earlier))?;
         // A document that can't be read differs from the given one.
         let readable = found.into_iter().filter_map(Result::ok);
         present.extend(readable.map(|found| ((collection, found.record.id.clone()), found)));
@@ -258,10 +260,12 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
             true => Restored::Written,
             false => {
                 let found = present.remove(&(&document.collection, document.id.clone()));
-                let met = given.meets(writer, found, document);
-                met.await.map_err(|error| error.after(Outcome::Unknown))?
+                given.meets(writer, found, document).await.map_err(|error| error.after(earlier))?
             }
         };
+        if restored == Restored::Written {
+            earlier = Outcome::Unknown;
+        }
         match restored {
             Restored::BehindSweep => behind.push(place),
             restored => report.count(place, restored),
@@ -388,8 +392,38 @@ fn is_later_document(document: &Document, present: &Document) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::store::tests::Blind;
     use super::*;
-    use crate::{Error, ErrorKind};
+    use crate::{Content, Error, ErrorKind, Metadata, Revision, SpaceId};
+
+    fn document(id: &str) -> Document {
+        Document {
+            id: DocumentId::parse(id).expect("valid"),
+            collection: Collection::parse("notes").expect("valid"),
+            space_id: SpaceId::parse("a").expect("valid"),
+            content: Content::parse("text").expect("valid"),
+            metadata: Metadata::default(),
+            created_at: Timestamp::MIN,
+            updated_at: None,
+            expires_at: None,
+            revision: Revision::FIRST,
+        }
+    }
+
+    /// What has written nothing is repeated.
+    #[tokio::test]
+    async fn a_restore_that_fails_is_unknown_once_it_has_written() {
+        let mut writer = Blind::default();
+        let mut restore = async |ids: &[&str]| {
+            let records = ids.iter().map(|id| document(id)).collect();
+            let lifetimes = Lifetimes { now: Timestamp::MIN, rules: Arc::default() };
+            let given = Given { records, present: Present::Stays, at: None, hash_key: None, lifetimes };
+            restore_documents(&mut writer, &given).await.map_err(|error| error.outcome())
+        };
+        assert_eq!(restore(&["a"]).await.expect("nothing is in the way").0.written, 1);
+        assert_eq!(restore(&["a"]).await, Err(Outcome::NotDone));
+        assert_eq!(restore(&["b", "a"]).await, Err(Outcome::Unknown));
+    }
 
     /// An attempt whose answer is lost has written what the next one finds.
     #[test]

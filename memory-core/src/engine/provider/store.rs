@@ -164,15 +164,16 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Put, Reader, Removal, VersionEntry, Visit, Walk};
     use crate::in_memory::InMemorySession;
     use crate::query::{Documents, Ledger};
     use crate::{Collection, DocumentId, NewMemory, SpaceId, Trigger};
 
-    /// A session that is one transaction, in which memories can't be read.
-    struct Blind(InMemorySession);
+    /// A session that is one transaction, in which no record can be read by its id.
+    #[derive(Default)]
+    pub(in crate::engine::provider) struct Blind(InMemorySession);
 
     impl Reader for Blind {
         type Version = u64;
@@ -180,15 +181,15 @@ mod tests {
         const PLACES: usize = 1;
 
         async fn memories(&mut self, _: &[MemoryId]) -> Result<MemoriesFound<u64>> {
-            Err(Error::new(ErrorKind::Timeout, "the statement took too long"))
+            Err(too_long())
         }
 
         async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
             self.0.walk_memories(walk, visit).await
         }
 
-        async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<u64>> {
-            self.0.documents(collection, ids).await
+        async fn documents(&mut self, _: &Collection, _: &[DocumentId]) -> Result<DocumentsFound<u64>> {
+            Err(too_long())
         }
 
         async fn walk_documents(
@@ -228,6 +229,10 @@ mod tests {
         }
     }
 
+    fn too_long() -> Error {
+        Error::new(ErrorKind::Timeout, "the statement took too long")
+    }
+
     fn memory(key: Option<&str>) -> Arc<Memory> {
         let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse("1").expect("valid"));
         let idempotency_key = key.map(|key| IdempotencyKey::parse(key).expect("valid"));
@@ -238,7 +243,7 @@ mod tests {
     /// The server takes back all of a transaction in which a statement has failed, so nobody may be told that it is stored.
     #[tokio::test]
     async fn a_step_that_fails_in_a_batch_is_not_passed_over() {
-        let mut writer = Blind(InMemorySession::default());
+        let mut writer = Blind::default();
         let given = |memories| Given { memories, is_repeated: false, at: None, hash_key: None };
         append_each(&mut writer, &given(vec![memory(Some("k"))])).await.expect("nothing is in the way");
         let stored = append_each(&mut writer, &given(vec![memory(Some("k")), memory(None)])).await;

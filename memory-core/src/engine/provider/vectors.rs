@@ -26,9 +26,11 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a recall waits for the namespace's model if it knows an earlier one.
 const KNOWN: Duration = Duration::from_secs(2);
-/// Maximum number of records that one step reads for their vectors. Nobody knows their sizes before, and each may have many megabytes: they
-/// neither fill the memory nor hold up other writes for long.
+/// Maximum number of records that one step reads for their vectors. Nobody knows their sizes before, and each may have many megabytes, so
+/// that more of them would fill the memory.
 const READ: usize = 8;
+/// Number of vectors that one session stores. A session may cost a wait for other servers, and may hold up other writes.
+const EMBEDDED: usize = 64;
 
 impl<E: Engine> Open<E> {
     /// Returns the namespace's model.
@@ -280,10 +282,20 @@ struct Slice {
     first: usize,
 }
 
-/// Stores the next of them, each if its record is at the right revision.
+/// Stores the vectors of a session, a few at a time.
 async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
     let Given { model, embeddings } = &*slice.given;
-    let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + READ)];
+    let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + EMBEDDED)];
+    let mut done = Vec::with_capacity(embeddings.len());
+    for some in embeddings.chunks(READ) {
+        let earlier = if done.contains(&true) { Outcome::Unknown } else { Outcome::NotDone };
+        done.extend(embed_some(writer, model, some).await.map_err(|error| error.after(earlier))?);
+    }
+    Ok(done)
+}
+
+/// Stores vectors, each if its record is at the right revision.
+async fn embed_some<W: Writer>(writer: &mut W, model: &VectorModel, embeddings: &[Embedding]) -> Result<Vec<bool>> {
     let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
     let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());
     for (place, Embedding { record, revision, texts, vector }) in embeddings.iter().enumerate() {

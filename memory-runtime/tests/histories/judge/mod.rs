@@ -30,19 +30,27 @@ pub(crate) struct Verdict {
 }
 
 const NO_ORDER: &str = "no order of the calls explains the answers";
-const GIVEN_UP: &str = "the search for an order was given up";
+pub(crate) const GIVEN_UP: &str = "the search for an order was given up";
 
 /// The losses that an engine's setting allows around a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) loss: Loss,
-    /// Whether a replaced server may answer reads with earlier states.
-    pub(crate) reads_the_past: bool,
+    pub(crate) past: Past,
+}
+
+/// The answers that a replaced server may give from an earlier state, before it knows that it is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    Nothing,
+    Reads,
+    /// Refused writes, too.
+    Refusals,
 }
 
 impl Setting {
     /// Nothing.
-    pub(crate) const STRICT: Self = Self { loss: Loss::Nothing, reads_the_past: false };
+    pub(crate) const STRICT: Self = Self { loss: Loss::Nothing, past: Past::Nothing };
 }
 
 pub(crate) fn judge(history: &History, setting: Setting) -> Verdict {
@@ -118,7 +126,7 @@ fn add_reads(call: &Call, records: &mut BTreeMap<String, Vec<Op>>) {
     }
 }
 
-/// Adds the failovers, and leaves out reads that may have read the past.
+/// Adds the failovers, and leaves out calls that may have read the past.
 fn with_failovers(ops: &[Op], history: &History, setting: Setting) -> Vec<Op> {
     let failover = |(started, ended): &(u64, u64)| {
         let (number, what, started, ended) = (u32::MAX, None, *started, *ended);
@@ -126,7 +134,12 @@ fn with_failovers(ops: &[Op], history: &History, setting: Setting) -> Vec<Op> {
     };
     let meets_one =
         |op: &Op| history.failovers.iter().any(|(started, ended)| op.started <= *ended && op.ended >= *started);
-    let kept = ops.iter().filter(|op| !(setting.reads_the_past && op.changes_nothing() && meets_one(op))).cloned();
+    let may_be_past = |op: &Op| match setting.past {
+        Past::Nothing => false,
+        Past::Reads => op.is_read(),
+        Past::Refusals => op.changes_nothing(),
+    };
+    let kept = ops.iter().filter(|op| !(may_be_past(op) && meets_one(op))).cloned();
     let mut all: Vec<_> = kept.chain(history.failovers.iter().map(failover)).collect();
     all.sort_by_key(|op| op.started);
     all

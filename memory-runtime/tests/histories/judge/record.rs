@@ -9,8 +9,11 @@ use crate::log::{Answer, Version, Wanted, What, is_document};
 pub(crate) enum State {
     Absent,
     There(Version),
-    /// Permanently. Only memories can be.
-    Erased,
+    /// Permanently. Only memories can be. A store of its key is refused, and so are calls with its id: another id never existed, or a
+    /// failover has taken its memory back.
+    Erased {
+        id: Option<String>,
+    },
 }
 
 /// The state after a call, or `None` if the call can't give this answer. A call without an answer may give any.
@@ -54,8 +57,9 @@ fn effect(state: &State, record: &str, number: u32, what: &What, id: Option<Stri
         }
         _ => None,
     };
+    let is_erased = matches!(state, State::Erased { id: erased } if *erased == id);
     match (what, there) {
-        (What::Store { .. }, None) if *state == State::Erased => stay(Answer::Erased),
+        (What::Store { .. }, None) if matches!(state, State::Erased { .. }) => stay(Answer::Erased),
         (What::Store { space, variant }, None) if *state == State::Absent => {
             let answer = Answer::Stored(id.clone().unwrap_or_default());
             let writes = BTreeSet::new();
@@ -75,7 +79,7 @@ fn effect(state: &State, record: &str, number: u32, what: &What, id: Option<Stri
             writes.insert(number);
             (State::There(Version { revision, writes, ..version }), Answer::Revision(revision))
         }
-        (What::Update { .. } | What::Get { .. }, None) if *state == State::Erased => stay(Answer::Erased),
+        (What::Update { .. } | What::Get { .. }, None) if is_erased => stay(Answer::Erased),
         (What::Update { .. }, None) => stay(Answer::NotFound),
 
         (What::Get { .. }, Some(version)) => (State::There(version.clone()), Answer::Found(Some(version))),
@@ -99,9 +103,8 @@ fn effect(state: &State, record: &str, number: u32, what: &What, id: Option<Stri
             (State::There(version), Answer::Revision(revision))
         }
         (What::Remove, Some(_)) => (State::Absent, Answer::Gone(true)),
-        (What::Erase { .. }, Some(_)) => {
-            (if is_document(record) { State::Absent } else { State::Erased }, Answer::Gone(true))
-        }
+        (What::Erase { .. }, Some(_)) if is_document(record) => (State::Absent, Answer::Gone(true)),
+        (What::Erase { .. }, Some(version)) => (State::Erased { id: version.id }, Answer::Gone(true)),
         (What::Remove | What::Erase { .. }, None) => stay(Answer::Gone(false)),
     }
 }

@@ -90,7 +90,7 @@ fn error(call: &Call) -> Option<Anomaly> {
     let (Outcome::NotDone(kind) | Outcome::Unknown(kind)) = &call.outcome else { return None };
     let is_repeated =
         matches!(call.outcome, Outcome::Unknown(_)) && ["Conflict", "Erased", "NotFound"].contains(&kind.as_str());
-    let is_trouble = ["Unavailable", "Timeout"].contains(&kind.as_str()) && call.client != LAST;
+    let is_trouble = call.outcome.is_trouble() && call.client != LAST;
     (call.ended.is_some() && !is_repeated && !is_trouble).then(|| anomaly(WRONG_ERROR, "", format!("{call:?}")))
 }
 

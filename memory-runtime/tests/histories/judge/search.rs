@@ -71,7 +71,7 @@ impl Search<'_> {
             if self.open(&node).all(|op| self.ops[op].is_optional()) {
                 return Order::Found;
             }
-            if seen.len() == MAX_NODES {
+            if seen.len() == MAX_NODES || nodes.len() > MAX_NODES {
                 return Order::Unknown;
             }
             if seen.insert(node.clone()) {
@@ -118,7 +118,8 @@ impl Search<'_> {
         next.add(failover);
         let (mut trail, mut nodes) = (next.trail.clone(), vec![next.clone()]);
         let mut undone = vec![next];
-        while let Some((state, op)) = trail.pop() {
+        // Each answered write may double them; the search gives up then.
+        while let Some((state, op)) = trail.pop().filter(|_| nodes.len() <= MAX_NODES) {
             let is_answered = self.ops[op].answer.is_some();
             let was_over = is_answered && self.ops[op].ended < self.ops[failover].started;
             if was_over && self.loss != Loss::Any {

@@ -10,8 +10,8 @@ use nix::unistd::Pid;
 
 use super::{PARAMETERS, System, pause};
 use crate::Fallible;
-use crate::judge::Setting;
 use crate::judge::search::Loss;
+use crate::judge::{Past, Setting};
 
 #[derive(Debug)]
 pub(crate) struct Mongo {
@@ -30,9 +30,9 @@ impl System for Mongo {
         Ok(format!("{}&{PARAMETERS}", url.replace("/?", &format!("/{name}?"))))
     }
 
-    /// A primary that was replaced answers reads until it learns of that.
+    /// A primary that was replaced answers reads until it learns of that. A refusal waits for a majority.
     fn setting(&self) -> Setting {
-        Setting { loss: Loss::Nothing, reads_the_past: true }
+        Setting { loss: Loss::Nothing, past: Past::Reads }
     }
 
     fn disturb(&mut self, random: &mut Rng, _: &dyn Fn(usize)) -> Fallible<String> {

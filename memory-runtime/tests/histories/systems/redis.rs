@@ -7,8 +7,8 @@ use nix::unistd::Pid;
 
 use super::{System, parameters, pause, wait_until};
 use crate::Fallible;
-use crate::judge::Setting;
 use crate::judge::search::Loss;
+use crate::judge::{Past, Setting};
 
 /// New servers for each history.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl System for Redis {
     /// A read may show a write that no replica has yet, and a replaced primary answers until it is told.
     fn setting(&self) -> Setting {
         let loss = if self.waits { Loss::Unacknowledged } else { Loss::Any };
-        Setting { loss, reads_the_past: true }
+        Setting { loss, past: Past::Refusals }
     }
 
     fn disturb(&mut self, random: &mut Rng, _: &dyn Fn(usize)) -> Fallible<String> {

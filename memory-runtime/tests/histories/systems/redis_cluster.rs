@@ -5,8 +5,8 @@ use fastrand::Rng;
 
 use super::{System, pause, wait_until};
 use crate::Fallible;
-use crate::judge::Setting;
 use crate::judge::search::Loss;
+use crate::judge::{Past, Setting};
 
 /// Each write waits for the replica of its primary.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl System for Cluster {
     }
 
     fn setting(&self) -> Setting {
-        Setting { loss: Loss::Unacknowledged, reads_the_past: true }
+        Setting { loss: Loss::Unacknowledged, past: Past::Refusals }
     }
 
     fn disturb(&mut self, random: &mut Rng, _: &dyn Fn(usize)) -> Fallible<String> {
