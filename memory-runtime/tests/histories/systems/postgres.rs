@@ -66,10 +66,12 @@ impl System for Postgres {
     fn disturb(&mut self, random: &mut Rng, calls: &dyn Fn(usize)) -> Fallible<String> {
         let millis = random.u64(100..1_000);
         match random.u32(0..6) {
-            0 => Ok(format!("the primary {}", pause(self.primary.process_id(), millis)?)),
-            1 => {
-                Ok(format!("the standby {}", pause(self.standby.as_ref().and_then(LocalPostgres::process_id), millis)?))
+            // After a failover there is none.
+            0 if self.standby.is_some() => {
+                let standby = self.standby.as_ref().and_then(LocalPostgres::process_id);
+                Ok(format!("the standby {}", pause(standby, millis)?))
             }
+            0 | 1 => Ok(format!("the primary {}", pause(self.primary.process_id(), millis)?)),
             2 => {
                 self.primary.restart()?;
                 Ok("the primary restarted".to_owned())
