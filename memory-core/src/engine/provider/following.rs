@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::living::LivingWork;
 use super::open::{Shared, after};
+use super::progress::FeedProgress;
 use super::tail::RECENT;
 use crate::Result;
 use crate::engine::session::Reader;
@@ -30,11 +31,17 @@ pub(super) fn follow<E: Engine>(shared: &Arc<Shared<E>>, end: &FeedPosition, on:
 }
 
 impl<E: Engine> Shared<E> {
-    /// Reads the next entries of the feed, and the timeline after that.
-    pub(super) async fn changes(&self, behind: &FeedPosition, most: usize) -> Result<(FeedPage, Timeline)> {
-        let asked = (behind.clone(), most);
-        let read: LivingWork<E::Session, (FeedPosition, usize), _> = |reader, (behind, most)| {
-            Box::pin(async move { Ok((reader.changes(behind, *most).await?, reader.timeline().await?)) })
+    /// Reads the next entries of the feed, and the timeline after that. Fails with `FeedReset` also if the feed does not
+    /// have what was seen.
+    pub(super) async fn changes(&self, feed: &FeedProgress, most: usize) -> Result<(FeedPage, Timeline)> {
+        let asked = (feed.clone(), most);
+        let read: LivingWork<E::Session, (FeedProgress, usize), _> = |reader, (feed, most)| {
+            Box::pin(async move {
+                if feed.seen != feed.after {
+                    reader.changes(&feed.seen, 1).await?;
+                }
+                Ok((reader.changes(&feed.after, *most).await?, reader.timeline().await?))
+            })
         };
         let work = async { self.ready().await?.run(Access::ReadLatest, asked, read).await };
         self.gate.read("watch", work).await
@@ -60,7 +67,7 @@ impl<E: Engine> Drop for Following<E> {
 async fn read<E: Engine>(following: Following<E>, mut end: FeedPosition, on: Timeline) {
     let shared = &following.0;
     loop {
-        let page = match shared.changes(&end, RECENT).await {
+        let page = match shared.changes(&end.clone().into(), RECENT).await {
             Ok((page, now)) if now == on => page,
             _ => return,
         };

@@ -198,7 +198,7 @@ impl<E: Engine> Steps<E> {
 
     /// Reads the next page of the feed.
     async fn feed(&self, feed: &FeedProgress, on: &Timeline) -> Result<Page> {
-        let (FeedPage { mut entries, reached, is_end }, now) = self.shared.changes(&feed.after, PAGE).await?;
+        let (FeedPage { mut entries, reached, is_end }, now) = self.shared.changes(feed, PAGE).await?;
         if reached == feed.after {
             follow(&self.shared, &reached, on);
         }
@@ -213,8 +213,13 @@ impl<E: Engine> Steps<E> {
     /// Reads the changes for entries that concern the watch, which were read on a timeline.
     async fn tell(&self, Entries { entries, reached }: Entries, on: Timeline, is_end: bool) -> Result<Page> {
         let at = |position: FeedPosition| Progress::Feed(position.into());
-        if entries.is_empty() {
+        if entries.is_empty() && is_end {
             return Ok(Page { on, is_end, ..Page::at(at(reached)) });
+        }
+        if entries.is_empty() {
+            // The engine leaves out entries of records that later ones erase.
+            let (end, on) = self.shared.feed_end().await?;
+            return Ok(Page { end: end.position, on, ..Page::at(at(reached)) });
         }
         let until = after(self.shared.settings.deadline / 2);
         let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
