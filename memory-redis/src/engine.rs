@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
-use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, Health, Outcome, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, LONG, command};
+use crate::error::replaced;
 use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
@@ -154,8 +155,7 @@ impl Engine for RedisEngine {
             }
             self.connections.forget_timeline();
             if outcome == Outcome::Unknown || Instant::now() >= until {
-                let message = "another server has become the primary";
-                return Err(Error::new(ErrorKind::Unavailable, message).with_outcome(outcome).retryable());
+                return Err(replaced().with_outcome(outcome));
             }
         }
     }

@@ -17,8 +17,8 @@ const FENCED: &str = "FENCED";
 /// Converts an error of the driver. The message never holds the server's own text, which can quote a value.
 pub(crate) fn native(error: RedisError) -> Error {
     match error.code() {
-        Some(NEWER) => return Error::newer_writer().with_source(error),
-        Some(FENCED) => return Error::read_only(),
+        Some(NEWER) => return Error::newer_writer().with_source(Source(error)),
+        Some(FENCED) => return Error::read_only().with_source(Source(error)),
         _ => {}
     }
     let (kind, message, retryable) = match error.code() {
@@ -93,6 +93,13 @@ pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
     let (node, _) = source(error)?.redirect_node()?;
     let (host, port) = node.rsplit_once(':')?;
     Some((host.to_owned(), port.parse().ok()?))
+}
+
+/// The error of a call whose primary was replaced before the replicas had what the call has read.
+pub(crate) fn replaced() -> Error {
+    let message = "another server has become the primary";
+    let source = Source(RedisError::from((Kind::Io, message)));
+    Error::new(Unavailable, message).with_source(source).retryable()
 }
 
 /// Returns whether an error comes from the server or the driver, and not from what was read.

@@ -10,8 +10,8 @@ use memory_core::engine::{
     Source, Timeline, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, DocumentId, Documents, Head, Ledger, MAX_WIDTH, MemoryId, Order, Outcome, RecordId, Result, Timestamp,
-    Tombstone, Verdict,
+    Collection, DocumentId, Documents, Error, Head, Ledger, MAX_WIDTH, MemoryId, Order, Outcome, RecordId, Result,
+    Timestamp, Tombstone, Verdict,
 };
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
@@ -214,9 +214,11 @@ impl RedisSession {
         self.is_ahead.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record.
+    /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record, and
+    /// neither is one that leaves open what was done.
     pub(crate) fn is_ahead<T>(&self, result: &Result<T>) -> bool {
-        self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_of_server)
+        let is_about_none = |error: &Error| is_of_server(error) || error.outcome() == Outcome::Unknown;
+        self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_about_none)
     }
 
     /// Waits until the replicas have all that was read on a timeline. Returns `false` if that is not known, because

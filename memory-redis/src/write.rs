@@ -46,7 +46,11 @@ impl Writer for RedisSession {
         }
         on.grown.notify_waiters();
         let outcomes = append.outcomes(&owners, &erased);
-        if outcomes.contains(&Appended::Written) {
+        // A script that is sent again finds what it has written.
+        let is_written = |(memory, appended): (&&Memory, &Appended)| {
+            matches!(appended, Appended::Written) || *appended == Appended::Taken(memory.id)
+        };
+        if memories.iter().zip(&outcomes).any(is_written) {
             self.wrote();
         }
         Ok(outcomes)
