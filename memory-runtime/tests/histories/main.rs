@@ -25,8 +25,8 @@ use conformance::server::trial;
 use libtest_mimic::Arguments;
 use tokio::runtime::Runtime;
 
+use crate::judge::judge;
 use crate::judge::search::Loss;
-use crate::judge::{Anomaly, judge};
 use crate::log::{Call, Outcome};
 use crate::systems::{Cluster, Mongo, Postgres, Redis, Sqlite, System};
 
@@ -100,7 +100,11 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
             happened.join("; "),
         );
         allowed += verdict.allowed.len();
-        wrong.extend(verdict.anomalies.iter().take(3).map(|anomaly: &Anomaly| format!("seed {seed}: {anomaly}")));
+        for anomaly in verdict.anomalies.iter().take(3) {
+            // At once, too, since many histories take long.
+            println!("{name}: seed {seed}: {anomaly}");
+            wrong.push(format!("seed {seed}: {anomaly}"));
+        }
     }
     if !wrong.is_empty() {
         return Err(wrong.join("\n").into());
