@@ -138,6 +138,13 @@ pub(crate) fn replaced() -> Error {
     meaning(code).with_source(Native { code: Some(code), text: format!("code {code}"), is_temporary: true })
 }
 
+/// The error for a server that does not know yet what a majority has.
+pub(crate) fn not_ready() -> Error {
+    let text = "the server does not know yet what a majority has";
+    let source = Native { code: None, text: text.to_owned(), is_temporary: true };
+    Error::new(ErrorKind::Unavailable, text).with_source(source).retryable()
+}
+
 pub(crate) fn code(error: &Error) -> Option<i32> {
     error.source_as::<Native>()?.code
 }

@@ -13,7 +13,7 @@ use mongodb::change_stream::ChangeStream;
 
 use crate::connection::MongoSession;
 use crate::erasure::{hashes, record_of};
-use crate::error::{code, native};
+use crate::error::{code, native, not_ready};
 use crate::read::all;
 use crate::row::{memory_id, memory_id_of, text, uuid};
 
@@ -122,8 +122,12 @@ async fn known(session: &MongoSession) -> Result<Timestamp> {
     let hello = session.on.database.run_command(hello).await.map_err(native)?;
     let last_write = hello.get_document("lastWrite").and_then(|last| last.get_document("majorityOpTime"));
     let time = last_write.and_then(|last| last.get_timestamp("ts"));
-    time.map_err(|_| {
-        Error::new(ErrorKind::Unsupported, "a router does not tell what a majority has: no feed behind it")
+    time.map_err(|_| match hello.get_str("msg") {
+        Ok("isdbgrid") => {
+            Error::new(ErrorKind::Unsupported, "a router does not tell what a majority has: no feed behind it")
+        }
+        // It has just started.
+        _ => not_ready(),
     })
 }
 
