@@ -90,6 +90,8 @@ mod tests {
                 "expiresAt: must be a whole number of milliseconds",
             ),
             (r#"{"spaceId":"a","trigger":1,"createdAt":1,"tags":"secret"}"#, "unknown field `tags`"),
+            (r#"{"spaceId":"a","trigger":1,"createdAt":1,"ta\ngs":"secret"}"#, "an unknown field"),
+            (r#"{"spaceId":"a","trigger":1,"createdAt":1,"\u001b[2Jtags":"secret"}"#, "an unknown field"),
             (r#"{"spaceId":"a","spaceId":"secret"}"#, "duplicate field `spaceId`"),
             (r#"{"kind":"secret"}"#, "kind is memory, document, version, tombstone or vectorModel"),
             (r#"{"kind":"document","width":3}"#, NO_VECTOR_MODEL),

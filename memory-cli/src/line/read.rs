@@ -318,12 +318,13 @@ fn vector_model(text: &str) -> Result<Record, String> {
     Ok(Record::VectorModel(checked(VectorModel::new(name, width, precision))?))
 }
 
-/// Describes what is wrong with a whole line, without any value of it.
+/// Describes what is wrong with a whole line in one line, without any value of it. A name that a terminal would not show as text is left
+/// out.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let names_a_field = message.starts_with("unknown field `") || message.starts_with("duplicate field `");
     match message.split(", expected").next().and_then(|start| start.split(" at line ").next()) {
-        Some(start) if names_a_field && start.len() < 100 => start.to_owned(),
+        Some(start) if names_a_field && start.len() < 100 && !start.contains(char::is_control) => start.to_owned(),
         _ if names_a_field => "an unknown field".into(),
         _ if error.is_data() => "not a JSON object".into(),
         _ => format!("not valid JSON at column {}", error.column()),
