@@ -46,6 +46,16 @@ impl<E: Engine> Shared<E> {
         let work = async { self.ready().await?.run(Access::ReadLatest, asked, read).await };
         self.gate.read("watch", work).await
     }
+
+    /// Returns the end of the feed after a page was read on a timeline, and the timeline after that. The engine has left
+    /// out the entries of records that entries up to there erase.
+    pub(super) async fn end_behind(&self, page: &FeedPage, on: Timeline) -> Result<(FeedPosition, Timeline)> {
+        if page.is_end {
+            return Ok((page.reached.clone(), on));
+        }
+        let (end, on) = self.feed_end().await?;
+        Ok((end.position, on))
+    }
 }
 
 /// Held by the task. When the task ends, each watch reads the feed itself, and the first that finds nothing new starts
@@ -72,8 +82,12 @@ async fn read<E: Engine>(following: Following<E>, mut end: FeedPosition, on: Tim
             _ => return,
         };
         if page.reached > end {
+            let seen = match shared.end_behind(&page, on.clone()).await {
+                Ok((seen, now)) if now == on => seen,
+                _ => return,
+            };
             end = page.reached.clone();
-            shared.tail.add(page);
+            shared.tail.add(page, seen);
             sleep(REST).await;
             continue;
         }

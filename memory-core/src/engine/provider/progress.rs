@@ -114,10 +114,11 @@ impl Progress {
 }
 
 impl FeedProgress {
-    /// Advances to a position behind entries that do not concern the watch.
-    pub(super) fn skip_to(&mut self, reached: FeedPosition) {
-        if self.seen < reached {
-            self.seen = reached.clone();
+    /// Advances to a position behind entries that do not concern the watch, and to what was seen with them.
+    pub(super) fn skip_to(&mut self, reached: FeedPosition, seen: FeedPosition) {
+        let seen = seen.max(reached.clone());
+        if self.seen < seen {
+            self.seen = seen;
         }
         self.after = reached;
     }

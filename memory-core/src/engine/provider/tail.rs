@@ -42,6 +42,7 @@ struct Recent {
     behind: FeedPosition,
     entries: VecDeque<Arc<FeedEntry>>,
     reached: FeedPosition,
+    seen: FeedPosition,
 }
 
 /// Some entries, and the position that they reach.
@@ -49,6 +50,8 @@ struct Recent {
 pub(super) struct Entries {
     pub(super) entries: Vec<Arc<FeedEntry>>,
     pub(super) reached: FeedPosition,
+    /// The end of the feed after they were read.
+    pub(super) seen: FeedPosition,
 }
 
 impl Default for Tail {
@@ -99,7 +102,7 @@ impl Tail {
             Some(last) if begin + entries.len() < recent.entries.len() => &last.position,
             _ => end,
         };
-        Some(Entries { reached: reached.clone(), entries })
+        Some(Entries { reached: reached.clone(), entries, seen: recent.seen.clone() })
     }
 
     /// Ends the task, so that each watch checks again and finds the provider closed.
@@ -108,10 +111,11 @@ impl Tail {
         self.wake();
     }
 
-    pub(super) fn add(&self, page: FeedPage) {
+    /// Adds the next page, and the end of the feed after it was read.
+    pub(super) fn add(&self, page: FeedPage, seen: FeedPosition) {
         if let Some(recent) = &mut *self.recent() {
             recent.entries.extend(page.entries.into_iter().map(Arc::new));
-            recent.reached = page.reached;
+            (recent.reached, recent.seen) = (page.reached, seen);
             while recent.entries.len() > RECENT
                 && let Some(oldest) = recent.entries.pop_front()
             {
@@ -127,7 +131,8 @@ impl Tail {
         let begins = recent.is_none();
         if begins {
             let (on, entries) = (on.clone(), VecDeque::new());
-            *recent = Some(Recent { on, behind: end.clone(), entries, reached: end.clone() });
+            let [behind, reached, seen] = [(); 3].map(|()| end.clone());
+            *recent = Some(Recent { on, behind, entries, reached, seen });
         }
         begins
     }

@@ -161,7 +161,7 @@ impl<E: Engine> Watcher<E> {
         let Steps { shared, watch, .. } = &*self.steps;
         // The tail may be a little behind, so it can't confirm the end of the feed.
         while self.is_caught_up
-            && let Some(Entries { mut entries, reached }) = shared.tail.entries(&feed.after, &self.on)
+            && let Some(Entries { mut entries, reached, seen }) = shared.tail.entries(&feed.after, &self.on)
         {
             if reached == feed.after {
                 return None;
@@ -173,9 +173,9 @@ impl<E: Engine> Watcher<E> {
             }
             entries.retain(|entry| tell::concerns(watch, &entry.write, hash_key.as_ref()));
             if !entries.is_empty() {
-                return Some(Step::Tell(Entries { entries, reached }));
+                return Some(Step::Tell(entries, reached));
             }
-            feed.skip_to(reached);
+            feed.skip_to(reached, seen);
         }
         Some(Step::Feed)
     }
@@ -222,7 +222,7 @@ impl<E: Engine> Shared<E> {
     }
 
     /// Returns the end of the feed, and the timeline after that.
-    async fn feed_end(&self) -> Result<(FeedEnd, Timeline)> {
+    pub(super) async fn feed_end(&self) -> Result<(FeedEnd, Timeline)> {
         let newest: LivingWork<E::Session, (), _> =
             |reader, ()| Box::pin(async move { Ok((reader.newest_change().await?, reader.timeline().await?)) });
         self.gate.read("watch", async { self.open()?.run(Access::ReadLatest, (), newest).await }).await

@@ -9,11 +9,11 @@ use super::super::held::{self, Due};
 use super::super::living::LivingWork;
 use super::super::open::{NAMES, Shared, after};
 use super::super::progress::{FeedProgress, Part, Progress};
-use super::super::tail::{Entries, PAGE};
+use super::super::tail::PAGE;
 use super::super::tell::{self, Noted, Told};
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::Reader;
-use crate::engine::{Access, Engine, FeedPage, FeedPosition, Timeline};
+use crate::engine::{Access, Engine, FeedEntry, FeedPosition, Timeline};
 use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
 
 /// State shared by all steps of a watch.
@@ -29,8 +29,8 @@ pub(super) enum Step {
     Snapshot(Listed),
     /// The next page of the feed.
     Feed,
-    /// The records of entries that concern the watch.
-    Tell(Entries),
+    /// The records of entries that concern the watch, and the position that they reach.
+    Tell(Vec<Arc<FeedEntry>>, FeedPosition),
 }
 
 /// What a step has read.
@@ -117,9 +117,9 @@ impl<E: Engine> Steps<E> {
                 let (end, on) = self.shared.feed_end().await?;
                 Ok(Page { end: end.position, on, ..page })
             }
-            (Progress::Feed(_), Step::Tell(entries)) => {
+            (Progress::Feed(_), Step::Tell(entries, reached)) => {
                 let _turn = tail.turn().await;
-                self.tell(entries, on.clone(), false).await
+                self.tell(entries, reached, false).await
             }
             (progress, _) => {
                 let _turn = tail.turn().await;
@@ -198,29 +198,26 @@ impl<E: Engine> Steps<E> {
 
     /// Reads the next page of the feed.
     async fn feed(&self, feed: &FeedProgress, on: &Timeline) -> Result<Page> {
-        let (FeedPage { mut entries, reached, is_end }, now) = self.shared.changes(feed, PAGE).await?;
-        if reached == feed.after {
-            follow(&self.shared, &reached, on);
+        let (mut page, now) = self.shared.changes(feed, PAGE).await?;
+        if page.reached == feed.after {
+            follow(&self.shared, &page.reached, on);
         }
-        let hash_key = match entries.iter().any(|entry| entry.write.is_erasure()) {
+        let hash_key = match page.entries.iter().any(|entry| entry.write.is_erasure()) {
             true => self.shared.gate.read("watch", self.shared.hash_key()).await?,
             false => None,
         };
-        entries.retain(|entry| tell::concerns(&self.watch, &entry.write, hash_key.as_ref()));
-        self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, now, is_end).await
+        page.entries.retain(|entry| tell::concerns(&self.watch, &entry.write, hash_key.as_ref()));
+        if !page.entries.is_empty() {
+            let entries = page.entries.into_iter().map(Arc::new).collect();
+            return self.tell(entries, page.reached, page.is_end).await;
+        }
+        let (end, on) = self.shared.end_behind(&page, now).await?;
+        Ok(Page { end, on, is_end: page.is_end, ..Page::at(Progress::Feed(page.reached.into())) })
     }
 
-    /// Reads the changes for entries that concern the watch, which were read on a timeline.
-    async fn tell(&self, Entries { entries, reached }: Entries, on: Timeline, is_end: bool) -> Result<Page> {
+    /// Reads the changes for entries that concern the watch.
+    async fn tell(&self, entries: Vec<Arc<FeedEntry>>, reached: FeedPosition, is_end: bool) -> Result<Page> {
         let at = |position: FeedPosition| Progress::Feed(position.into());
-        if entries.is_empty() && is_end {
-            return Ok(Page { on, is_end, ..Page::at(at(reached)) });
-        }
-        if entries.is_empty() {
-            // The engine leaves out entries of records that later ones erase.
-            let (end, on) = self.shared.feed_end().await?;
-            return Ok(Page { end: end.position, on, ..Page::at(at(reached)) });
-        }
         let until = after(self.shared.settings.deadline / 2);
         let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
         let work = async {
