@@ -65,7 +65,7 @@ impl Local {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Kills the server as a crash does.
+    /// Kills the server and its workers as a crash of the machine does, without a loss of written data.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         match self.process.take() {
             Some(mut process) => process.end(Signal::SIGKILL),
@@ -77,7 +77,7 @@ impl Local {
     pub(super) fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         let mut last = Ok(());
-        // What a killed server leaves behind, such as its workers, may block the next one for a moment.
+        // What a killed server leaves behind may block the next one for a moment.
         let started = holds(|| {
             last = self.spawn();
             Ok(last.is_ok())

@@ -39,6 +39,8 @@ pub use marks::Marks;
 pub use missing::{Missing, async_trial, trial};
 pub use on_demand::on_demand;
 #[cfg(all(feature = "servers", unix))]
+pub use process::pause;
+#[cfg(all(feature = "servers", unix))]
 pub use test_server::TestServer;
 
 use std::env;

@@ -101,7 +101,7 @@ impl LocalPostgres {
         self.local.process_id()
     }
 
-    /// Kills the server by SIGKILL, as a crash does, and returns when its process is gone.
+    /// Kills the server and its backends by SIGKILL, as a crash of the machine does, and returns when they are gone.
     pub fn kill(&mut self) -> io::Result<()> {
         self.local.kill()
     }

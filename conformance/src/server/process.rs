@@ -1,12 +1,15 @@
 //! The process of a server.
 
+use std::fs;
 use std::io::{self, Write};
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -76,7 +79,10 @@ impl Process {
             self.guardian.wait()?;
         }
         if !self.has_ended()? {
-            kill(Pid::from_raw(self.id().cast_signed()), signal)?;
+            match signal {
+                Signal::SIGKILL => kill_all(self.id())?,
+                signal => kill(Pid::from_raw(self.id().cast_signed()), signal)?,
+            }
             if !holds(|| self.has_ended())? {
                 self.server.kill()?;
                 self.server.wait()?;
@@ -91,6 +97,43 @@ impl Drop for Process {
         if let Err(error) = self.end(self.last_signal) {
             eprintln!("the test server with the process id {} could not be ended: {error}", self.id());
         }
+    }
+}
+
+/// Stops a running process and its workers for this long, as a machine that stands still does.
+pub fn pause(process: u32, time: Duration) -> io::Result<()> {
+    let all = stop_all(process)?;
+    thread::sleep(time);
+    all.into_iter().try_for_each(|process| sent(kill(process, Signal::SIGCONT)))
+}
+
+/// Kills a running process and its workers at once, as a loss of its machine does, and returns when the workers are gone. A worker that
+/// survives could still answer, or commit what a replica does not have.
+fn kill_all(process: u32) -> io::Result<()> {
+    let all = stop_all(process)?;
+    all.iter().try_for_each(|process| sent(kill(*process, Signal::SIGKILL)))?;
+    // A process that nobody has waited for yet has no command line any more.
+    let is_gone = |id: &Pid| fs::read(format!("/proc/{id}/cmdline")).map_or(true, |line| line.is_empty());
+    holds(|| Ok(all.iter().all(is_gone))).map(drop)
+}
+
+/// Stops a process and then its workers, so that it starts no more of them. Returns all of them.
+fn stop_all(process: u32) -> io::Result<Vec<Pid>> {
+    let main = Pid::from_raw(process.cast_signed());
+    kill(main, Signal::SIGSTOP)?;
+    // Without this file, as on systems other than Linux, the workers are unknown.
+    let workers = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let workers = workers.split_whitespace().filter_map(|id| id.parse().ok()).map(Pid::from_raw);
+    let all: Vec<_> = iter::once(main).chain(workers).collect();
+    all.iter().try_for_each(|process| sent(kill(*process, Signal::SIGSTOP)))?;
+    Ok(all)
+}
+
+/// A process that has ended meanwhile needs no signal.
+fn sent(result: nix::Result<()>) -> io::Result<()> {
+    match result {
+        Err(Errno::ESRCH) => Ok(()),
+        result => Ok(result?),
     }
 }
 
