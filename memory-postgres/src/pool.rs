@@ -41,6 +41,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 /// How long an abandoned statement may take to end by itself before it is cancelled.
 const PROMPT: Duration = Duration::from_millis(100);
+/// How long a commit may take before it is looked at again.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// How long a connection may take to recover from an abandoned session before it is closed.
 const RECOVERY: Duration = Duration::from_secs(3);
 /// The channel on which programs announce changes, with the name of the namespace as payload.
@@ -151,6 +153,25 @@ impl Link {
     pub(crate) fn clear(&mut self) {
         (self.is_clean, self.answered) = (true, Instant::now());
     }
+
+    /// Makes it ready for another session; `false` if its commit is still in progress after `patience`.
+    async fn recover(&mut self, connector: &Connector, patience: Duration, is_transaction: bool) -> sqlx::Result<bool> {
+        match timeout(patience, until_ready(&mut self.connection)).await {
+            Ok(ready) => ready?,
+            Err(_) => {
+                // Behind a pooler another client gets the backend once the transaction ends, so it must not end before
+                // the cancel request has arrived.
+                if !connector.cancel(self.backend.ok_or(sqlx::Error::WorkerCrashed)?).await? {
+                    return Ok(false);
+                }
+                until_ready(&mut self.connection).await?;
+            }
+        }
+        if is_transaction {
+            sqlx::raw_sql("ROLLBACK").execute(&mut self.connection).await?;
+        }
+        Ok(true)
+    }
 }
 
 /// A server process, with the start time of its server in microseconds since 1970: one address may lead to several
@@ -168,8 +189,8 @@ impl Backend {
     }
 }
 
-/// Recovers a connection whose session was abandoned: cancels a running statement, and rolls back an open transaction.
-/// Closes it if it does not answer. If the session got no answer (`is_silent`), the server may have fallen silent.
+/// Recovers a connection whose session was abandoned: cancels a running statement, unless it commits, and rolls back an
+/// open transaction. Closes it if it does not answer. If the session got no answer (`is_silent`), the server may have fallen silent.
 pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
     // Without a pool the connection is not needed any more.
     let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else { return };
@@ -178,27 +199,18 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
         pool.manager().silence().suspected = start;
     }
     runtime.spawn(async move {
-        let recovered = async {
-            match timeout(PROMPT, until_ready(&mut link.connection)).await {
-                Ok(ready) => ready?,
-                Err(_) => {
-                    // Behind a pooler another client gets the backend once the transaction ends, so it must not end
-                    // before the cancel request has arrived.
-                    pool.manager().cancel(link.backend.ok_or(sqlx::Error::WorkerCrashed)?).await?;
-                    until_ready(&mut link.connection).await?;
-                }
+        let mut patience = PROMPT;
+        let recovered = loop {
+            match timeout(RECOVERY, link.recover(pool.manager(), patience, is_transaction)).await {
+                Ok(Ok(false)) => patience = BETWEEN_LOOKS,
+                recovered => break recovered,
             }
-            if is_transaction {
-                sqlx::raw_sql("ROLLBACK").execute(&mut link.connection).await?;
-            }
-            Ok::<_, sqlx::Error>(())
         };
-        let recovered = timeout(RECOVERY, recovered).await;
         if recovered.is_err() {
             pool.manager().silence().lost = start;
         }
         match recovered {
-            Ok(Ok(())) => link.clear(),
+            Ok(Ok(_)) => link.clear(),
             _ => drop(Object::take(link)),
         }
     });
@@ -358,18 +370,23 @@ impl Connector {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancels what a backend is doing. Returns once the request has arrived.
-    async fn cancel(&self, backend: Backend) -> sqlx::Result<()> {
+    /// Cancels what a backend is doing. Returns `true` once the request has arrived, and `false` without a request if
+    /// the backend commits: a commit that no longer waits for its standby would become visible although the standby may
+    /// never get it.
+    async fn cancel(&self, backend: Backend) -> sqlx::Result<bool> {
         let Backend { process, server_start } = backend;
         let sql = format!(
-            "SELECT pg_cancel_backend({process}) FROM (SELECT {BACKEND}) AS own (process, server_start)
+            "SELECT CASE WHEN wait_event IN ('SyncRep', 'WALSync', 'WALWrite') THEN FALSE
+                ELSE pg_cancel_backend({process}) IS NOT NULL END
+            FROM (SELECT {BACKEND}) AS own (process, server_start) LEFT JOIN pg_stat_activity ON pid = {process}
             WHERE server_start = {server_start}"
         );
         // The connection may have ended while it was idle.
-        match self.ask(&sql).await {
-            Ok(_) => Ok(()),
-            Err(_) => self.ask(&sql).await.map(drop),
-        }
+        let row = match self.ask(&sql).await {
+            Ok(row) => row,
+            Err(_) => self.ask(&sql).await?,
+        };
+        row.try_get(0)
     }
 
     /// Runs a statement without parameters on the connection outside the pool; returns its row.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, MemoryQuery, Status, WatchFrom};
+use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, Status, WatchFrom};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
@@ -101,6 +101,41 @@ pub(crate) fn feed_reset() -> Case {
         for _ in 0..2 {
             next(&mut changes).await?;
         }
+        Ok(())
+    })
+}
+
+/// A commit that no longer waits for its standby is visible, and lost if the standby takes over before it has it.
+pub(crate) fn waits_beyond_its_call() -> Case {
+    let primary = LocalPostgres::start()?;
+    run(async {
+        open(config(primary.url())).await?.shutdown().await?;
+        let provider = open(config(&format!("{}?deadline_ms=3000", primary.url()))).await?;
+        // The first store with a key writes the key by which tombstones are hashed, too.
+        let keyed =
+            |number, key| Ok::<_, Error>(event("a-b", number).with_idempotency_key(IdempotencyKey::parse(key)?));
+        let first = provider.store(keyed(0, "first")?).await?;
+        let second = keyed(1, "second")?;
+        let mut admin = PgConnection::connect(primary.url()).await?;
+        admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'absent'").await?;
+        admin.execute("SELECT pg_reload_conf()").await?;
+        holds(primary.url(), "SELECT current_setting('synchronous_standby_names') = 'absent'").await?;
+        let store = || provider.store(second.clone());
+        for _ in 0..2 {
+            // The second one is not told that it is stored.
+            check(&store().await.expect_err("nobody confirms it"), ErrorKind::Timeout, "no answer within 3000 ms");
+        }
+        let ids = async || Ok::<_, Error>(all(&provider).await?.iter().map(|memory| memory.id).collect::<Vec<_>>());
+        assert_eq!(ids().await?, [first]);
+        admin.execute("ALTER SYSTEM RESET synchronous_standby_names").await?;
+        admin.execute("SELECT pg_reload_conf()").await?;
+        let id = loop {
+            match store().await {
+                Err(error) if error.kind() == ErrorKind::Timeout => {}
+                stored => break stored?,
+            }
+        };
+        assert_eq!(ids().await?, [id, first]);
         Ok(())
     })
 }
