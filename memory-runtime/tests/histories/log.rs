@@ -23,6 +23,13 @@ pub(crate) struct Call {
     pub(crate) outcome: Outcome,
 }
 
+impl Call {
+    /// Whether it was in progress at some time between two.
+    pub(crate) fn is_during(&self, (from, to): (u64, u64)) -> bool {
+        self.started <= to && self.ended.is_none_or(|ended| ended >= from)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Action {
     /// On one record.

@@ -1,8 +1,8 @@
 //! Histories of concurrent calls on each engine, while its servers and programs are killed, stopped, cut off and replaced. Each is judged.
 //!
-//! `MEMORY_TEST_HISTORIES` sets how many are played on each engine; unless it is set, only the judge is tested. `MEMORY_TEST_CALLS` sets the
-//! number of calls of each (2,000), and `MEMORY_TEST_SEED` the seed of the first; the next ones follow it. `MEMORY_TEST_RECORD` names a folder
-//! for the histories.
+//! `MEMORY_TEST_HISTORIES` sets how many are played on each engine (5). `MEMORY_TEST_CALLS` sets the number of calls of each (2,000), and
+//! `MEMORY_TEST_SEED` the seed of the first; the next ones follow it. `MEMORY_TEST_RECORD` names a folder for the histories; without it, those
+//! with an anomaly are kept in Cargo's folder for temporary files.
 
 mod client;
 mod judge;
@@ -32,8 +32,9 @@ use crate::systems::{Cluster, Mongo, Postgres, Redis, Sqlite, System};
 
 /// The environment variables that give a program its role and its target.
 const ROLE: &str = "MEMORY_TEST_ROLE";
-const HISTORIES: &str = "MEMORY_TEST_HISTORIES";
 const PART: &str = "MEMORY_TEST_PART";
+/// How many engines are tested at once. Their programs mostly wait for servers.
+const AT_ONCE: usize = 3;
 
 type Fallible<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -46,19 +47,16 @@ fn main() -> ExitCode {
         return if lived.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let mut trials = planted::trials();
-    let are_left_out = env::var_os(HISTORIES).is_none();
-    let played = [
+    trials.extend([
         trial("sqlite::histories", || histories("sqlite", || Ok(Sqlite::default()))),
         trial("postgres::histories", || histories("postgres", Postgres::start)),
         trial("redis-sentinel::histories", || histories("redis-sentinel", || Ok(Redis::new(true)))),
         trial("redis-without-wait::histories", || histories("redis-without-wait", || Ok(Redis::new(false)))),
         trial("redis-cluster::histories", || histories("redis-cluster", Cluster::start)),
         trial("mongo::histories", || histories("mongo", Mongo::start)),
-    ];
-    trials.extend(played.map(|trial| trial.with_ignored_flag(are_left_out)));
+    ]);
     let mut arguments = Arguments::from_args();
-    // Each has programs and servers of its own, and its calls have deadlines.
-    arguments.test_threads = Some(1);
+    arguments.test_threads = Some(arguments.test_threads.unwrap_or(AT_ONCE));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -72,7 +70,7 @@ fn live(role: &str, part: &str) -> Fallible {
 }
 
 fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fallible {
-    let (count, calls) = (number(HISTORIES, 5)?, number("MEMORY_TEST_CALLS", 2_000)?);
+    let (count, calls) = (number("MEMORY_TEST_HISTORIES", 5)?, number("MEMORY_TEST_CALLS", 2_000)?);
     let first = number("MEMORY_TEST_SEED", fastrand::u32(..).into())?;
     println!("{name}: MEMORY_TEST_SEED={first}");
     let (mut system, mut allowed, mut wrong) = (start()?, 0, Vec::new());
@@ -81,12 +79,18 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
         let played = stage::play(&mut system, seed, calls as usize);
         let (history, happened) = played.inspect_err(|_| println!("{name}: seed {seed} failed"))?;
         let (played, start) = (start.elapsed(), Instant::now());
-        if let Some(folder) = env::var_os("MEMORY_TEST_RECORD") {
-            fs::write(Path::new(&folder).join(format!("{name}-{seed}.json")), serde_json::to_vec(&history)?)?;
-        }
+        let record = |folder: &Path| {
+            let file = folder.join(format!("{name}-{seed}.json"));
+            Fallible::Ok(fs::write(&file, serde_json::to_vec(&history)?).map(|()| file)?)
+        };
+        let folder = env::var_os("MEMORY_TEST_RECORD");
+        folder.as_ref().map(|folder| record(Path::new(folder))).transpose()?;
         let is_answered = |call: &&Call| matches!(call.outcome, Outcome::Done(_));
         if history.calls.values().filter(is_answered).count() * 2 < history.calls.len() {
             return Err(format!("seed {seed}: most calls have no answer, so the history shows nothing").into());
+        }
+        if history.failovers.iter().any(|failover| !history.calls.values().any(|call| call.is_during(*failover))) {
+            return Err(format!("seed {seed}: no call was made during a failover, so the history shows nothing").into());
         }
         let verdict = judge(&history, system.setting());
         println!(
@@ -104,6 +108,9 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
             // At once, too, since many histories take long.
             println!("{name}: seed {seed}: {anomaly}");
             wrong.push(format!("seed {seed}: {anomaly}"));
+        }
+        if folder.is_none() && !verdict.anomalies.is_empty() {
+            println!("{name}: seed {seed}: kept in {}", record(Path::new(env!("CARGO_TARGET_TMPDIR")))?.display());
         }
     }
     if !wrong.is_empty() {

@@ -115,13 +115,13 @@ impl Stage {
                 self.restart(program)?;
                 Ok(format!("program {program} killed"))
             }
-            Trouble::StopsProgram => match self.programs[program].child.try_wait()? {
-                Some(_) => Ok(format!("program {program} was through")),
-                None => {
-                    let stopped = pause(Some(self.programs[program].child.id()), random.u64(100..1_000))?;
-                    Ok(format!("program {program} {stopped}"))
-                }
-            },
+            Trouble::StopsProgram => {
+                let mut running: Vec<_> = (0..self.programs.len()).collect();
+                running.retain(|number| self.programs[*number].is_running());
+                let program = random.choice(running).ok_or("no program runs")?;
+                let stopped = pause(Some(self.programs[program].child.id()), random.u64(100..1_000))?;
+                Ok(format!("program {program} {stopped}"))
+            }
             Trouble::DisturbsServer => system.disturb(random, &progress),
             Trouble::FailsOver => {
                 let started = now();
@@ -166,7 +166,7 @@ impl Stage {
     }
 
     fn are_through(&mut self) -> bool {
-        self.programs[1..].iter_mut().all(|program| program.child.try_wait().is_ok_and(|status| status.is_some()))
+        !self.programs[1..].iter_mut().any(Program::is_running)
     }
 
     fn wait_for_clients(&mut self) -> Fallible {
@@ -264,6 +264,10 @@ impl Program {
         let (out, log) = (child.stdout.take().ok_or("no output")?, Arc::clone(log));
         let reader = Some(thread::spawn(move || read(out, &log)));
         Ok(Self { role, child, reader })
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
     /// Kills it, and returns when all of its output is read.

@@ -9,9 +9,8 @@ mod sqlite;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use conformance::server;
 use fastrand::Rng;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::Fallible;
 use crate::judge::Setting;
@@ -70,11 +69,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Fallible<bool>) -> Fallible
     Ok(())
 }
 
-/// Stops a process for a time.
+/// Stops a process and its workers for a time.
 pub(crate) fn pause(process: Option<u32>, millis: u64) -> Fallible<String> {
-    let process = Pid::from_raw(process.ok_or("it does not run")?.cast_signed());
-    kill(process, Signal::SIGSTOP)?;
-    thread::sleep(Duration::from_millis(millis));
-    kill(process, Signal::SIGCONT)?;
+    server::pause(process.ok_or("it does not run")?, Duration::from_millis(millis))?;
     Ok(format!("stopped for {millis} ms"))
 }

@@ -22,8 +22,8 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) fn start() -> Fallible<Self> {
-        // Written data outlives the processes: no test ends the system.
-        let primary = LocalPostgres::start_with(&[("fsync", "off")])?;
+        // Written data outlives the processes: no test ends the system. The standby comes back before calls reach their deadlines.
+        let primary = LocalPostgres::start_with(&[("fsync", "off"), ("wal_retrieve_retry_interval", "100ms")])?;
         Ok(Self { runtime: Runtime::new()?, primary, standby: None, proxies: Vec::new() })
     }
 
@@ -95,6 +95,7 @@ impl System for Postgres {
             connection.execute("SELECT pg_promote()").await
         })?;
         self.primary = standby;
+        self.proxies.swap(0, 1);
         Ok("the primary killed, the standby promoted".to_owned())
     }
 }
