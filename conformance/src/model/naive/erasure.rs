@@ -91,9 +91,11 @@ impl Naive {
     }
 
     pub(super) fn has_erased_key(&self, key: Option<&IdempotencyKey>) -> bool {
-        let has_a_tombstone = |memory: &&Memory| self.tombstones.contains_key(&RecordId::Memory(memory.id));
-        let mut erased = self.erased_memories().filter(has_a_tombstone);
-        key.is_some() && erased.any(|memory| memory.idempotency_key.as_ref() == key)
+        // Once its tombstone is gone, an id may come again with another key: the last memory with the id counts.
+        let last =
+            |record: &RecordId| self.erased_memories().filter(|memory| RecordId::Memory(memory.id) == *record).last();
+        let is_its_key = |record| last(record).is_some_and(|memory| memory.idempotency_key.as_ref() == key);
+        key.is_some() && self.tombstones.iter().any(|(record, stone)| stone.has_key && is_its_key(record))
     }
 
     /// Whether the document was created before the erasure that its tombstone records.
@@ -107,4 +109,31 @@ impl Naive {
 fn refuse_everything(ask: &Ask) -> Answer<()> {
     let is_everything = ask.spaces.is_empty() && ask.filter.is_none() && ask.text.is_none();
     if is_everything { Err(ErrorKind::InvalidInput) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::{NewMemory, SpaceId, Trigger};
+
+    use super::*;
+    use crate::model::naive::expiry::KEPT;
+
+    #[test]
+    fn a_key_is_free_once_its_tombstone_is_gone() {
+        let (mut model, key) = (Naive::default(), IdempotencyKey::parse("k").expect("valid"));
+        let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse("1").expect("valid"));
+        let now = |millis| Timestamp::from_millis(millis).expect("valid");
+        let new = NewMemory::new(space, trigger, now(0)).with_idempotency_key(key.clone());
+        model.store_many(vec![new], &[], now(0)).expect("stored");
+        let memory = model.memories()[0].clone();
+        let record = RecordId::Memory(memory.id);
+        model.erase(&record, EXPIRED, now(0), true);
+        assert!(model.has_erased_key(Some(&key)));
+        assert_eq!(model.forget(now(KEPT)), 1);
+        assert!(!model.has_erased_key(Some(&key)));
+        // The id comes again without the key, and is erased again.
+        model.restore(vec![Memory { idempotency_key: None, ..memory }], now(KEPT));
+        model.erase(&record, EXPIRED, now(KEPT), true);
+        assert!(!model.has_erased_key(Some(&key)));
+    }
 }

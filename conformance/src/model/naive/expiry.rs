@@ -10,7 +10,7 @@ use crate::model::op::Why;
 /// The reason in the tombstones of expired records.
 pub(super) const EXPIRED: Why = Why { reason: "expired", actor: None };
 /// How long these tombstones are kept, in milliseconds (X4).
-const KEPT: i64 = 90 * 24 * 60 * 60 * 1_000;
+pub(super) const KEPT: i64 = 90 * 24 * 60 * 60 * 1_000;
 
 impl Naive {
     /// Erases every record that has expired by now, each at its own time, and returns their names (X2). The engine may have swept them or
