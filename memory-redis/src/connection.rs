@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Retry, Timeline, heavy_calls};
+use memory_core::engine::{Retry, heavy_calls};
 use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::{Notify, Semaphore};
@@ -12,7 +12,6 @@ use tokio::sync::{Notify, Semaphore};
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::erasure::FeedCopy;
 use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
-use crate::feed;
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -40,8 +39,6 @@ pub(crate) struct Connections {
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
-    /// The timeline of the primary when it was last asked.
-    timeline: Mutex<Option<Timeline>>,
     /// Held by a call that erases: the copy of the feed, from its beginning until it is used or dropped.
     pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
     /// Notifies calls that wait for the feed that this provider has written.
@@ -64,7 +61,6 @@ impl Connections {
             link,
             writes,
             nodes: Mutex::default(),
-            timeline: Mutex::default(),
             config: config.clone(),
             feed_copy: tokio::sync::Mutex::default(),
             grown: Notify::new(),
@@ -94,7 +90,8 @@ impl Connections {
     /// Sends scripts or commands that write, in one batch; returns the answer to each, and waits for the replicas.
     ///
     /// While the slot moves, refused batches are resent: a script recognises what it has already done. Once the slot
-    /// has moved, only a batch that was refused as a whole is resent, because others may have written in between.
+    /// has moved, only a batch that was refused as a whole is resent, because others may have written in between; none if
+    /// it waits for replicas, because those of the new node may lack what the call has read.
     pub(crate) async fn write(&self, commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -105,7 +102,8 @@ impl Connections {
             let told = retry.run(is_moving, |_| self.send(&self.link, None, &tell)).await;
             told.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         }
-        let goes_on = |error: &Error| is_moving(error) && (!has_moved(error) || error.outcome() == Outcome::NotDone);
+        let is_resent = |error: &Error| wait.is_none() && error.outcome() == Outcome::NotDone;
+        let goes_on = |error: &Error| is_moving(error) && (!has_moved(error) || is_resent(error));
         let mut answers = retry.run(goes_on, |_| self.send(&self.writes, wait, &commands)).await?;
         let Some(Wait { replicas, .. }) = wait else { return Ok(answers) };
         match answers.pop() {
@@ -115,21 +113,6 @@ impl Connections {
                 Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown).retryable())
             }
         }
-    }
-
-    /// Returns a timeline on which the primary was before this call ends. Usually it is known.
-    pub(crate) async fn timeline(&self) -> Result<Timeline> {
-        if let Some(known) = &*self.timeline.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(known.clone());
-        }
-        let timeline = feed::timeline(self).await?;
-        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = Some(timeline.clone());
-        Ok(timeline)
-    }
-
-    /// Makes the next call ask for the timeline.
-    pub(crate) fn forget_timeline(&self) {
-        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Returns whether another server can become the primary.

@@ -1,6 +1,7 @@
 //! Properties of Redis only: keys, scripts, replicas, durability and TLS.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,10 @@ fn main() -> ExitCode {
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
         trial("redis::a_refusal_waits_for_its_replicas", || run(a_refusal_waits_for_its_replicas())),
+        trial("redis::a_write_confirms_no_read_of_another_primary", || {
+            run(a_write_confirms_no_read_of_another_primary())
+        }),
+        trial("redis::a_call_begins_on_the_present_primary", || run(a_call_begins_on_the_present_primary())),
         trial("redis::concurrent_writes_share_a_wait", || run(concurrent_writes_share_a_wait())),
         trial("redis::durability_follows_the_replicas", || run(durability_follows_the_replicas())),
         trial("redis::the_documented_user_may_do_everything", || run(the_documented_user_may_do_everything())),
@@ -415,6 +420,52 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
     let [refused @ .., restored] = settled;
     assert_eq!(refused, expected.map(|kind| Some((kind, Outcome::NotDone))));
     assert_eq!(restored, None);
+    Ok(())
+}
+
+/// A server with a replica, which takes over from itself by `DEBUG CHANGE-REPL-ID`, and a provider that waits for the
+/// replica.
+async fn changeable_primary() -> Result<(LocalRedis, LocalRedis, RedisMemory), Box<dyn Error + Send + Sync>> {
+    let settings = [("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0"), ("enable-debug-command", "yes")];
+    let server = LocalRedis::start_with(&settings)?;
+    let replica = LocalRedis::start_replica(&server)?;
+    until_online(&server).await?;
+    let url = format!("{}?wait_replicas=1&wait_timeout_ms=60000", server.url());
+    let provider = open(RedisConfig::from_url(&url)?).await?;
+    Ok((server, replica, provider))
+}
+
+/// The new primary may lack what the call has read from the old one.
+async fn a_write_confirms_no_read_of_another_primary() -> Case {
+    let (server, _replica, provider) = changeable_primary().await?;
+    provider.hash_key().await?;
+    let present = provider.store(event("a-b", 1)).await?;
+    let erasure = Erasure::records([MemoryId::generate().into(), present.into()], "it is old")?;
+    server.command(&["CLIENT", "PAUSE", "60000", "WRITE"])?;
+    let erasing = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.erase(&erasure).await }
+    });
+    while !server.command(&["CLIENT", "LIST"])?.contains("cmd=evalsha") {
+        tokio::task::yield_now().await;
+    }
+    server.command(&["DEBUG", "CHANGE-REPL-ID"])?;
+    server.command(&["CLIENT", "UNPAUSE"])?;
+    let error = erasing.await?.expect_err("one of them may exist on the new primary");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Unknown), "{error:?}");
+    let error = provider.get(present).await.expect_err("the script was executed");
+    assert_eq!(error.kind(), ErrorKind::Erased, "{error:?}");
+    Ok(())
+}
+
+/// A failover before a call does not concern it.
+async fn a_call_begins_on_the_present_primary() -> Case {
+    let (server, _replica, provider) = changeable_primary().await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    for status in [Status::Running, Status::Completed] {
+        provider.update(id, MemoryPatch::new().with_status(status)).await?;
+        server.command(&["DEBUG", "CHANGE-REPL-ID"])?;
+    }
     Ok(())
 }
 
