@@ -138,7 +138,8 @@ impl Engine for RedisEngine {
         T: Send + 'static,
     {
         // Always on the primary, which has the latest data.
-        if access != Access::Write || self.connections.config.wait.is_none() {
+        let is_confirmed = matches!(access, Access::ReadConfirmed | Access::Write);
+        if !is_confirmed || self.connections.config.wait.is_none() {
             return work(&mut RedisSession::new(&self.connections, until), &argument).await;
         }
         let mut session = RedisSession::confirmed(&self.connections, until).await?;

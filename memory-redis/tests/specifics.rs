@@ -395,8 +395,21 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
         open(RedisConfig::from_url(&format!("{}?wait_replicas=1&wait_timeout_ms=100", server.url()))?).await?;
     let patch = || MemoryPatch::new().with_status(Status::Running);
     let next = Revision::FIRST.next()?;
+    let notes = Collection::parse("notes")?;
+    let removals = [
+        DocumentSelection::ids(notes.clone(), [DocumentId::parse("1")?])?,
+        DocumentSelection::matching(DocumentQuery::builder(notes.clone()).exact("a"))?,
+    ];
+    let erasures = [
+        Erasure::memories(MemoryQuery::builder().exact("a-d"), "it is old")?,
+        Erasure::documents(DocumentQuery::builder(notes).exact("a"), "it is old")?,
+    ];
     let refusals = async || {
         [
+            waiting.documents().remove(&removals[0], 1).await.map(drop),
+            waiting.documents().remove(&removals[1], 1).await.map(drop),
+            waiting.erase(&erasures[0]).await.map(drop),
+            waiting.erase(&erasures[1]).await.map(drop),
             waiting.update(erased, patch()).await.map(drop),
             waiting.update(MemoryId::generate(), patch()).await.map(drop),
             waiting.update(kept.id, patch().if_revision(next)).await.map(drop),
@@ -406,7 +419,8 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
         .map(|refused| refused.err().map(|error| (error.kind(), error.outcome())))
     };
     // The last two end with scripts that make a write for the wait.
-    let outcomes = [Outcome::NotDone, Outcome::NotDone, Outcome::NotDone, Outcome::Unknown, Outcome::Unknown];
+    let mut outcomes = [Outcome::NotDone; 9];
+    outcomes[7..].fill(Outcome::Unknown);
     assert_eq!(refusals().await, outcomes.map(|outcome| Some((ErrorKind::Unavailable, outcome))));
     let _replica = LocalRedis::start_replica(&server)?;
     // The first attempts may come while the replica catches up.
@@ -417,9 +431,9 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
         }
     };
     let expected = [ErrorKind::Erased, ErrorKind::NotFound, ErrorKind::Conflict, ErrorKind::Conflict];
-    let [refused @ .., restored] = settled;
-    assert_eq!(refused, expected.map(|kind| Some((kind, Outcome::NotDone))));
-    assert_eq!(restored, None);
+    let [removals @ .., erased, missing, changed, taken, restored] = settled;
+    assert_eq!([erased, missing, changed, taken], expected.map(|kind| Some((kind, Outcome::NotDone))));
+    assert_eq!((removals, restored), ([None; 4], None));
     Ok(())
 }
 
