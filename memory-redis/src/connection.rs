@@ -49,9 +49,10 @@ impl Connections {
     /// Makes the links; connects to nothing yet.
     pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
         let keys = Keys::new(&config.namespace, config.kept_changes);
-        let link = Arc::new(Link::new(config, keys.any())?);
+        let losses = Arc::default();
+        let link = Arc::new(Link::new(config, keys.any(), &losses)?);
         let writes = match config.wait {
-            Some(_) => Arc::new(Link::new(config, keys.any())?),
+            Some(_) => Arc::new(Link::new(config, keys.any(), &losses)?),
             None => Arc::clone(&link),
         };
         Ok(Self {
@@ -190,7 +191,7 @@ impl Connections {
             return Ok(Arc::clone(link));
         }
         let config = RedisConfig { topology: Topology::Server(node.clone()), ..self.config.clone() };
-        let link = Arc::new(Link::new(&config, self.keys.any())?);
+        let link = Arc::new(Link::new(&config, self.keys.any(), &Arc::default())?);
         nodes.push((node, Arc::clone(&link)));
         Ok(link)
     }

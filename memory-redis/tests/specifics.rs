@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use conformance::ledgers;
@@ -20,6 +21,7 @@ use memory_core::{
     SystemClock, Timestamp, Vector, VectorModel, Version, Watch, WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
+use tokio::net::{TcpListener, TcpStream};
 
 mod common;
 use common::{Admin, Case, event, open, run};
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
             run(a_write_confirms_no_read_of_another_primary())
         }),
         trial("redis::a_call_begins_on_the_present_primary", || run(a_call_begins_on_the_present_primary())),
+        trial("redis::reads_follow_writes_to_another_primary", || run(reads_follow_writes_to_another_primary())),
         trial("redis::concurrent_writes_share_a_wait", || run(concurrent_writes_share_a_wait())),
         trial("redis::durability_follows_the_replicas", || run(durability_follows_the_replicas())),
         trial("redis::the_documented_user_may_do_everything", || run(the_documented_user_may_do_everything())),
@@ -480,6 +483,39 @@ async fn a_call_begins_on_the_present_primary() -> Case {
         provider.update(id, MemoryPatch::new().with_status(status)).await?;
         server.command(&["DEBUG", "CHANGE-REPL-ID"])?;
     }
+    Ok(())
+}
+
+/// A planned failover behind one address leaves the old primary running, and its connections open.
+async fn reads_follow_writes_to_another_primary() -> Case {
+    let first = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
+    let second = LocalRedis::start_replica(&first)?;
+    until_online(&first).await?;
+    let (listener, primary) = (TcpListener::bind("127.0.0.1:0").await?, Arc::new(AtomicU16::new(first.port())));
+    let port = listener.local_addr()?.port();
+    let target = Arc::clone(&primary);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let port = target.load(Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let url = format!("redis://:{}@127.0.0.1:{port}?wait_replicas=1&wait_timeout_ms=60000", first.password());
+    let provider = open(RedisConfig::from_url(&url)?).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    second.command(&["REPLICAOF", "NO", "ONE"])?;
+    primary.store(second.port(), Ordering::Relaxed);
+    first.command(&["REPLICAOF", "127.0.0.1", &second.port().to_string()])?;
+    while let Err(error) = provider.store(event("a-b", 2)).await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    }
+    first.command(&["CONFIG", "RESETSTAT"])?;
+    assert!(provider.get(id).await?.is_some());
+    let commands = first.command(&["INFO", "commandstats"])?;
+    assert!(!commands.contains("cmdstat_mget"), "the old primary was read from: {commands}");
     Ok(())
 }
 
