@@ -21,6 +21,10 @@ const RECALLS: usize = 32;
 /// Limit of the time to reach a server, so that no clock overflows.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Pause before scripts are loaded once more, so that a server that does not keep them is not asked without end at full
+/// speed.
+const BEFORE_LOADING_AGAIN: Duration = Duration::from_millis(5);
+
 /// From this many bytes on a row counts as long: a page with such rows is not read at once.
 pub(crate) const LONG: usize = 1 << 16;
 
@@ -204,7 +208,7 @@ impl Connections {
             Some(wait) => link.send_and_wait(commands, wait).await,
             None => link.send(commands).await,
         };
-        let mut earlier = Outcome::NotDone;
+        let (mut earlier, mut is_loaded) = (Outcome::NotDone, false);
         // A new, flushed or promoted server does not know the scripts yet, and another one may take over while they are
         // loaded. Scripts that have been executed meanwhile recognise what they have done.
         loop {
@@ -215,6 +219,10 @@ impl Connections {
             if has_written(commands, &answers) {
                 earlier = Outcome::Unknown;
             }
+            if is_loaded {
+                tokio::time::sleep(BEFORE_LOADING_AGAIN).await;
+            }
+            is_loaded = true;
             let load = load_scripts();
             let loaded = async { checked(&load, link.send(&load).await?) };
             loaded.await.map_err(|error| error.after(earlier))?;
