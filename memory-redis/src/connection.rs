@@ -114,7 +114,7 @@ impl Connections {
         match answers.pop() {
             Some(Value::Int(reached)) if reached >= i64::from(replicas.get()) => Ok(answers),
             _ => {
-                let message = format!("fewer than {replicas} replicas had the write in time");
+                let message = format!("fewer than {replicas} replicas caught up in time");
                 Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown).retryable())
             }
         }
