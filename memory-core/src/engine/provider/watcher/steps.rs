@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
+use tokio::time::sleep;
+
 use super::super::following::follow;
 use super::super::held::{self, Due};
 use super::super::living::LivingWork;
@@ -11,6 +13,7 @@ use super::super::open::{NAMES, Shared, after};
 use super::super::progress::{FeedProgress, Part, Progress};
 use super::super::tail::PAGE;
 use super::super::tell::{self, Noted, Told};
+use super::REPLACED;
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPosition, Timeline};
@@ -99,6 +102,7 @@ impl<E: Engine> Steps<E> {
                 all.for_each(|progress| progress.see(&end));
                 return Ok(page);
             }
+            sleep(REPLACED).await;
             let _turn = self.shared.tail.turn().await;
             on = self.shared.has(progress.feed()).await?;
             step = match &progress {
