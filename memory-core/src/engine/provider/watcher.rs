@@ -238,7 +238,7 @@ impl<E: Engine> Shared<E> {
             Box::pin(async move {
                 let before = reader.timeline().await?;
                 reader.changes(after, 1).await?;
-                reader.changes(seen, 1).await?;
+                reader.changes(seen, 0).await?;
                 Ok((before, reader.timeline().await?))
             })
         };
