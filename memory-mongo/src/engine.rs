@@ -138,7 +138,8 @@ impl Engine for MongoEngine {
     {
         let reads = match access {
             Access::Read => &self.connections.configured,
-            Access::ReadLatest => &self.connections.latest,
+            // A majority has it, so it is confirmed as well.
+            Access::ReadLatest | Access::ReadConfirmed => &self.connections.latest,
             // A change is applied to what the primary has: against anything older it would lose the race.
             Access::Write => &self.connections.primary,
         };

@@ -77,6 +77,11 @@ pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: 
         // Each primary knows what was majority-committed, unless the servers were rolled back.
         return Err(Error::feed_reset());
     }
+    if most == 0 && place.number == ALL {
+        return Ok(FeedPage { entries: Vec::new(), reached: after.clone(), is_end: false });
+    }
+    // The next event tells whether that of the place is still there.
+    let most = most.max(1);
     let mut events = Events::behind(session, place, most, AT_ONCE).await?;
     let (mut noted, mut reached, mut is_end) = (Vec::new(), place, false);
     for count in 0..most * OF_ONE_TIME {

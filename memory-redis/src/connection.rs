@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Retry, Timeline, heavy_calls};
+use memory_core::engine::{Retry, heavy_calls};
 use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::{Notify, Semaphore};
@@ -12,7 +12,6 @@ use tokio::sync::{Notify, Semaphore};
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::erasure::FeedCopy;
 use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
-use crate::feed;
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -21,6 +20,10 @@ const RECALLS: usize = 32;
 
 /// Limit of the time to reach a server, so that no clock overflows.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Pause before scripts are loaded once more, so that a server that does not keep them is not asked without end at full
+/// speed.
+const BEFORE_LOADING_AGAIN: Duration = Duration::from_millis(5);
 
 /// From this many bytes on a row counts as long: a page with such rows is not read at once.
 pub(crate) const LONG: usize = 1 << 16;
@@ -40,8 +43,6 @@ pub(crate) struct Connections {
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
-    /// The timeline of the primary when it was last asked.
-    timeline: Mutex<Option<Timeline>>,
     /// Held by a call that erases: the copy of the feed, from its beginning until it is used or dropped.
     pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
     /// Notifies calls that wait for the feed that this provider has written.
@@ -52,9 +53,10 @@ impl Connections {
     /// Makes the links; connects to nothing yet.
     pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
         let keys = Keys::new(&config.namespace, config.kept_changes);
-        let link = Arc::new(Link::new(config, keys.any())?);
+        let losses = Arc::default();
+        let link = Arc::new(Link::new(config, keys.any(), &losses)?);
         let writes = match config.wait {
-            Some(_) => Arc::new(Link::new(config, keys.any())?),
+            Some(_) => Arc::new(Link::new(config, keys.any(), &losses)?),
             None => Arc::clone(&link),
         };
         Ok(Self {
@@ -64,7 +66,6 @@ impl Connections {
             link,
             writes,
             nodes: Mutex::default(),
-            timeline: Mutex::default(),
             config: config.clone(),
             feed_copy: tokio::sync::Mutex::default(),
             grown: Notify::new(),
@@ -94,7 +95,8 @@ impl Connections {
     /// Sends scripts or commands that write, in one batch; returns the answer to each, and waits for the replicas.
     ///
     /// While the slot moves, refused batches are resent: a script recognises what it has already done. Once the slot
-    /// has moved, only a batch that was refused as a whole is resent, because others may have written in between.
+    /// has moved, only a batch that was refused as a whole is resent, because others may have written in between; none if
+    /// it waits for replicas, because those of the new node may lack what the call has read.
     pub(crate) async fn write(&self, commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -105,31 +107,17 @@ impl Connections {
             let told = retry.run(is_moving, |_| self.send(&self.link, None, &tell)).await;
             told.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         }
-        let goes_on = |error: &Error| is_moving(error) && (!has_moved(error) || error.outcome() == Outcome::NotDone);
+        let is_resent = |error: &Error| wait.is_none() && error.outcome() == Outcome::NotDone;
+        let goes_on = |error: &Error| is_moving(error) && (!has_moved(error) || is_resent(error));
         let mut answers = retry.run(goes_on, |_| self.send(&self.writes, wait, &commands)).await?;
         let Some(Wait { replicas, .. }) = wait else { return Ok(answers) };
         match answers.pop() {
             Some(Value::Int(reached)) if reached >= i64::from(replicas.get()) => Ok(answers),
             _ => {
-                let message = format!("fewer than {replicas} replicas had the write in time");
+                let message = format!("fewer than {replicas} replicas caught up in time");
                 Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown).retryable())
             }
         }
-    }
-
-    /// Returns a timeline on which the primary was before this call ends. Usually it is known.
-    pub(crate) async fn timeline(&self) -> Result<Timeline> {
-        if let Some(known) = &*self.timeline.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(known.clone());
-        }
-        let timeline = feed::timeline(self).await?;
-        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = Some(timeline.clone());
-        Ok(timeline)
-    }
-
-    /// Makes the next call ask for the timeline.
-    pub(crate) fn forget_timeline(&self) {
-        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Returns whether another server can become the primary.
@@ -207,7 +195,7 @@ impl Connections {
             return Ok(Arc::clone(link));
         }
         let config = RedisConfig { topology: Topology::Server(node.clone()), ..self.config.clone() };
-        let link = Arc::new(Link::new(&config, self.keys.any())?);
+        let link = Arc::new(Link::new(&config, self.keys.any(), &Arc::default())?);
         nodes.push((node, Arc::clone(&link)));
         Ok(link)
     }
@@ -220,7 +208,7 @@ impl Connections {
             Some(wait) => link.send_and_wait(commands, wait).await,
             None => link.send(commands).await,
         };
-        let mut earlier = Outcome::NotDone;
+        let (mut earlier, mut is_loaded) = (Outcome::NotDone, false);
         // A new, flushed or promoted server does not know the scripts yet, and another one may take over while they are
         // loaded. Scripts that have been executed meanwhile recognise what they have done.
         loop {
@@ -231,6 +219,10 @@ impl Connections {
             if has_written(commands, &answers) {
                 earlier = Outcome::Unknown;
             }
+            if is_loaded {
+                tokio::time::sleep(BEFORE_LOADING_AGAIN).await;
+            }
+            is_loaded = true;
             let load = load_scripts();
             let loaded = async { checked(&load, link.send(&load).await?) };
             loaded.await.map_err(|error| error.after(earlier))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
-use memory_core::{Backfill, Durability, Error, Health, Outcome, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
@@ -138,25 +138,21 @@ impl Engine for RedisEngine {
         T: Send + 'static,
     {
         // Always on the primary, which has the latest data.
-        let session = || RedisSession::new(&self.connections, until);
-        if access != Access::Write || self.connections.config.wait.is_none() {
-            return work(&mut session(), &argument).await;
+        let is_confirmed = matches!(access, Access::ReadConfirmed | Access::Write);
+        if !is_confirmed || self.connections.config.wait.is_none() {
+            return work(&mut RedisSession::new(&self.connections, until), &argument).await;
         }
-        loop {
-            let (mut session, on) = (session(), self.connections.timeline().await?);
-            let done = work(&mut session, &argument).await;
-            if !session.is_ahead(&done) {
-                return done;
-            }
-            // A refusal must not be about a write that a failover takes back.
-            let outcome = session.outcome_of(&done);
-            if session.settle(&on).await.map_err(|error| error.with_outcome(outcome))? {
-                return done;
-            }
-            self.connections.forget_timeline();
-            if outcome == Outcome::Unknown || Instant::now() >= until {
-                return Err(replaced().with_outcome(outcome));
-            }
+        let mut session = RedisSession::confirmed(&self.connections, until).await?;
+        let done = work(&mut session, &argument).await;
+        if !session.is_ahead(&done) {
+            return done;
+        }
+        // The answer must not be about a write that a failover takes back.
+        let outcome = session.outcome_of(&done);
+        match session.settle().await {
+            Ok(true) => done,
+            Ok(false) => Err(replaced().with_outcome(outcome)),
+            Err(error) => Err(error.with_outcome(outcome)),
         }
     }
 

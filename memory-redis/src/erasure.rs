@@ -260,10 +260,7 @@ impl RedisSession {
             call = call.arg(name(&tombstone.record)).arg(tombstone_of(tombstone));
             call = call.arg(tombstone.key.map(hash_name).unwrap_or_default());
         }
-        if self.run(call).await? > 0 {
-            self.wrote();
-        }
-        Ok(())
+        self.run(call).await.map(drop)
     }
 
     /// Deletes a useless copy. It is remembered until the server has done so.

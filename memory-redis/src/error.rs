@@ -179,3 +179,19 @@ fn is_killed(detail: &str) -> bool {
 fn is_lost(error: &RedisError) -> bool {
     matches!(error.kind(), Kind::Io | Kind::Parse | Kind::ClusterConnectionNotFound)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cluster gives one error for a whole batch; only a script could have written.
+    #[test]
+    fn a_single_script_that_was_refused_has_done_nothing() {
+        let mut batch = Pipeline::new();
+        batch.cmd("EVALSHA").cmd("INFO").cmd("WAIT");
+        let outcome =
+            |batch: &Pipeline| native_write(redis::make_extension_error("MOVED".to_owned(), None), batch).outcome();
+        assert_eq!(outcome(&batch), Outcome::NotDone);
+        assert_eq!(outcome(batch.cmd("EVALSHA")), Outcome::Unknown);
+    }
+}

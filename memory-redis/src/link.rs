@@ -29,6 +29,9 @@ pub(crate) struct Link {
     source: Source,
     /// Held by the call that connects, so that one call does it for all.
     current: Mutex<Option<Arc<Current>>>,
+    /// Counts how often a link to the same primary has lost it. Each connection that was opened before is replaced:
+    /// after a planned failover the old primary still answers reads, as a replica.
+    losses: Arc<AtomicU64>,
     /// Timeout of connecting.
     patience: Duration,
     /// Held while a batch with a `WAIT` is sent.
@@ -49,11 +52,14 @@ enum Source {
     Cluster(ClusterClient, SingleNodeRoutingInfo),
 }
 
-/// The connection, the number of answers it has given, and whether it must be replaced.
 struct Current {
     connection: Connection,
+    /// Number of answers that it has given.
     answers: AtomicU64,
-    is_lost: AtomicBool,
+    /// Whether it may be silently dead.
+    is_silent: AtomicBool,
+    /// [`Link::losses`] before it was opened.
+    losses: u64,
 }
 
 #[derive(Clone)]
@@ -64,13 +70,13 @@ enum Connection {
 
 impl Link {
     /// Makes a link; connects to nothing yet. In a cluster the key selects the slot.
-    pub(crate) fn new(config: &RedisConfig, key: &str) -> Result<Self> {
+    pub(crate) fn new(config: &RedisConfig, key: &str, losses: &Arc<AtomicU64>) -> Result<Self> {
         let certificates = config.tls.as_ref().map(certificates).transpose()?;
         let invalid =
             |error: RedisError| Error::invalid("the settings of the connection are not valid").with_source(error);
         let source = Source::new(config, key, certificates).map_err(invalid)?;
         let (current, turn, queue) = Default::default();
-        Ok(Self { source, current, patience: config.connect_timeout, turn, queue })
+        Ok(Self { source, current, losses: Arc::clone(losses), patience: config.connect_timeout, turn, queue })
     }
 
     /// Sends all commands in one batch; returns the answer to each.
@@ -93,7 +99,9 @@ impl Link {
         };
         // A cluster client finds its nodes again by itself.
         if is_stale && matches!(connection, Connection::Node(_)) {
-            waiting.current.is_lost.store(true, Ordering::Relaxed);
+            // Other calls may have noticed the same loss.
+            let losses = waiting.current.losses;
+            let _ = self.losses.compare_exchange(losses, losses + 1, Ordering::Relaxed, Ordering::Relaxed);
         }
         answers.map_err(|error| native_write(error, commands))
     }
@@ -161,13 +169,15 @@ impl Link {
 
     async fn connection(&self) -> Result<Arc<Current>> {
         let mut current = self.current.lock().await;
-        if let Some(current) = current.as_ref().filter(|current| !current.is_lost.load(Ordering::Relaxed)) {
+        let losses = self.losses.load(Ordering::Relaxed);
+        let is_good = |current: &&Arc<Current>| current.losses == losses && !current.is_silent.load(Ordering::Relaxed);
+        if let Some(current) = current.as_ref().filter(is_good) {
             return Ok(Arc::clone(current));
         }
         // Boxed, so that calls that find a connection don't carry the size of opening one.
         let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
-        let (answers, is_lost) = Default::default();
-        Ok(Arc::clone(current.insert(Arc::new(Current { connection, answers, is_lost }))))
+        let (answers, is_silent) = Default::default();
+        Ok(Arc::clone(current.insert(Arc::new(Current { connection, answers, is_silent, losses }))))
     }
 }
 
@@ -182,7 +192,7 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.since.elapsed() > SUSPICIOUS && self.current.answers.load(Ordering::Relaxed) == self.before {
-            self.current.is_lost.store(true, Ordering::Relaxed);
+            self.current.is_silent.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -47,10 +47,14 @@ pub struct RedisSession {
     pub(crate) on: Arc<Connections>,
     /// The deadline of its call.
     pub(crate) until: Instant,
+    /// The timeline when it began, if the replicas must have what it reads by the time it ends.
+    begun_on: Option<Timeline>,
     /// Held from the first walk on.
     turn: Option<OwnedSemaphorePermit>,
-    /// Whether it has read something since its last write.
+    /// Whether it has read something that the replicas may lack.
     is_ahead: AtomicBool,
+    /// Whether its last write was executed on the timeline on which it began.
+    is_same_timeline: AtomicBool,
     /// Whether it may have written.
     has_written: AtomicBool,
     /// The tombstones as last read, by which the script of an erasure detects later ones.
@@ -198,8 +202,14 @@ impl Reader for RedisSession {
 
 impl RedisSession {
     pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
-        let (is_ahead, has_written) = Default::default();
-        Self { on: Arc::clone(on), until, turn: None, is_ahead, has_written, tombstones: HashMap::new() }
+        let (begun_on, turn, is_ahead, is_same_timeline, has_written, tombstones) = Default::default();
+        Self { on: Arc::clone(on), until, begun_on, turn, is_ahead, is_same_timeline, has_written, tombstones }
+    }
+
+    /// Begins a session that can tell whether the replicas have what it has read.
+    pub(crate) async fn confirmed(on: &Arc<Connections>, until: Instant) -> Result<Self> {
+        let begun_on = Some(feed::timeline(on).await?);
+        Ok(Self { begun_on, ..Self::new(on, until) })
     }
 
     /// The connections to read from.
@@ -208,10 +218,24 @@ impl RedisSession {
         &self.on
     }
 
-    /// Notes a write. The replicas that it has waited for also have all that was read before it.
+    /// Sends commands that write, and waits for the replicas.
+    pub(crate) async fn write(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+        let Some(begun_on) = &self.begun_on else { return self.on.write(commands, self.until).await };
+        commands.cmd("INFO").arg("replication");
+        let mut answers = self.on.write(commands, self.until).await?;
+        let info = decoded(answers.pop().unwrap_or(Value::Nil));
+        let on = feed::timeline_of(&info.map_err(|error| error.with_outcome(Outcome::Unknown))?);
+        self.is_same_timeline.store(on == *begun_on, Ordering::Relaxed);
+        Ok(answers)
+    }
+
+    /// Notes that the last write has written something. The replicas that it has waited for also have all that was read
+    /// before it, unless another timeline has begun.
     pub(crate) fn wrote(&self) {
         self.has_written.store(true, Ordering::Relaxed);
-        self.is_ahead.store(false, Ordering::Relaxed);
+        if self.is_same_timeline.load(Ordering::Relaxed) {
+            self.is_ahead.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record, and
@@ -221,14 +245,11 @@ impl RedisSession {
         self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_about_none)
     }
 
-    /// Waits until the replicas have all that was read on a timeline. Returns `false` if that is not known, because
-    /// another timeline has begun.
-    pub(crate) async fn settle(&self, on: &Timeline) -> Result<bool> {
+    /// Waits until the replicas have all that was read. Returns `false` if that is not known.
+    pub(crate) async fn settle(&self) -> Result<bool> {
         // WAIT waits for writes of its own connection only, so this makes one.
-        let mut write = command("SET", &[&self.on.keys.of(WAITED), b""]);
-        write.cmd("INFO").arg("replication");
-        let info = self.on.write(write, self.until).await?.pop().unwrap_or(Value::Nil);
-        Ok(feed::timeline_of(&decoded(info)?) == *on)
+        self.write(command("SET", &[&self.on.keys.of(WAITED), b""])).await?;
+        Ok(self.is_same_timeline.load(Ordering::Relaxed))
     }
 
     /// Returns the outcome of a call that ends with a result.

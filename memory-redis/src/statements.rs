@@ -558,7 +558,7 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
 
 /// Returns whether a command writes, given that it is not sent as a read.
 pub(crate) fn is_write(command: &Cmd) -> bool {
-    !matches!(name_of(command), b"SCRIPT" | b"WAIT")
+    !matches!(name_of(command), b"INFO" | b"SCRIPT" | b"WAIT")
 }
 
 /// Number of keys at which a script is full: the server serves nobody else while it runs.

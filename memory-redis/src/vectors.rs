@@ -47,7 +47,7 @@ impl RedisSession {
         }
         let mut script = Pipeline::with_capacity(1);
         script.add_command(call.into_cmd());
-        let answer = self.on.write(script, self.until).await?.pop().unwrap_or(Value::Nil);
+        let answer = self.write(script).await?.pop().unwrap_or(Value::Nil);
         // The script may have written.
         let kept: Vec<bool> = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;
         if kept.contains(&true) {

@@ -32,7 +32,7 @@ impl Writer for RedisSession {
         // The memories that a script did not append because their id or key is taken, with the owner; an empty owner
         // means that it was erased.
         let (mut owners, mut erased) = (HashMap::new(), HashSet::new());
-        for answer in on.write(scripts, self.until).await? {
+        for answer in self.write(scripts).await? {
             let bad = || Error::corrupt("a stored id is not a UUID").with_outcome(Outcome::Unknown);
             let taken: Vec<([u8; 16], Vec<u8>)> = decoded(answer).map_err(|_| bad())?;
             for (id, owner) in taken {
@@ -189,7 +189,7 @@ impl RedisSession {
     pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(call.into_cmd());
-        let answer = self.on.write(pipeline, self.until).await?.pop().unwrap_or(Value::Nil);
+        let answer = self.write(pipeline).await?.pop().unwrap_or(Value::Nil);
         self.on.grown.notify_waiters();
         // The script may have written.
         let number = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;

@@ -1,8 +1,10 @@
 //! Properties of Redis only: keys, scripts, replicas, durability and TLS.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use conformance::ledgers;
@@ -19,6 +21,7 @@ use memory_core::{
     SystemClock, Timestamp, Vector, VectorModel, Version, Watch, WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
+use tokio::net::{TcpListener, TcpStream};
 
 mod common;
 use common::{Admin, Case, event, open, run};
@@ -32,6 +35,11 @@ fn main() -> ExitCode {
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
         trial("redis::a_refusal_waits_for_its_replicas", || run(a_refusal_waits_for_its_replicas())),
+        trial("redis::a_write_confirms_no_read_of_another_primary", || {
+            run(a_write_confirms_no_read_of_another_primary())
+        }),
+        trial("redis::a_call_begins_on_the_present_primary", || run(a_call_begins_on_the_present_primary())),
+        trial("redis::reads_follow_writes_to_another_primary", || run(reads_follow_writes_to_another_primary())),
         trial("redis::concurrent_writes_share_a_wait", || run(concurrent_writes_share_a_wait())),
         trial("redis::durability_follows_the_replicas", || run(durability_follows_the_replicas())),
         trial("redis::the_documented_user_may_do_everything", || run(the_documented_user_may_do_everything())),
@@ -390,8 +398,21 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
         open(RedisConfig::from_url(&format!("{}?wait_replicas=1&wait_timeout_ms=100", server.url()))?).await?;
     let patch = || MemoryPatch::new().with_status(Status::Running);
     let next = Revision::FIRST.next()?;
+    let notes = Collection::parse("notes")?;
+    let removals = [
+        DocumentSelection::ids(notes.clone(), [DocumentId::parse("1")?])?,
+        DocumentSelection::matching(DocumentQuery::builder(notes.clone()).exact("a"))?,
+    ];
+    let erasures = [
+        Erasure::memories(MemoryQuery::builder().exact("a-d"), "it is old")?,
+        Erasure::documents(DocumentQuery::builder(notes).exact("a"), "it is old")?,
+    ];
     let refusals = async || {
         [
+            waiting.documents().remove(&removals[0], 1).await.map(drop),
+            waiting.documents().remove(&removals[1], 1).await.map(drop),
+            waiting.erase(&erasures[0]).await.map(drop),
+            waiting.erase(&erasures[1]).await.map(drop),
             waiting.update(erased, patch()).await.map(drop),
             waiting.update(MemoryId::generate(), patch()).await.map(drop),
             waiting.update(kept.id, patch().if_revision(next)).await.map(drop),
@@ -401,7 +422,8 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
         .map(|refused| refused.err().map(|error| (error.kind(), error.outcome())))
     };
     // The last two end with scripts that make a write for the wait.
-    let outcomes = [Outcome::NotDone, Outcome::NotDone, Outcome::NotDone, Outcome::Unknown, Outcome::Unknown];
+    let mut outcomes = [Outcome::NotDone; 9];
+    outcomes[7..].fill(Outcome::Unknown);
     assert_eq!(refusals().await, outcomes.map(|outcome| Some((ErrorKind::Unavailable, outcome))));
     let _replica = LocalRedis::start_replica(&server)?;
     // The first attempts may come while the replica catches up.
@@ -412,9 +434,88 @@ async fn a_refusal_waits_for_its_replicas() -> Case {
         }
     };
     let expected = [ErrorKind::Erased, ErrorKind::NotFound, ErrorKind::Conflict, ErrorKind::Conflict];
-    let [refused @ .., restored] = settled;
-    assert_eq!(refused, expected.map(|kind| Some((kind, Outcome::NotDone))));
-    assert_eq!(restored, None);
+    let [removals @ .., erased, missing, changed, taken, restored] = settled;
+    assert_eq!([erased, missing, changed, taken], expected.map(|kind| Some((kind, Outcome::NotDone))));
+    assert_eq!((removals, restored), ([None; 4], None));
+    Ok(())
+}
+
+/// A server with a replica, which takes over from itself by `DEBUG CHANGE-REPL-ID`, and a provider that waits for the
+/// replica.
+async fn changeable_primary() -> Result<(LocalRedis, LocalRedis, RedisMemory), Box<dyn Error + Send + Sync>> {
+    let settings = [("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0"), ("enable-debug-command", "yes")];
+    let server = LocalRedis::start_with(&settings)?;
+    let replica = LocalRedis::start_replica(&server)?;
+    until_online(&server).await?;
+    let url = format!("{}?wait_replicas=1&wait_timeout_ms=60000", server.url());
+    let provider = open(RedisConfig::from_url(&url)?).await?;
+    Ok((server, replica, provider))
+}
+
+/// The new primary may lack what the call has read from the old one.
+async fn a_write_confirms_no_read_of_another_primary() -> Case {
+    let (server, _replica, provider) = changeable_primary().await?;
+    provider.hash_key().await?;
+    let present = provider.store(event("a-b", 1)).await?;
+    let erasure = Erasure::records([MemoryId::generate().into(), present.into()], "it is old")?;
+    server.command(&["CLIENT", "PAUSE", "60000", "WRITE"])?;
+    let erasing = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.erase(&erasure).await }
+    });
+    while !server.command(&["CLIENT", "LIST"])?.contains("cmd=evalsha") {
+        tokio::task::yield_now().await;
+    }
+    server.command(&["DEBUG", "CHANGE-REPL-ID"])?;
+    server.command(&["CLIENT", "UNPAUSE"])?;
+    let error = erasing.await?.expect_err("one of them may exist on the new primary");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Unknown), "{error:?}");
+    let error = provider.get(present).await.expect_err("the script was executed");
+    assert_eq!(error.kind(), ErrorKind::Erased, "{error:?}");
+    Ok(())
+}
+
+/// A failover before a call does not concern it.
+async fn a_call_begins_on_the_present_primary() -> Case {
+    let (server, _replica, provider) = changeable_primary().await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    for status in [Status::Running, Status::Completed] {
+        provider.update(id, MemoryPatch::new().with_status(status)).await?;
+        server.command(&["DEBUG", "CHANGE-REPL-ID"])?;
+    }
+    Ok(())
+}
+
+/// A planned failover behind one address leaves the old primary running, and its connections open.
+async fn reads_follow_writes_to_another_primary() -> Case {
+    let first = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
+    let second = LocalRedis::start_replica(&first)?;
+    until_online(&first).await?;
+    let (listener, primary) = (TcpListener::bind("127.0.0.1:0").await?, Arc::new(AtomicU16::new(first.port())));
+    let port = listener.local_addr()?.port();
+    let target = Arc::clone(&primary);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let port = target.load(Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let url = format!("redis://:{}@127.0.0.1:{port}?wait_replicas=1&wait_timeout_ms=60000", first.password());
+    let provider = open(RedisConfig::from_url(&url)?).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    second.command(&["REPLICAOF", "NO", "ONE"])?;
+    primary.store(second.port(), Ordering::Relaxed);
+    first.command(&["REPLICAOF", "127.0.0.1", &second.port().to_string()])?;
+    while let Err(error) = provider.store(event("a-b", 2)).await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    }
+    first.command(&["CONFIG", "RESETSTAT"])?;
+    assert!(provider.get(id).await?.is_some());
+    let commands = first.command(&["INFO", "commandstats"])?;
+    assert!(!commands.contains("cmdstat_mget"), "the old primary was read from: {commands}");
     Ok(())
 }
 

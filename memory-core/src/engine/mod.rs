@@ -212,6 +212,9 @@ pub enum Access {
     Read,
     /// Reads everything that was acknowledged before, through any handle.
     ReadLatest,
+    /// Reads as [`ReadLatest`](Self::ReadLatest) does, for a call that writes: if it finds nothing to write, its answer
+    /// must survive whatever an acknowledged write survives, such as a failover.
+    ReadConfirmed,
     /// Reads as [`ReadLatest`](Self::ReadLatest) does, and writes.
     Write,
 }

@@ -41,3 +41,21 @@ pub(crate) async fn a_page_of_the_feed_has_many_removals() -> CaseResult {
     engine.close().await?;
     Ok(())
 }
+
+/// To check the end of the feed that a token has, the log need not be read.
+pub(crate) async fn a_watch_that_continues_reads_the_log_once() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let watch = Watch::new(Watched::Memories, MemoryQuery::builder().all())?;
+    let token = provider.watch(&watch).await?.next().await.ok_or("the watch has ended")??.token;
+    let opened = async || {
+        let status = database.run_command(doc! { "serverStatus": 1 }).await?;
+        let stages = status.get_document("metrics").and_then(|metrics| metrics.get_document("aggStageCounters"));
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(stages?.get_i64("$changeStream")?)
+    };
+    let before = opened().await?;
+    let _continued = provider.watch(&watch.from(token.into())).await?;
+    assert_eq!(opened().await? - before, 1);
+    Ok(())
+}

@@ -117,6 +117,10 @@ fn main() -> ExitCode {
         async_trial("mongo::what_expires_walks_an_index", plans::what_expires_walks_an_index),
         async_trial("mongo::a_page_of_the_feed_has_many_removals", feed::a_page_of_the_feed_has_many_removals),
         async_trial(
+            "mongo::a_watch_that_continues_reads_the_log_once",
+            feed::a_watch_that_continues_reads_the_log_once,
+        ),
+        async_trial(
             "mongo::a_query_of_documents_examines_what_its_places_hold",
             plans::a_query_of_documents_examines_what_its_places_hold,
         ),

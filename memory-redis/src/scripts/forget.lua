@@ -1,4 +1,5 @@
 -- Removes each tombstone that is still the one that was read. The hash of an idempotency key stays while another tombstone has it.
+-- Returns 1 if it has removed one, and 0 if none.
 --
 -- KEYS: the writer version, the feed, the tombstones.
 -- ARGV: the number of tombstones; for each its name, the tombstone, and the name of the hash of its idempotency key or an empty string; 0
@@ -23,4 +24,4 @@ for place = 1, count do
     forgotten = forgotten + 1
   end
 end
-return forgotten
+return forgotten > 0 and 1 or 0

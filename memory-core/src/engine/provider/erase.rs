@@ -79,12 +79,12 @@ impl<E: Engine> Shared<E> {
             (Erased::Records(records), _) | (_, Some(records)) => Ok((records.clone(), None)),
             (Erased::Memories(query), None) => {
                 let query = MemoryQuery { limit: erasure.limit, offset: 0, cursor, ..query.clone() };
-                let page = self.memories(View::of_all(Access::ReadLatest), &query).await?;
+                let page = self.memories(View::of_all(Access::ReadConfirmed), &query).await?;
                 Ok((page.memories.into_iter().map(|memory| memory.id.into()).collect(), next(page.next)))
             }
             (Erased::Documents(query), None) => {
                 let query = DocumentQuery { limit: erasure.limit, offset: 0, cursor, ..query.clone() };
-                let page = self.documents(View::of_all(Access::ReadLatest), &query).await?;
+                let page = self.documents(View::of_all(Access::ReadConfirmed), &query).await?;
                 let records = page.documents.into_iter().map(|document| (document.collection, document.id).into());
                 Ok((records.collect(), next(page.next)))
             }

@@ -38,7 +38,7 @@ impl<E: Engine> Shared<E> {
         let read: LivingWork<E::Session, (FeedProgress, usize), _> = |reader, (feed, most)| {
             Box::pin(async move {
                 if feed.seen != feed.after {
-                    reader.changes(&feed.seen, 1).await?;
+                    reader.changes(&feed.seen, 0).await?;
                 }
                 Ok((reader.changes(&feed.after, *most).await?, reader.timeline().await?))
             })

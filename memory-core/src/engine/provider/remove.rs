@@ -41,9 +41,10 @@ impl<E: Engine> Open<E> {
             Search { selection, ids, max, watch, has_places, end }
         };
         let first = search(selection.candidate_ids().map(<[_]>::to_vec));
-        let found = self.run_watched(permit.clone(), watching, Access::ReadLatest.into(), first, |reader, search| {
-            Box::pin(find(reader, search))
-        });
+        let found =
+            self.run_watched(permit.clone(), watching, Access::ReadConfirmed.into(), first, |reader, search| {
+                Box::pin(find(reader, search))
+            });
         let Selection { ids, documents } = found.await?;
         if ids.is_empty() {
             return Ok(ids);

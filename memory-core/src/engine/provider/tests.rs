@@ -272,3 +272,26 @@ async fn many_vectors_are_stored_at_once_and_few_are_read() {
     assert_eq!(count(&engine.reads), 9);
     assert!(kept.iter().all(Option::is_some));
 }
+
+/// A session keeps the records that it reads, and its locks, until it ends.
+#[tokio::test]
+async fn vectors_of_large_records_are_stored_in_several_sessions() {
+    let engine = Counted::default();
+    let provider = Provider::<Counted>::open(engine.clone()).expect("valid");
+    provider.init().await.expect("opens");
+    provider.set_vector_model(&named("one")).await.expect("set");
+    let context = crate::Context::parse(&format!("\"{}\"", "x".repeat(1 << 20))).expect("valid");
+    let mut embeddings = Vec::new();
+    for _ in 0..16 {
+        let id = provider.store(memory().with_context(context.clone())).await.expect("stored");
+        let vector = Vector::new(&[1.0, 0.0]).expect("valid");
+        embeddings.push(Embedding { record: id.into(), revision: Revision::FIRST, texts: None, vector });
+    }
+    embeddings[2].revision = Revision::FIRST.next().expect("another");
+    embeddings.reverse();
+    engine.writes.store(0, Ordering::Relaxed);
+    let kept = provider.embed(&named("one"), embeddings).await.expect("kept");
+    assert_eq!(engine.writes.load(Ordering::Relaxed), 2);
+    let left_out: Vec<_> = (0..kept.len()).filter(|place| !kept[*place]).collect();
+    assert_eq!(left_out, [13], "the answers are in the order of the call");
+}

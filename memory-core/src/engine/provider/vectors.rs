@@ -31,6 +31,8 @@ const KNOWN: Duration = Duration::from_secs(2);
 const READ: usize = 8;
 /// Number of vectors that one session stores. A session may cost a wait for other servers, and may hold up other writes.
 const EMBEDDED: usize = 64;
+/// A session ends early once the records that it has read have this many bytes: an engine may hold or lock them all.
+const EMBEDDED_BYTES: usize = 8 << 20;
 
 impl<E: Engine> Open<E> {
     /// Returns the namespace's model.
@@ -84,6 +86,10 @@ impl<E: Engine> Open<E> {
         for embedding in &embeddings {
             kept.check(&embedding.vector)?;
         }
+        // Engines that lock records lock them in this order, as erasures do.
+        let mut sorted: Vec<_> = embeddings.into_iter().enumerate().collect();
+        sorted.sort_by(|(_, one), (_, other)| one.record.cmp(&other.record));
+        let (places, embeddings): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
         let (mut done, until) = (Vec::with_capacity(embeddings.len()), self.until());
         let given = Arc::new(Given { model: kept, embeddings });
         while done.len() < given.embeddings.len() {
@@ -91,7 +97,9 @@ impl<E: Engine> Open<E> {
             let kept = self.embed_slice(Slice { given: Arc::clone(&given), first }, until).await;
             done.extend(kept.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
         }
-        Ok(done)
+        let mut answers = vec![false; done.len()];
+        places.into_iter().zip(done).for_each(|(place, is_kept)| answers[place] = is_kept);
+        Ok(answers)
     }
 
     async fn embed_slice(&self, slice: Slice, until: Instant) -> Result<Vec<bool>> {
@@ -282,21 +290,31 @@ struct Slice {
     first: usize,
 }
 
-/// Stores the vectors of a session, a few at a time.
+/// Stores the vectors of a session, a few at a time. Returns the results of those that it had room for.
 async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
     let Given { model, embeddings } = &*slice.given;
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + EMBEDDED)];
-    let mut done = Vec::with_capacity(embeddings.len());
+    let (mut done, mut bytes) = (Vec::with_capacity(embeddings.len()), 0);
     for some in embeddings.chunks(READ) {
         let earlier = if done.contains(&true) { Outcome::Unknown } else { Outcome::NotDone };
-        done.extend(embed_some(writer, model, some).await.map_err(|error| error.after(earlier))?);
+        let present = Present::of(writer, some.iter().map(|embedding| &embedding.record)).await;
+        let present = present.map_err(|error| error.after(earlier))?;
+        done.extend(embed_some(writer, model, some, &present).await.map_err(|error| error.after(earlier))?);
+        bytes += present.size();
+        if bytes > EMBEDDED_BYTES {
+            break;
+        }
     }
     Ok(done)
 }
 
-/// Stores vectors, each if its record is at the right revision.
-async fn embed_some<W: Writer>(writer: &mut W, model: &VectorModel, embeddings: &[Embedding]) -> Result<Vec<bool>> {
-    let present = Present::of(writer, embeddings.iter().map(|embedding| &embedding.record)).await?;
+/// Stores vectors, each if its record is present at the right revision.
+async fn embed_some<W: Writer>(
+    writer: &mut W,
+    model: &VectorModel,
+    embeddings: &[Embedding],
+    present: &Present<W::Version>,
+) -> Result<Vec<bool>> {
     let (mut places, mut embeds, seal) = (Vec::new(), Vec::new(), model.sealing());
     for (place, Embedding { record, revision, texts, vector }) in embeddings.iter().enumerate() {
         let is_it = |found: &EmbedRecord<'_, _>| {
@@ -363,6 +381,12 @@ impl<V> Present<V> {
             documents.extend(found.into_iter().flatten().map(|found| ((&found.record).into(), found)));
         }
         Ok(Self { memories, documents })
+    }
+
+    /// Returns the bytes of the records.
+    fn size(&self) -> usize {
+        let memories = self.memories.values().map(|found| found.record.size());
+        memories.chain(self.documents.values().map(|found| found.record.size())).sum()
     }
 
     fn found(&self, record: &RecordId) -> Option<EmbedRecord<'_, V>> {

@@ -34,6 +34,9 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// Pause before it checks again; it doubles each time.
 const UNSETTLED: Duration = Duration::from_millis(10);
 
+/// Pause before a step is repeated because another timeline has begun, for storage whose timeline alternates.
+const REPLACED: Duration = Duration::from_millis(10);
+
 /// The state of a watch. It advances when the stream is polled.
 pub(super) struct Watcher<E: Engine> {
     steps: Arc<Steps<E>>,
@@ -233,18 +236,21 @@ impl<E: Engine> Shared<E> {
     async fn has(&self, feed: &FeedProgress) -> Result<Timeline> {
         let look: LivingWork<E::Session, FeedProgress, _> = |reader, FeedProgress { after, seen }| {
             Box::pin(async move {
-                loop {
-                    let before = reader.timeline().await?;
-                    reader.changes(after, 1).await?;
-                    reader.changes(seen, 1).await?;
-                    let on = reader.timeline().await?;
-                    if on == before {
-                        return Ok(on);
-                    }
-                }
+                let before = reader.timeline().await?;
+                reader.changes(after, 1).await?;
+                reader.changes(seen, 0).await?;
+                Ok((before, reader.timeline().await?))
             })
         };
-        let work = async { self.ready().await?.run(Access::ReadLatest, feed.clone(), look).await };
+        let work = async {
+            loop {
+                let (before, on) = self.ready().await?.run(Access::ReadLatest, feed.clone(), look).await?;
+                if on == before {
+                    return Ok(on);
+                }
+                sleep(REPLACED).await;
+            }
+        };
         self.gate.read("watch", work).await
     }
 }

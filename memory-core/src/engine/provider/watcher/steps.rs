@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
+use tokio::time::sleep;
+
 use super::super::following::follow;
 use super::super::held::{self, Due};
 use super::super::living::LivingWork;
@@ -11,6 +13,7 @@ use super::super::open::{NAMES, Shared, after};
 use super::super::progress::{FeedProgress, Part, Progress};
 use super::super::tail::PAGE;
 use super::super::tell::{self, Noted, Told};
+use super::REPLACED;
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPosition, Timeline};
@@ -63,8 +66,8 @@ impl Listed {
 }
 
 impl Page {
-    fn at(progress: Progress) -> Self {
-        let (end, on) = (progress.feed().after.clone(), Timeline::default());
+    fn at(progress: Progress, on: Timeline) -> Self {
+        let end = progress.feed().after.clone();
         Self { progress, end, on, due: Vec::new(), listed: Listed::default(), is_end: false }
     }
 
@@ -99,6 +102,7 @@ impl<E: Engine> Steps<E> {
                 all.for_each(|progress| progress.see(&end));
                 return Ok(page);
             }
+            sleep(REPLACED).await;
             let _turn = self.shared.tail.turn().await;
             on = self.shared.has(progress.feed()).await?;
             step = match &progress {
@@ -113,7 +117,7 @@ impl<E: Engine> Steps<E> {
         match (progress, step) {
             (Progress::Snapshot { feed, part, behind }, Step::Snapshot(listed)) => {
                 let _turn = tail.turn_of_snapshot().await;
-                let page = self.shared.gate.read("watch", self.snapshot(feed, part, behind, listed)).await?;
+                let page = self.shared.gate.read("watch", self.snapshot(feed, part, behind, listed, on)).await?;
                 let (end, on) = self.shared.feed_end().await?;
                 Ok(Page { end: end.position, on, ..page })
             }
@@ -136,11 +140,12 @@ impl<E: Engine> Steps<E> {
         part: Part,
         behind: Option<Position>,
         mut listed: Listed,
+        on: &Timeline,
     ) -> Result<Page> {
         let cursor = behind.as_ref().map(|behind| self.key.seal(&self.watch.fingerprint, behind, 0)).transpose()?;
         let cursor = cursor.map(|cursor| cursor.to_string());
         let at = |behind| Progress::Snapshot { feed: feed.clone(), part: part.clone(), behind };
-        let mut page = Page::at(at(behind));
+        let mut page = Page::at(at(behind), on.clone());
         let next = match &part {
             Part::Memories if !self.watch.of().has_memories() => None,
             Part::Memories => {
@@ -212,7 +217,7 @@ impl<E: Engine> Steps<E> {
             return self.tell(entries, page.reached, page.is_end).await;
         }
         let (end, on) = self.shared.end_behind(&page, now).await?;
-        Ok(Page { end, on, is_end: page.is_end, ..Page::at(Progress::Feed(page.reached.into())) })
+        Ok(Page { end, is_end: page.is_end, ..Page::at(Progress::Feed(page.reached.into()), on) })
     }
 
     /// Reads the changes for entries that concern the watch.
@@ -232,7 +237,7 @@ impl<E: Engine> Steps<E> {
         let (Told { changes, cut }, end, on) = self.shared.gate.read("watch", work).await?;
         let due = changes.into_iter().map(|(position, kind)| (at(position), kind)).collect();
         let is_end = is_end && cut.is_none();
-        Ok(Page { end, on, due, is_end, ..Page::at(at(cut.unwrap_or(reached))) })
+        Ok(Page { end, due, is_end, ..Page::at(at(cut.unwrap_or(reached)), on) })
     }
 }
 
