@@ -115,12 +115,12 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            service.in_time(service.admit(run, author.as_ref(), true)).await?;
+                            service.try_admit(run, author.as_ref(), true).await;
                             Ok(Box::pin(service.work(run, ticket, *task)).await)
                         }
                         Stored::Known(memory) => {
                             if author.is_some() {
-                                service.in_time(service.admit(run, author.as_ref(), false)).await?;
+                                service.try_admit(run, author.as_ref(), false).await;
                             }
                             known = service.in_time(service.take(&memory)).await?;
                             Ok(End::Ignored(Why::Known))
@@ -157,7 +157,7 @@ impl MessageService {
     /// Adds the author of a message to its room, and then stores the author unless it exists. If the message is not new, it does so only
     /// for an author who is not known, since the call that stored the message was cut off before. A known author may have left since, and
     /// who was erased has no messages.
-    pub(super) async fn admit(&self, run: &Run, author: Option<&Entity>, is_new: bool) -> Result<()> {
+    async fn admit(&self, run: &Run, author: Option<&Entity>, is_new: bool) -> Result<()> {
         let (services, said) = (self.composer.services(), run.context());
         let records = services.records();
         if !is_new && records.entities().is_known(&said.author).await? {
@@ -167,6 +167,13 @@ impl MessageService {
         match author {
             Some(author) => records.entities().ensure(author).await.map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// Admits the author of a run's message. The message is answered even if that fails.
+    pub(super) async fn try_admit(&self, run: &Run, author: Option<&Entity>, is_new: bool) {
+        if let Err(error) = self.in_time(self.admit(run, author, is_new)).await {
+            tracing::warn!(%error, "the author of a message may not be in its room");
         }
     }
 
