@@ -112,11 +112,12 @@ impl Facts<'_> {
             loop {
                 let Some(document) = documents.get(&collection, &fact.id).await? else { return Ok(false) };
                 let mut labels = document.metadata.to_object();
-                let claimed = labels.insert(SUCCESSOR.to_owned(), Json::String(successor.to_string()));
-                match claimed {
-                    Some(Json::String(other)) if other == successor.as_str() => return Ok(true),
-                    Some(_) if self.is_fresh(&document) => return Ok(false),
-                    Some(_) | None => {}
+                let label = Json::String(successor.to_string());
+                // A stale label is written again even if it has this id, since anybody may overwrite it.
+                if let Some(claimed) = labels.insert(SUCCESSOR.to_owned(), label.clone())
+                    && self.is_fresh(&document)
+                {
+                    return Ok(claimed == label);
                 }
                 let Document { id, space_id, content, created_at, revision, .. } = document;
                 let write = DocumentWrite::new(collection.clone(), space_id, content, created_at).with_id(id);
