@@ -12,8 +12,8 @@ use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryUpdate, OnFailure, PromptConfig, PromptMemory};
 use memory_context::records::{AgentId, Audience, EntityId, Fact, NewFact, Records, RoomId};
 use memory_core::{
-    Clock, Collection, Content, DocumentQuery, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, ManualClock,
-    MemoryProvider, Outcome, Result, SystemClock, Timestamp,
+    Clock, Collection, Content, DEFAULT_DEADLINE, DocumentQuery, DocumentWrite, Error, ErrorKind, IdempotencyKey,
+    InMemory, ManualClock, MemoryProvider, Outcome, Result, SystemClock, Timestamp,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, advance};
@@ -399,4 +399,28 @@ async fn a_correction_that_was_cut_off_goes_on_or_makes_way() {
     let records = records.with_clock(Arc::new(ManualClock::new(later)));
     records.facts().replace(&wrong, fact("Ana is 31")).await.expect("nobody goes on with the other");
     assert_eq!(facts(&records).await, ["Ana is 31"]);
+}
+
+#[tokio::test]
+async fn a_correction_that_goes_on_after_a_long_time_keeps_others_out() {
+    let clock = Arc::new(ManualClock::new(Timestamp::MIN));
+    let engine = Arc::new(InMemory::new().reopen(Arc::clone(&clock) as _, DEFAULT_DEADLINE));
+    engine.init().await.expect("opens");
+    let house = House { engine, doors: Arc::default() };
+    let records = house.records().with_clock(Arc::clone(&clock) as _);
+    let wrong = known(&records, "Ana is 3").await;
+    house.puts_are([Door::Open, Door::Unavailable]).await;
+    records.facts().replace(&wrong, fact("Ana is 30")).await.expect_err("cut off");
+    clock.set(Timestamp::from_millis(Timestamp::MIN.as_millis() + 180_000).expect("in range"));
+    house.puts_are([Door::Late]).await;
+    let meanwhile = async {
+        let other = records.facts().replace(&wrong, fact("Ana is 31")).await;
+        house.doors.allowed.notify_one();
+        other
+    };
+    let facts_of = records.facts();
+    let (one, other) = tokio::join!(facts_of.replace(&wrong, fact("Ana is 30")), meanwhile);
+    assert!(one.is_ok());
+    assert_eq!(other.expect_err("it is being replaced").kind(), ErrorKind::Conflict);
+    assert_eq!(facts(&records).await, ["Ana is 30"]);
 }

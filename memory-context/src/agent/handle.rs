@@ -206,11 +206,7 @@ impl Agent {
         incoming.check()?;
         self.shared.keep_room(&origin).await?;
         let added = service.in_time(records.messages().add_once(incoming.message)).await?;
-        // After a repeated delivery an author who has left stays away. One who is not known was to be added by a call that was cut off.
-        let is_due = added.is_new || !service.in_time(records.entities().is_known(&origin.author.id)).await?;
-        if is_due {
-            service.in_time(origin.ensure_author(records)).await?;
-        }
+        service.admit(&origin.room.id, &origin.author.id, Some(&origin.author), added.is_new).await?;
         Ok(added.message.id)
     }
 

@@ -133,9 +133,7 @@ impl MessageService {
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
             let work = async |run: &Run| {
-                if let Err(error) = service.in_time(service.admit(run, None, false)).await {
-                    tracing::warn!(%error, "the author of a message may not be in its room");
-                }
+                service.try_admit(run, None, false).await;
                 Ok(Box::pin(service.work(run, ticket, task)).await)
             };
             let end = run.drive(work).await;

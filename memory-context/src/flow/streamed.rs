@@ -7,8 +7,8 @@ use super::piece::{BETWEEN, Piece};
 use crate::state::ToolResult;
 
 /// Passes on the text of a model as it is generated, as far as it is plain text. If a form was asked for, a text that begins like XML, JSON
-/// or a code fence is held back until it is parsed and said, and so is any text from the first tag or object of the form on. If plain text
-/// was asked for, a text that begins with thinking is held back, and so is a beginning that may become `IGNORE`.
+/// or a code fence is held back until it is parsed and said, and so is any text from the first tag of the form on, or from the first object
+/// in JSON on. If plain text was asked for, a text that begins with thinking is held back, and so is a beginning that may become `IGNORE`.
 pub(super) struct Streamed {
     pieces: UnboundedSender<Piece>,
     /// Whether the model was asked for plain text.
@@ -23,7 +23,7 @@ pub(super) struct Streamed {
     has_said: bool,
 }
 
-/// The longest beginning of a tag or an object that is held back, in bytes.
+/// The longest beginning of a tag that is held back, in bytes.
 const TAG: usize = 64;
 
 impl Streamed {
@@ -104,14 +104,11 @@ impl Streamed {
     }
 }
 
-/// The position of an incomplete tag, or of an object whose first name is incomplete, at the end of a text; the length of the text if there
-/// is none.
+/// The position of an incomplete tag, or of a brace that may begin an object, at the end of a text; the length of the text if there is none.
 fn end_of_plain(text: &str) -> usize {
-    let is_short = |at: &usize| text.len() - at < TAG;
-    let tag = text.rfind('<').filter(|at| !text[*at..].contains('>'));
-    let is_begun = |rest: &str| rest.is_empty() || rest.strip_prefix('"').is_some_and(|name| !name.contains('"'));
-    let object = text.rfind('{').filter(|at| is_begun(text[at + 1..].trim_start()));
-    tag.into_iter().chain(object).filter(is_short).min().unwrap_or(text.len())
+    let tag = text.rfind('<').filter(|at| !text[*at..].contains('>') && text.len() - at < TAG);
+    let object = text.rfind('{').filter(|at| text[at + 1..].trim_start().is_empty());
+    tag.into_iter().chain(object).min().unwrap_or(text.len())
 }
 
 #[cfg(test)]
@@ -194,6 +191,11 @@ mod tests {
         assert_eq!(sure, ["Sure!", "\n\nHi"], "what stands before it was heard");
         let sure = passed(&["Sure: {", " \"tho", "ught\":\"t\",\"actions\":[\"REPLY\"],\"text\":\"Hi\"}"], &["Hi"]);
         assert_eq!(sure, ["Sure:", "\n\nHi"], "in JSON, too");
+        let sure = passed(&["Sure: {", "\"id\": 1", ", \"thought\":\"t\"", "}"], &["Hi"]);
+        assert_eq!(sure, ["Sure:", "\n\nHi"], "behind another name");
+        let spaces = " ".repeat(2 * TAG);
+        let sure = passed(&["Sure: {", &spaces, "\"thought\":\"t\"", "}"], &["Hi"]);
+        assert_eq!(sure, ["Sure:", "\n\nHi"], "behind white space");
         assert_eq!(passed(&["a {", " b", "}"], &["a { b}"]).concat(), "a { b}");
         assert_eq!(passed(&["a {", "\"b", "\": 1}"], &["a {\"b\": 1}"]).concat(), "a {\"b\": 1}");
     }

@@ -49,8 +49,12 @@ impl Voice<'_> {
     /// Says the message of a step: records it in the journal, stores it under the key of the answered message and the step, and then says
     /// it. A message that the journal has is stored and said unchanged; one that was delivered is not said again.
     ///
-    /// The inner error is that of a message that no later run says either, so it may be stored. The outer error ends the run, which has
-    /// lost the message that it answers, or whose ledger fails for now: then a later run says the message.
+    /// The inner error is that of a message that no later run says either, so it may be stored. The outer error is that of a run that has
+    /// lost the message that it answers, or whose ledger fails for now: then a later run says the message. The outer error ends the run,
+    /// except for a text that a tool says while it works: the tool gets the error and decides what follows.
+    ///
+    /// If the ledger can't store that the delivery is unknown, it still has the message as pending, so a later run may deliver it once
+    /// more, under the same id.
     pub(super) async fn say_once(
         &self,
         journal: &Journal,

@@ -22,7 +22,7 @@ use super::respond::{Decision, Received};
 use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{End, FlowStep, Journal, MessageService, Run, Why, is_own};
-use crate::records::{Audience, Entity, Message, NewMessage, OpenMessage, Taken, WHY};
+use crate::records::{Audience, Entity, EntityId, Message, NewMessage, OpenMessage, RoomId, Taken, WHY};
 use crate::state::{Turn, cut};
 
 /// The longest text of a received message, in bytes.
@@ -115,12 +115,12 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            service.in_time(service.admit(run, author.as_ref(), true)).await?;
+                            service.try_admit(run, author.as_ref(), true).await;
                             Ok(Box::pin(service.work(run, ticket, *task)).await)
                         }
                         Stored::Known(memory) => {
                             if author.is_some() {
-                                service.in_time(service.admit(run, author.as_ref(), false)).await?;
+                                service.try_admit(run, author.as_ref(), false).await;
                             }
                             known = service.in_time(service.take(&memory)).await?;
                             Ok(End::Ignored(Why::Known))
@@ -154,19 +154,36 @@ impl MessageService {
         }
     }
 
-    /// Adds the author of a message to its room, and then stores the author unless it exists. If the message is not new, it does so only
-    /// for an author who is not known, since the call that stored the message was cut off before. A known author may have left since, and
-    /// who was erased has no messages.
-    pub(super) async fn admit(&self, run: &Run, author: Option<&Entity>, is_new: bool) -> Result<()> {
-        let (services, said) = (self.composer.services(), run.context());
-        let records = services.records();
-        if !is_new && records.entities().is_known(&said.author).await? {
-            return Ok(());
-        }
-        records.participants().join(&said.room, &said.author).await?;
-        match author {
-            Some(author) => records.entities().ensure(author).await.map(drop),
-            None => Ok(()),
+    /// Adds the author of a message to its room, and then stores the author unless it exists. If the message is not new, it adds only an
+    /// author who is not known or has never joined the room, since the call that stored the message was cut off. Anybody else may have left
+    /// since. Where no authors are stored, nobody can tell, and the author is added.
+    pub(crate) async fn admit(
+        &self,
+        room: &RoomId,
+        author: &EntityId,
+        entity: Option<&Entity>,
+        is_new: bool,
+    ) -> Result<()> {
+        let services = self.composer.services();
+        let (participants, entities) = (services.records().participants(), services.records().entities());
+        let admitted = async {
+            // The link to the room is written first and the author last, so either may tell of a cut.
+            if is_new || !entities.is_known(author).await? || !participants.has_joined(room, author).await? {
+                participants.join(room, author).await?;
+            }
+            match entity {
+                Some(entity) => entities.ensure(entity).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        self.in_time(admitted).await
+    }
+
+    /// Admits the author of a run's message. The message is answered even if that fails.
+    pub(super) async fn try_admit(&self, run: &Run, entity: Option<&Entity>, is_new: bool) {
+        let said = run.context();
+        if let Err(error) = self.admit(&said.room, &said.author, entity, is_new).await {
+            tracing::warn!(%error, "the author of a message may not be in its room");
         }
     }
 

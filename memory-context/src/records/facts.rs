@@ -85,6 +85,8 @@ impl Facts<'_> {
         if id == known.id {
             return self.remember(new).await;
         }
+        // Checked first, since a claim would keep others from the fact though this call can't replace it.
+        self.write(&new)?;
         if self.claim(known, &id).await? {
             let remembered = self.remember(new).await?;
             self.take(known).await?;
@@ -105,22 +107,27 @@ impl Facts<'_> {
 
     /// Labels a fact with the id of the fact that is to replace it, or with its own id if it is to be removed. Of concurrent calls with
     /// different ids one wins, before anything else is stored or removed. Returns whether the label has this id; `false` also if the fact
-    /// does not exist.
+    /// does not exist. A fact whose metadata have no room for the label needs none, so that it can be changed at all.
     async fn claim(&self, fact: &Fact, successor: &DocumentId) -> Result<bool> {
         let (documents, collection) = (self.records.documents(), fact_collection(self.records.agent(), &fact.room)?);
         within_deadline(async {
             loop {
                 let Some(document) = documents.get(&collection, &fact.id).await? else { return Ok(false) };
                 let mut labels = document.metadata.to_object();
-                let claimed = labels.insert(SUCCESSOR.to_owned(), Json::String(successor.to_string()));
-                match claimed {
-                    Some(Json::String(other)) if other == successor.as_str() => return Ok(true),
-                    Some(_) if self.is_fresh(&document) => return Ok(false),
-                    Some(_) | None => {}
+                let label = Json::String(successor.to_string());
+                // A stale label is written again even if it has this id, since anybody may overwrite it.
+                if let Some(claimed) = labels.insert(SUCCESSOR.to_owned(), label.clone())
+                    && self.is_fresh(&document)
+                {
+                    return Ok(claimed == label);
                 }
+                let metadata = match Metadata::from_object(&labels) {
+                    Err(error) if error.kind() == ErrorKind::TooLarge => return Ok(true),
+                    metadata => metadata?,
+                };
                 let Document { id, space_id, content, created_at, revision, .. } = document;
                 let write = DocumentWrite::new(collection.clone(), space_id, content, created_at).with_id(id);
-                let write = write.with_metadata(Metadata::from_object(&labels)?).expect(Expect::Revision(revision));
+                let write = write.with_metadata(metadata).expect(Expect::Revision(revision));
                 match documents.put(write).await {
                     Ok(_) => return Ok(true),
                     Err(error) if error.kind() == ErrorKind::Conflict => {}

@@ -163,6 +163,11 @@ impl Participants<'_> {
         rooms.iter().map(RoomId::parse).collect()
     }
 
+    /// Whether an entity has ever joined a room. One that joined and left again still has its link.
+    pub(crate) async fn has_joined(&self, room: &RoomId, entity: &EntityId) -> Result<bool> {
+        Ok(self.rooms_of(entity).await?.contains(room))
+    }
+
     /// Whether all of these entities are in a room.
     pub(super) async fn are_in(&self, room: &RoomId, entities: &BTreeSet<EntityId>) -> Result<bool> {
         let present: BTreeSet<_> =

@@ -126,6 +126,31 @@ async fn what_another_process_brings_once_more_puts_nobody_back_into_a_room() {
     stage.ends().await;
 }
 
+/// The call was cut off after the message was stored, and the author is known from another room.
+#[tokio::test]
+async fn who_is_known_from_elsewhere_is_put_into_a_new_room_by_a_repeated_delivery() {
+    let model = Model::start().await;
+    let puts = Arc::new(AtomicUsize::new(usize::MAX));
+    let provider = Wrapped { engine: Arc::new(InMemory::new()), around: Refusing(Arc::clone(&puts)) };
+    let agent = Agent::builder("ada").memory(Arc::new(provider)).model(&model.url, "small").build().await;
+    let agent = agent.expect("an agent");
+    let hall = Room::new(RoomId::parse("hall").expect("valid"), ChannelType::Group);
+    let elsewhere = Origin { world: None, room: hall, author: person("bo") };
+    let brought = async |origin: Origin, id: &str| {
+        let message = NewMessage::new(origin.message("Hi"), SystemClock.now()).with_external_id(id);
+        agent.observe(origin, message).await
+    };
+    brought(elsewhere, "1").await.expect("kept");
+    brought(Origin { author: person("ana"), ..bos() }, "2").await.expect("kept");
+    puts.store(0, Ordering::SeqCst);
+    brought(bos(), "3").await.expect_err("cut off");
+    assert_eq!(present(&agent).await, ["ada", "ana"]);
+    puts.store(usize::MAX, Ordering::SeqCst);
+    brought(bos(), "3").await.expect("known");
+    assert_eq!(present(&agent).await, ["ada", "ana", "bo"]);
+    within(agent.shutdown()).await.expect("closes");
+}
+
 #[tokio::test]
 async fn who_was_erased_and_comes_back_is_known_again() {
     let stage = Stage::new().await;

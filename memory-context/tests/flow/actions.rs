@@ -10,6 +10,7 @@ use memory_context::records::ActionStatus;
 use memory_context::state::{ActionPlan, ActionState, ContextParts, ContextProvider, Cx, ProviderInfo, ProviderResult};
 use memory_context::tool::{Tool, ToolContext, ToolOutput};
 use memory_core::{Error, Result};
+use memory_model::{Completion, ToolCall};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -152,6 +153,19 @@ async fn a_reply_that_can_not_be_said_does_not_lose_the_rest() {
     assert_eq!(statuses, [ActionStatus::Failed, ActionStatus::Completed]);
     let undelivered = stage.stored().await.into_iter().filter(|message| message.is_undelivered).count();
     assert_eq!(undelivered, 1);
+}
+
+#[tokio::test]
+async fn a_text_beside_calls_that_can_not_be_said_does_not_lose_them() {
+    let mut stage = stage().await;
+    stage.platform.fails();
+    let run = stage.receive(said("ana", "do it", 1));
+    let see = ToolCall { id: "1".into(), name: "SEE".into(), arguments: "{}".into() };
+    stage.asked().await.answer(Completion { text: "I look".into(), tool_calls: vec![see], ..Completion::default() });
+    stage.asked().await.answer(actions("IGNORE", ""));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    let statuses: Vec<_> = stage.results().await.into_iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [ActionStatus::Completed]);
 }
 
 #[tokio::test]

@@ -180,8 +180,12 @@ async fn a_reply_beside_tools_outlives_a_failure_of_the_ledger() {
 async fn an_author_who_was_not_put_into_the_room_is_in_it_when_the_message_is_taken_up() {
     let (broken, mut stage) = broken(None).await;
     broken.puts_fail.store(1, Ordering::SeqCst);
-    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
-    assert_eq!((end.as_str(), stage.memory("hello").await.status), ("failed", Status::Pending));
+    let run = stage.receive(said("ana", "hello", 1));
+    let call = stage.asked().await;
+    run.abort();
+    call.dropped().await;
+    let participants = stage.records.participants();
+    assert!(participants.get(&audience(), &audience().entity).await.expect("read").is_none());
     stage.leases_run_out();
     let mut other = stage.elsewhere(ContextParts::default(), |service| service);
     let recovered = other.recover();
@@ -189,6 +193,14 @@ async fn an_author_who_was_not_put_into_the_room_is_in_it_when_the_message_is_ta
     assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
     let participants = other.records.participants();
     assert!(participants.get(&audience(), &audience().entity).await.expect("read").is_some());
+}
+
+#[tokio::test]
+async fn a_message_is_answered_even_if_its_author_can_not_be_put_into_the_room() {
+    let (broken, mut stage) = broken(None).await;
+    broken.puts_fail.store(1, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+    assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Completed));
 }
 
 #[tokio::test]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory_context::flow::{End, FlowStep, Incoming, Limits, MessageService, Why};
-use memory_context::records::{ActionStatus, ChannelType, Room};
+use memory_context::records::{ActionStatus, ChannelType, Entity, Room};
 use memory_context::state::{ContextParts, Services};
 use memory_context::tool::{Tool, ToolOutput};
 use memory_core::{Error, ErrorKind, Json, Memory, Status};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::stage::{IGNORE, Stage, actions, room, said, said_in_group, text};
+use crate::stage::{IGNORE, Stage, actions, audience, room, said, said_in_group, text};
 
 fn plain(services: Services) -> Services {
     services
@@ -88,6 +88,24 @@ async fn one_that_was_cut_off_is_answered_by_another_when_its_lease_has_run_out(
     assert_eq!(label(&answer, "run"), label(&memory, "run"), "the run goes on");
     let (again, _) = stage.play(delivered(said("ana", "hello", 1)), |_| text("Hi")).await;
     assert_eq!((again, other.recover().await.expect("no panic")), (End::Ignored(Why::Known), Vec::new()));
+}
+
+#[tokio::test]
+async fn a_recovery_puts_nobody_back_who_has_left() {
+    let mut stage = Stage::new().await;
+    stage.records.entities().ensure(&Entity::new(audience().entity, "Ana")).await.expect("stored");
+    let run = stage.receive(said("ana", "hello", 1));
+    let call = stage.asked().await;
+    run.abort();
+    call.dropped().await;
+    stage.records.participants().leave(&audience().room, &audience().entity).await.expect("left");
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(ContextParts::default(), same);
+    let recovered = other.recover();
+    other.asked().await.answer(text("Hi"));
+    assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
+    let present = other.records.participants().of_room(&audience()).await.expect("read");
+    assert!(present.iter().all(|one| one.entity != audience().entity));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use serde_json::Deserializer;
 use super::Mistake;
 use super::extract::{MAX_ANSWER, behind_thinking, extract};
 use super::fields::Fields;
-use super::shape::Shape;
+use super::shape::{RESPONSE, Shape};
 use crate::prompt::{MemoryUpdate, Unclear};
 use crate::state::Values;
 use crate::tool::reserved::{IGNORE, REPLY};
@@ -164,27 +164,59 @@ impl MessageAnswer {
 }
 
 /// Returns a text without a form as an answer, though a form was asked for; `None` if it is blank or too long, if its thinking does not end,
-/// or if it holds a broken form.
+/// or if it holds a form that was not read: a broken one, or one inside another object.
 fn without_form(answer: &str) -> Option<MessageAnswer> {
     let text = behind_thinking(answer)?.trim();
-    let is_whole =
-        |at| Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>().next().is_some_and(|read| read.is_ok());
-    let fenced = text.trim_start_matches("```json").trim_start();
-    let begins = |at: usize, name: &str| text[at + 1..].trim_start().starts_with(name);
-    // An object in code may begin with another name of the form, such as `text`.
-    let is_ours = |at: &usize| {
-        text[*at..].contains(r#""thought""#) || begins(*at, r#""actions""#) || begins(*at, r#""response""#)
-    };
-    let object = SHAPE.object(text).filter(is_ours);
-    let object = object.or_else(|| fenced.starts_with('{').then(|| text.len() - fenced.len()));
-    let is_form = SHAPE.markup(text).next().is_some() || object.is_some_and(|at| !is_whole(at));
+    let is_form = SHAPE.markup(text).next().is_some() || holds_object(text);
     (!text.is_empty() && text.len() <= MAX_ANSWER && !is_form).then(|| MessageAnswer::saying(text.to_owned()))
 }
 
-/// The position at which the first form of an answer begins, in XML or JSON.
+/// Whether a text holds a form in JSON that was not read. Other objects may be code, even if they have a name of the form, such as `text`.
+fn holds_object(text: &str) -> bool {
+    let is_broken = |at: usize| {
+        Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>().next().is_none_or(|read| read.is_err())
+    };
+    // Only the form has a thought, which must not be said.
+    if objects(text).next().is_some_and(|at| last_name(text, "thought") > Some(at)) {
+        return true;
+    }
+    let last = last_name(text, "actions").max(last_name(text, "memory"));
+    let is_ours = |at: usize| match first_name(text, at) {
+        Some("actions" | RESPONSE) => true,
+        Some(name) => SHAPE.has(name) && last > Some(at),
+        None => false,
+    };
+    let fenced = text.trim_start_matches("```json").trim_start();
+    let whole_text = fenced.starts_with('{').then(|| text.len() - fenced.len());
+    whole_text.into_iter().chain(objects(text).filter(|at| is_ours(*at))).any(is_broken)
+}
+
+/// The position at which the first form of an answer may begin: a tag of it, or any object in JSON, since a later name may show that it is
+/// one.
 pub(in crate::flow) fn form_in(text: &str) -> Option<usize> {
     let markup = SHAPE.markup(text).next().map(|found| found.start);
-    markup.into_iter().chain(SHAPE.object(text)).min()
+    markup.into_iter().chain(objects(text).next()).min()
+}
+
+/// The positions of the braces that begin an object in JSON with a name.
+fn objects(text: &str) -> impl Iterator<Item = usize> {
+    text.match_indices('{').map(|(at, _)| at).filter(|at| text[at + 1..].trim_start().starts_with('"'))
+}
+
+/// The first name of the object that begins at a position.
+fn first_name(text: &str, at: usize) -> Option<&str> {
+    let (name, _) = text[at + 1..].trim_start().strip_prefix('"')?.split_once('"')?;
+    Some(name)
+}
+
+/// The position of the last name of an object that is this one, even if the text ends after it.
+fn last_name(text: &str, name: &str) -> Option<usize> {
+    let quoted = format!("\"{name}\"");
+    let is_name = |at: &usize| {
+        let rest = text[at + quoted.len()..].trim_start();
+        rest.is_empty() || rest.starts_with(':')
+    };
+    text.rmatch_indices(&quoted).map(|(at, _)| at).find(is_name)
 }
 
 fn update(fields: &mut Fields<'_>) -> Result<MemoryUpdate, Mistake> {
@@ -264,6 +296,7 @@ mod tests {
 
     #[test]
     fn mistakes_say_what_is_missing_and_quote_nothing() {
+        let behind_code = r#"{"a": b}"#.repeat(40) + r#"{"thought":"xyzzy","actions":["REPLY"],"text":"Hi"}"#;
         for (answer, mistake) in [
             ("", "there is no answer in XML or JSON"),
             (" \n", "there is no answer in XML or JSON"),
@@ -291,6 +324,19 @@ mod tests {
             (r#"{"xyzzy": "a", "#, "not valid JSON at line 1 column 15"),
             (r#"Sure! {"text": "xyzzy", "thought": "xyzzy", "#, "not valid JSON at line 1 column 44"),
             ("Sure!\n{\"thought\": \"xyzzy\", \"actions\": [", "not valid JSON at line 2 column 33"),
+            (r#"{"answer":{"thought":"xyzzy","actions":["REPLY"],"text":"Hi"}}"#, "there is no answer in XML or JSON"),
+            (
+                r#"{"answer":{"id":1,"thought":"xyzzy","actions":["REPLY"],"text":"Hi"}}"#,
+                "there is no answer in XML or JSON",
+            ),
+            (r#"{"a":{"text":"a"}} {"thought":"xyzzy","#, "not valid JSON at line 1 column 38"),
+            (r#"Sure: {"id":1,"thought":"xyzzy","actions":["REP"#, "not valid JSON at line 1 column 47"),
+            (&behind_code, "not valid JSON at line 1 column 7"),
+            (
+                r#"Sure! {"text":"Hi","memory":[{"store":"user","change":"add","text":"xyzzy""#,
+                "not valid JSON at line 1 column 74",
+            ),
+            (r#"Sure! {"text":"Hi","actions""#, "not valid JSON at line 1 column 28"),
             ("<think>xyzzy", "there is no answer in XML or JSON"),
             (
                 "<think>a <response><thought>xyzzy</thought><actions>REPLY</actions><text>xyzzy</text></response>",
@@ -312,6 +358,9 @@ mod tests {
             ("```rust\nfn main() {}\n```", "```rust\nfn main() {}\n```"),
             ("It is { \"xyzzy\": [", "It is { \"xyzzy\": ["),
             (r#"requests.post(url, json={"text": msg})"#, r#"requests.post(url, json={"text": msg})"#),
+            (r#"Use {"jobs": {"actions": ["build"]}}."#, r#"Use {"jobs": {"actions": ["build"]}}."#),
+            (r#"A "thought": {"id": 1}"#, r#"A "thought": {"id": 1}"#),
+            (r#"{"id": 1} is no "thought"."#, r#"{"id": 1} is no "thought"."#),
         ] {
             let plain = MessageAnswer::parse(answer).expect(answer);
             assert_eq!((plain.text.as_str(), plain.thought.as_str(), plain.mode()), (text, "", Mode::Simple));

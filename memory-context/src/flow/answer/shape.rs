@@ -69,15 +69,6 @@ impl Shape {
         })
     }
 
-    /// Finds the beginning of the first object in JSON whose first name is one of an answer.
-    pub(super) fn object(&self, text: &str) -> Option<usize> {
-        let begins = |at: &usize| {
-            let name = text[at + 1..].trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'));
-            name.is_some_and(|(name, _)| self.has(name))
-        };
-        text.match_indices('{').map(|(at, _)| at).find(begins)
-    }
-
     pub(super) fn has(&self, name: &str) -> bool {
         name == RESPONSE || self.is_leaf(name) || self.groups.contains(&name)
     }

@@ -29,7 +29,8 @@ impl Origin {
     /// record.
     pub async fn ensure(&self, records: &Records) -> Result<()> {
         self.ensure_room(records).await?;
-        self.ensure_author(records).await
+        records.participants().join(&self.room.id, &self.author.id).await?;
+        records.entities().ensure(&self.author).await.map(drop)
     }
 
     /// Stores world and room unless they exist, and adds the agent to the room.
@@ -39,12 +40,6 @@ impl Origin {
         }
         records.rooms().ensure(&self.room).await?;
         records.participants().join(&self.room.id, &records.agent().entity()).await
-    }
-
-    /// Adds the author to the room, and then stores the author unless it exists.
-    pub(crate) async fn ensure_author(&self, records: &Records) -> Result<()> {
-        records.participants().join(&self.room.id, &self.author.id).await?;
-        records.entities().ensure(&self.author).await.map(drop)
     }
 
     /// Whether the room exists.

@@ -1,7 +1,7 @@
 //! Facts, the rooms in which they were learned, and to whom they are shown.
 
 use memory_context::records::{Audience, FactQuery, NewFact, Records};
-use memory_core::{Collection, Content, DocumentQuery, DocumentWrite, ErrorKind, MemoryId};
+use memory_core::{Collection, Content, DocumentQuery, DocumentWrite, ErrorKind, MemoryId, Metadata};
 
 use super::{at, audience, direct, entity, join, know, room};
 use crate::stage::{CaseResult, Stage, cases};
@@ -21,6 +21,8 @@ cases! {
     agents_do_not_know_what_others_know,
     a_fact_has_a_kind_and_metadata,
     a_fact_is_replaced_and_removed,
+    a_correction_that_is_not_valid_leaves_the_fact_free,
+    a_fact_whose_labels_have_no_room_left_is_removed,
     a_fact_is_changed_where_it_became_known,
     racing_corrections_leave_one,
     racing_corrections_by_two_texts_leave_one_of_them,
@@ -271,6 +273,34 @@ async fn a_fact_is_replaced_and_removed(stage: Stage) -> CaseResult {
     assert!(recalled(&elsewhere, audience("r", "ana"), "Cusco").await.is_empty());
     assert_eq!(elsewhere.facts().remove(&cusco.fact).await.expect_err("gone").kind(), ErrorKind::NotFound);
     assert!(records.facts().remember(new("Ana lives in Cusco")).await?.is_new, "it can be learned again");
+    Ok(())
+}
+
+async fn a_correction_that_is_not_valid_leaves_the_fact_free(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let new = |text: &str| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    let wrong = records.facts().remember(new("Ana is 3")).await?.fact;
+    let invalid = records.facts().replace(&wrong, new("Ana is\030")).await.expect_err("not valid");
+    assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
+    let right = records.facts().replace(&wrong, new("Ana is 30")).await?.fact;
+    let large = new(&"x".repeat(Content::MAX_BYTES + 1));
+    assert_eq!(records.facts().replace(&right, large).await.expect_err("too large").kind(), ErrorKind::TooLarge);
+    records.facts().remove(&right).await?;
+    assert!(newest(&records, audience("r", "ana")).await.is_empty());
+    Ok(())
+}
+
+async fn a_fact_whose_labels_have_no_room_left_is_removed(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let new = |text: &str| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    let labels = r#"{"author":"ana","metadata":{"note":""},"room":"r","subject":"ana"}"#.len();
+    let note = "x".repeat(Metadata::MAX_BYTES - labels);
+    let metadata: Metadata = format!(r#"{{"note":"{note}"}}"#).parse()?;
+    let full = async |text: &str| records.facts().remember(new(text).with_metadata(metadata.clone())).await;
+    records.facts().remove(&full("Ana is 3").await?.fact).await?;
+    let wrong = full("Ana is 4").await?.fact;
+    records.facts().replace(&wrong, new("Ana is 30")).await?;
+    assert_eq!(newest(&records, audience("r", "ana")).await, ["Ana is 30"]);
     Ok(())
 }
 
