@@ -173,8 +173,10 @@ fn without_form(answer: &str) -> Option<MessageAnswer> {
 
 /// Whether a text holds a form in JSON that was not read. Other objects may be code, even if they have a name of the form, such as `text`.
 fn holds_object(text: &str) -> bool {
-    let is_broken = |at: usize| {
-        Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>().next().is_none_or(|read| read.is_err())
+    let end_of = |at: usize| {
+        let mut read = Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>();
+        read.next()?.ok()?;
+        Some(at + read.byte_offset())
     };
     // Only the form has a thought, which must not be said.
     if objects(text).next().is_some_and(|at| last_name(text, "thought") > Some(at)) {
@@ -188,7 +190,15 @@ fn holds_object(text: &str) -> bool {
     };
     let fenced = text.trim_start_matches("```json").trim_start();
     let whole_text = fenced.starts_with('{').then(|| text.len() - fenced.len());
-    whole_text.into_iter().chain(objects(text).filter(|at| is_ours(*at))).any(is_broken)
+    let mut behind = 0;
+    for at in whole_text.into_iter().chain(objects(text).filter(|at| is_ours(*at))) {
+        // What lies inside a whole object is whole, and is read only once however deep it lies.
+        if at >= behind {
+            let Some(end) = end_of(at) else { return true };
+            behind = end;
+        }
+    }
+    false
 }
 
 /// The position at which the first form of an answer may begin: a tag of it, or any object in JSON, since a later name may show that it is

@@ -280,7 +280,7 @@ async fn a_correction_that_is_not_valid_leaves_the_fact_free(stage: Stage) -> Ca
     let records = stage.records("a");
     let new = |text: &str| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
     let wrong = records.facts().remember(new("Ana is 3")).await?.fact;
-    let invalid = records.facts().replace(&wrong, new("Ana is\030")).await.expect_err("not valid");
+    let invalid = records.facts().replace(&wrong, new("Ana is \0")).await.expect_err("not valid");
     assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
     let right = records.facts().replace(&wrong, new("Ana is 30")).await?.fact;
     let large = new(&"x".repeat(Content::MAX_BYTES + 1));
