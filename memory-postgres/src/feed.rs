@@ -172,8 +172,8 @@ pub(crate) async fn newest(session: &mut Session) -> Result<FeedEnd> {
     }
     let row = rows.first().ok_or_else(|| Error::corrupt("the feed of changes has no row"))?;
     let place = Place { number: i64::from(column::<i32>(row, 6)?), ..Place::of(row)? };
-    let (is_settled, last): (bool, i64) = (column(row, 5)?, column(row, 7)?);
-    let last = Place { xid: last, seq: 0, number: 0, ..place };
+    let is_settled: bool = column(row, 5)?;
+    let last = Place { xid: column(row, 7)?, seq: column(row, 8)?, number: 0, mark: column(row, 9)?, ..place };
     let held_back_to = if is_settled { None } else { Some(last.to_position()?) };
     Ok(FeedEnd { position: place.to_position()?, held_back_to })
 }
@@ -188,13 +188,15 @@ enum Noted {
 /// Returns the next entries after a position.
 pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
+    if most == 0 {
+        let rows = session.rows(session.statement(|on| &on.change).bind(place.xid).bind(place.seq)).await?;
+        place.check(rows.first())?;
+        return Ok(FeedPage { entries: Vec::new(), reached: after.clone(), is_end: false });
+    }
     let statement = session.statement(|on| &on.changes).bind(place.xid).bind(place.seq);
     let rows = session.rows(statement.bind(most as i64 + 1).bind(most as i64 + place.number)).await?;
     // Rows are dropped oldest first, so if the row of the position exists, all later ones do.
-    let first = rows.first().ok_or_else(Error::feed_reset)?;
-    if (Place { number: place.number, ..Place::of(first)? }) != place {
-        return Err(Error::feed_reset());
-    }
+    let first = place.check(rows.first())?;
     let is_settled: bool = column(first, 5)?;
     let (mut noted, mut is_whole) = (Vec::new(), rows.len() <= most);
     'rows: for row in &rows {
@@ -280,6 +282,15 @@ impl Place {
     fn of(row: &PgRow) -> Result<Self> {
         let epoch = (column(row, 3)?, column(row, 4)?);
         Ok(Self { xid: column(row, 0)?, seq: column(row, 1)?, number: 0, mark: column(row, 2)?, epoch })
+    }
+
+    /// Returns its row. Fails with `FeedReset` unless the row found for it is the same.
+    fn check(self, row: Option<&PgRow>) -> Result<&PgRow> {
+        let row = row.ok_or_else(Error::feed_reset)?;
+        match (Place { number: self.number, ..Self::of(row)? }) == self {
+            true => Ok(row),
+            false => Err(Error::feed_reset()),
+        }
     }
 
     fn to_position(self) -> Result<FeedPosition> {

@@ -83,9 +83,9 @@ macro_rules! told {
             " FROM (SELECT * FROM {schema}.changes
                 WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) AND age(xmin) <= age(writer::xid) ",
             $row,
-            ") c, {schema}.feed_epoch() epoch, (SELECT xid FROM {schema}.changes
+            ") c, {schema}.feed_epoch() epoch, (SELECT xid, seq, mark FROM {schema}.changes
                 WHERE xid < pg_snapshot_xmax(pg_current_snapshot()) AND age(xmin) <= age(writer::xid)
-                ORDER BY xid DESC LIMIT 1) last
+                ORDER BY xid DESC, seq DESC LIMIT 1) last
             ORDER BY c.xid, c.seq"
         )
     };
@@ -487,11 +487,15 @@ statements! {
     complete_paths: "UPDATE {schema}.schema_migrations SET complete = TRUE
         WHERE name = 'paths' AND NOT EXISTS (SELECT FROM {schema}.paths_backfill)";
 
-    /// The last two columns are the number of records of the row, and the transaction of the last existing row.
+    /// The last columns are the number of records of the row, and the last existing row.
     newest_change: told!(
         "ORDER BY xid DESC, seq DESC LIMIT 1",
-        "coalesce(cardinality(c.memories), 1), last.xid::text::bigint"
+        "coalesce(cardinality(c.memories), 1), last.xid::text::bigint, last.seq, last.mark"
     );
+    /// A row, which may be held back.
+    change: "SELECT c.xid::text::bigint, c.seq, c.mark, epoch.server, epoch.timeline
+        FROM {schema}.changes c, {schema}.feed_epoch() epoch
+        WHERE (c.xid, c.seq) = ($1::bigint::text::xid8, $2::bigint) AND age(c.xmin) <= age(c.writer::xid)";
     /// The rows from a position on, including its own: at most $3, until the ones before have more than $4 records.
     changes: concat!(
         "SELECT * FROM (",

@@ -91,8 +91,15 @@ pub struct FeedEnd {
     /// The last position whose entries can be delivered.
     pub position: FeedPosition,
     /// A later position, if some visible writes wait for an earlier write that has not ended. Once the feed reaches it,
-    /// everything visible at this call was delivered.
+    /// everything visible at this call was delivered. [`Reader::changes`](super::Reader::changes) can check it before.
     pub held_back_to: Option<FeedPosition>,
+}
+
+impl FeedEnd {
+    /// Returns the position of the last visible write, held back or not.
+    pub(crate) fn visible(self) -> FeedPosition {
+        self.held_back_to.unwrap_or(self.position)
+    }
 }
 
 /// A page of the feed.

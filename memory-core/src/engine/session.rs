@@ -89,7 +89,8 @@ pub trait Reader: Send {
 
     /// Returns the next entries of the feed after a position, about `most`. An entry is returned only once no other
     /// entry can still come before it; from then on every caller with the same position gets it. If `most` is 0, the
-    /// caller only wants to know whether the storage went back to a state before the position.
+    /// caller only wants to know whether the storage went back to a state before the position, which may then be one
+    /// that entries are held back to.
     ///
     /// Fails with [`Error::feed_reset`] unless the feed still has everything that was committed after the position. It
     /// does not if entries were dropped, or if the storage went back to an earlier state, such as a backup, whatever

@@ -7,7 +7,7 @@ use conformance::server::postgres::LocalPostgres;
 use futures::StreamExt;
 use memory_core::{
     Change, ChangeKind, Changes, Collection, Collections, Content, DocumentId, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, MemoryProvider, MemoryQuery, Record, Watch, WatchFrom, Watched,
+    ErrorKind, MemoryPatch, MemoryProvider, MemoryQuery, Record, Status, Watch, WatchFrom, Watched,
 };
 use memory_postgres::PostgresMemory;
 use sqlx::postgres::PgConnection;
@@ -229,6 +229,32 @@ pub(crate) fn held_back() -> Case {
         provider.store(event("a", 1)).await?;
         holds(server.url(), "SELECT count(*) < 101001 FROM agent_memory.changes").await?;
         watched(&provider).await.map(drop).map_err(Into::into)
+    })
+}
+
+/// A record may be delivered as a write left it that an open transaction holds back. The loss of that write is noticed.
+pub(crate) fn seen() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let before = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
+        let id = provider.store(event("a-b", 1)).await?;
+        let mut late = PgConnection::connect(server.url()).await?;
+        let mut transaction = late.begin().await?;
+        transaction.execute("SELECT pg_current_xact_id()").await?;
+        provider.update(id, MemoryPatch::new().with_status(Status::Failed)).await?;
+        let mut changes = provider.watch(&everything(before)).await?;
+        let Change { kind, token } = next(&mut changes).await?;
+        assert!(matches!(kind, ChangeKind::Updated(_)), "{kind:?}");
+        let mut changes = provider.watch(&everything(token.clone())).await?;
+        assert!(timeout(Duration::from_secs(1), changes.next()).await.is_err(), "the update is held back");
+        transaction.rollback().await?;
+        assert!(matches!(next(&mut changes).await?.kind, ChangeKind::Updated(_)));
+        let last = "DELETE FROM agent_memory.changes WHERE seq = (SELECT max(seq) FROM agent_memory.changes)";
+        writer(server.url()).await?.execute(last).await?;
+        let refused = provider.watch(&everything(token)).await.err().map(|error| error.kind());
+        assert_eq!(refused, Some(ErrorKind::FeedReset));
+        Ok(())
     })
 }
 

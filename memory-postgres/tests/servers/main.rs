@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         trial("feed::the_oldest_rows_are_dropped", feed::trimmed),
         trial("feed::an_operator_says_how_many_are_kept", feed::kept),
         trial("feed::what_is_held_back_is_kept", feed::held_back),
+        trial("feed::what_is_held_back_is_seen", feed::seen),
         trial("feed::an_operator_is_told_what_holds_it_back", feed::named),
         trial("feed::a_watch_that_waits_to_begin_has_no_connection", feed::waits_without_connection),
         trial("feed::restored_rows_are_not_told", feed::restored),

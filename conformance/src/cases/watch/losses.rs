@@ -119,8 +119,6 @@ async fn a_watch_that_has_delivered_what_is_lost_is_reset(stage: Stage) -> CaseR
     if stage.harness().can_erase() {
         provider.erase(&Erasure::records([erased.into()], "asked for")?).await?;
     }
-    // A watch from now on begins when these writes are in the feed: on PostgreSQL an open transaction may hold them back.
-    token_now(&*provider).await?;
     // One that knows the update, one that knows no erased memory, and one that has read both.
     let (kind, updated) = first(&*provider, WatchFrom::from(before)).await?;
     assert!(matches!(&kind, ChangeKind::Updated(Record::Memory(memory)) if memory.id == changed), "{kind:?}");

@@ -54,7 +54,7 @@ impl<E: Engine> Shared<E> {
             return Ok((page.reached.clone(), on));
         }
         let (end, on) = self.feed_end().await?;
-        Ok((end.position, on))
+        Ok((end.visible(), on))
     }
 }
 

@@ -119,7 +119,7 @@ impl<E: Engine> Steps<E> {
                 let _turn = tail.turn_of_snapshot().await;
                 let page = self.shared.gate.read("watch", self.snapshot(feed, part, behind, listed, on)).await?;
                 let (end, on) = self.shared.feed_end().await?;
-                Ok(Page { end: end.position, on, ..page })
+                Ok(Page { end: end.visible(), on, ..page })
             }
             (Progress::Feed(_), Step::Tell(entries, reached)) => {
                 let _turn = tail.turn().await;
@@ -229,7 +229,7 @@ impl<E: Engine> Steps<E> {
             let (open, tell): (_, LivingWork<E::Session, _, _>) = (self.shared.ready().await?, |reader, noted| {
                 Box::pin(async move {
                     let told = tell::tell(reader, noted).await?;
-                    Ok((told, reader.newest_change().await?.position, reader.timeline().await?))
+                    Ok((told, reader.newest_change().await?.visible(), reader.timeline().await?))
                 })
             });
             open.run_apart(open.until(), Access::ReadLatest, noted, tell).await
