@@ -72,6 +72,9 @@ struct Data {
     /// The newest entries; `dropped` counts those before them.
     feed: VecDeque<Noted>,
     dropped: u64,
+    /// The end of the feed that can be delivered, with its number, if later entries wait for an earlier write.
+    #[cfg(test)]
+    held_after: Option<(u64, FeedPosition)>,
 }
 
 /// A feed entry, with the epoch of the provider that wrote it. When a copy of the data continues, its entries take the
@@ -295,12 +298,19 @@ impl Reader for InMemorySession {
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {
-        Ok(self.lock().newest().into())
+        let data = self.lock();
+        #[cfg(test)]
+        if let Some((_, position)) = data.held_after.clone() {
+            return Ok(FeedEnd { held_back_to: Some(data.newest()).filter(|newest| *newest != position), position });
+        }
+        Ok(data.newest().into())
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
         let data = self.lock();
         let behind = data.number_of(after).ok_or_else(Error::feed_reset)?;
+        #[cfg(test)]
+        let most = data.held_after.as_ref().map_or(most, |(last, _)| most.min(last.saturating_sub(behind) as usize));
         let entries = (behind + 1..).zip(data.feed.range((behind - data.dropped) as usize..)).take(most);
         let entries = entries.map(|(number, Noted { epoch, write })| FeedEntry {
             position: place(number, *epoch),
@@ -536,6 +546,13 @@ impl InMemorySession {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Holds back all entries from here on, as if they waited for an earlier write.
+    #[cfg(test)]
+    pub(crate) fn hold_back(&self) {
+        let mut data = self.lock();
+        data.held_after = Some((data.last(), data.newest()));
+    }
+
     fn lock_to_write(&self) -> Result<MutexGuard<'_, Data>> {
         let data = self.lock();
         if data.is_read_only { Err(Error::read_only()) } else { Ok(data) }
@@ -602,7 +619,11 @@ impl Data {
 
     /// Returns the position of the newest feed entry.
     fn newest(&self) -> FeedPosition {
-        place(self.dropped + self.feed.len() as u64, self.feed.back().map_or(0, |noted| noted.epoch))
+        place(self.last(), self.feed.back().map_or(0, |noted| noted.epoch))
+    }
+
+    fn last(&self) -> u64 {
+        self.dropped + self.feed.len() as u64
     }
 
     /// Returns the number of the entry at a position, if the feed still has it and everything after it.

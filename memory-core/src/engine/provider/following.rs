@@ -37,9 +37,7 @@ impl<E: Engine> Shared<E> {
         let asked = (feed.clone(), most);
         let read: LivingWork<E::Session, (FeedProgress, usize), _> = |reader, (feed, most)| {
             Box::pin(async move {
-                if feed.seen != feed.after {
-                    reader.changes(&feed.seen, 0).await?;
-                }
+                feed.check_seen(reader).await?;
                 Ok((reader.changes(&feed.after, *most).await?, reader.timeline().await?))
             })
         };

@@ -2,6 +2,7 @@
 
 use crate::cursor::{CursorKey, Fingerprint, Position};
 use crate::engine::FeedPosition;
+use crate::engine::session::Reader;
 use crate::{Collection, Error, Result, Timestamp, WatchToken};
 
 /// The progress of a watch.
@@ -121,6 +122,15 @@ impl FeedProgress {
             self.seen = seen;
         }
         self.after = reached;
+    }
+
+    /// Fails with `FeedReset` unless the feed has what was seen. It need not be asked about the position after which the
+    /// watch continues, because reading on from there checks that.
+    pub(super) async fn check_seen(&self, reader: &mut impl Reader) -> Result<()> {
+        if self.seen != self.after {
+            reader.changes(&self.seen, 0).await?;
+        }
+        Ok(())
     }
 }
 

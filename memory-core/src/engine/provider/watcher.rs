@@ -186,7 +186,10 @@ impl<E: Engine> Watcher<E> {
     /// Adds what a step has read; returns `false` if that was nothing.
     fn add(&mut self, (page, due): (Page, Arc<held::Page>)) -> bool {
         let Page { progress, on, listed, is_end, .. } = page;
-        let is_new = progress != self.progress;
+        // What was seen moves with every write of others, also while nothing can be delivered.
+        let mut known = self.progress.clone();
+        known.see(&progress.feed().seen);
+        let is_new = progress != known;
         self.behind = mem::replace(&mut self.progress, progress);
         (self.on, self.listed, self.due) = (on, listed, due);
         if is_end && !self.is_caught_up {
@@ -234,11 +237,11 @@ impl<E: Engine> Shared<E> {
     /// Fails with `FeedReset` unless the feed has all that a watch needs to continue. Returns the timeline on which it
     /// has.
     async fn has(&self, feed: &FeedProgress) -> Result<Timeline> {
-        let look: LivingWork<E::Session, FeedProgress, _> = |reader, FeedProgress { after, seen }| {
+        let look: LivingWork<E::Session, FeedProgress, _> = |reader, feed| {
             Box::pin(async move {
                 let before = reader.timeline().await?;
-                reader.changes(after, 1).await?;
-                reader.changes(seen, 0).await?;
+                reader.changes(&feed.after, 1).await?;
+                feed.check_seen(reader).await?;
                 Ok((before, reader.timeline().await?))
             })
         };

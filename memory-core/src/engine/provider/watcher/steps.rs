@@ -121,9 +121,9 @@ impl<E: Engine> Steps<E> {
                 let (end, on) = self.shared.feed_end().await?;
                 Ok(Page { end: end.visible(), on, ..page })
             }
-            (Progress::Feed(_), Step::Tell(entries, reached)) => {
+            (Progress::Feed(feed), Step::Tell(entries, reached)) => {
                 let _turn = tail.turn().await;
-                self.tell(entries, reached, false).await
+                self.tell(feed, entries, reached, false).await
             }
             (progress, _) => {
                 let _turn = tail.turn().await;
@@ -214,25 +214,33 @@ impl<E: Engine> Steps<E> {
         page.entries.retain(|entry| tell::concerns(&self.watch, &entry.write, hash_key.as_ref()));
         if !page.entries.is_empty() {
             let entries = page.entries.into_iter().map(Arc::new).collect();
-            return self.tell(entries, page.reached, page.is_end).await;
+            return self.tell(feed.clone(), entries, page.reached, page.is_end).await;
         }
         let (end, on) = self.shared.end_behind(&page, now).await?;
         Ok(Page { end, is_end: page.is_end, ..Page::at(Progress::Feed(page.reached.into()), on) })
     }
 
-    /// Reads the changes for entries that concern the watch.
-    async fn tell(&self, entries: Vec<Arc<FeedEntry>>, reached: FeedPosition, is_end: bool) -> Result<Page> {
+    /// Reads the changes for entries that concern the watch, unless the feed has lost what was seen.
+    async fn tell(
+        &self,
+        feed: FeedProgress,
+        entries: Vec<Arc<FeedEntry>>,
+        reached: FeedPosition,
+        is_end: bool,
+    ) -> Result<Page> {
         let at = |position: FeedPosition| Progress::Feed(position.into());
         let until = after(self.shared.settings.deadline / 2);
         let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
         let work = async {
-            let (open, tell): (_, LivingWork<E::Session, _, _>) = (self.shared.ready().await?, |reader, noted| {
-                Box::pin(async move {
-                    let told = tell::tell(reader, noted).await?;
-                    Ok((told, reader.newest_change().await?.visible(), reader.timeline().await?))
-                })
-            });
-            open.run_apart(open.until(), Access::ReadLatest, noted, tell).await
+            let (open, tell): (_, LivingWork<E::Session, _, _>) =
+                (self.shared.ready().await?, |reader, (feed, noted)| {
+                    Box::pin(async move {
+                        FeedProgress::check_seen(feed, reader).await?;
+                        let told = tell::tell(reader, noted).await?;
+                        Ok((told, reader.newest_change().await?.visible(), reader.timeline().await?))
+                    })
+                });
+            open.run_apart(open.until(), Access::ReadLatest, (feed, noted), tell).await
         };
         let (Told { changes, cut }, end, on) = self.shared.gate.read("watch", work).await?;
         let due = changes.into_iter().map(|(position, kind)| (at(position), kind)).collect();

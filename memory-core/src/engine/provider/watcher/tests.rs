@@ -551,6 +551,27 @@ async fn a_watch_has_seen_what_was_there_when_its_page_was_read() {
     assert_eq!(progress.feed().seen, end);
 }
 
+/// Each step of a watch costs sessions for which others wait.
+#[tokio::test(start_paused = true)]
+async fn a_watch_takes_no_step_for_writes_that_are_held_back() {
+    let (provider, engine) = Slow::opened(Duration::from_millis(1)).await;
+    let begin = next(&mut provider.watch(&all(WatchFrom::Now)).await.expect("begins")).await.token;
+    engine.data.hold_back();
+    let of_stores = async || {
+        let begun = engine.begun.load(Ordering::Relaxed);
+        for _ in 0..100 {
+            store_slowly(&provider, "b").await;
+        }
+        engine.begun.load(Ordering::Relaxed) - begun
+    };
+    let alone = of_stores().await;
+    let mut changes = provider.watch(&all(begin.into())).await.expect("begins");
+    let watching = tokio::spawn(async move { changes.next().await });
+    let beside = of_stores().await;
+    assert!(beside <= alone + 20, "{beside} sessions, {alone} of them for the stores");
+    assert!(!watching.is_finished(), "nothing can be delivered");
+}
+
 /// They examine many records, and may have to wait for a permit before.
 #[tokio::test(start_paused = true)]
 async fn snapshots_leave_turns_to_others() {
