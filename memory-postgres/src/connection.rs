@@ -93,6 +93,10 @@ impl Connections {
     /// Opens a session in which each statement is a transaction; behind a pooler the whole session is one. `until` is
     /// the deadline of its call, if any.
     pub(crate) async fn session(&self, access: Access, until: Option<Instant>) -> Result<Session> {
+        if access == Access::Write && !self.primary.current().admits_write().await {
+            let reason = "too many commits wait for the server or its synchronous standby: try again later";
+            return Err(Error::new(ErrorKind::Unavailable, reason));
+        }
         let replica = self.replica.as_ref().filter(|_| access == Access::Read);
         let is_transaction = self.namespace.is_pooled;
         replica.unwrap_or(&self.primary).session(&self.namespace, is_transaction, until).await
@@ -179,6 +183,11 @@ impl Hosts {
         Self { pools, current, found, search, acquire_timeout: config.acquire_timeout }
     }
 
+    /// Returns the pool of the current primary, as far as known.
+    fn current(&self) -> &Pool {
+        &self.pools[self.current.load(Ordering::Relaxed)]
+    }
+
     /// Opens a session on the primary, as a transaction or not.
     async fn session(
         &self,
@@ -206,7 +215,7 @@ impl Hosts {
         F: Future<Output = sqlx::Result<T>>,
     {
         loop {
-            let pool = &self.pools[self.current.load(Ordering::Relaxed)];
+            let pool = self.current();
             match tokio::time::timeout(PATIENCE, work(pool)).await {
                 Ok(Ok(done)) => return Ok(done),
                 Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),

@@ -1,6 +1,7 @@
 //! The connection pool of one host.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,6 +93,18 @@ impl Pool {
             }
         };
         timeout(self.acquire_timeout, search).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+
+    /// Waits until a write may take a connection; `false` if it may not in time. Commits that go on after their calls have
+    /// connections beside the pool: as long as a synchronous standby is away, there must not be ever more of them.
+    pub(crate) async fn admits_write(&self) -> bool {
+        let most = (self.connections.status().max_size / 2).max(1);
+        let wait = async {
+            while self.connections.manager().committing.load(Ordering::Relaxed) >= most {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        timeout(self.acquire_timeout, wait).await.is_ok()
     }
 
     /// Opens and closes one connection outside the pool.
@@ -199,21 +212,44 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
         pool.manager().silence().suspected = start;
     }
     runtime.spawn(async move {
-        let mut patience = PROMPT;
-        let recovered = loop {
-            match timeout(RECOVERY, link.recover(pool.manager(), patience, is_transaction)).await {
-                Ok(Ok(false)) => patience = BETWEEN_LOOKS,
-                recovered => break recovered,
+        match timeout(RECOVERY, link.recover(pool.manager(), PROMPT, is_transaction)).await {
+            Ok(Ok(true)) => return link.clear(),
+            Ok(Ok(false)) => return until_committed(&pool, Object::take(link)).await,
+            Ok(Err(_)) => {}
+            Err(_) => {
+                let mut silence = pool.manager().silence();
+                silence.lost = silence.lost.max(start);
             }
-        };
-        if recovered.is_err() {
-            pool.manager().silence().lost = start;
         }
-        match recovered {
-            Ok(Ok(_)) => link.clear(),
-            _ => drop(Object::take(link)),
-        }
+        drop(Object::take(link));
     });
+}
+
+/// Keeps a connection, outside the pool, until its commit has ended or the pool is closed.
+async fn until_committed(pool: &deadpool::managed::Pool<Connector>, mut link: Link) {
+    let connector = pool.manager();
+    let _counted = Committing::of(connector);
+    let mut is_committing = true;
+    while is_committing && !pool.is_closed() {
+        let looked = timeout(RECOVERY, link.recover(connector, BETWEEN_LOOKS, false)).await;
+        is_committing = matches!(looked, Ok(Ok(false)));
+    }
+}
+
+/// Counts a connection whose commit goes on after its call, until it is dropped.
+struct Committing<'c>(&'c Connector);
+
+impl<'c> Committing<'c> {
+    fn of(connector: &'c Connector) -> Self {
+        connector.committing.fetch_add(1, Ordering::Relaxed);
+        Self(connector)
+    }
+}
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.0.committing.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Closes unused connections, until the pool is closed.
@@ -268,6 +304,8 @@ pub(crate) struct Connector {
     idle_timeout: Duration,
     refusal: std::sync::Mutex<Option<Refusal>>,
     silence: std::sync::Mutex<Silence>,
+    /// How many connections outside the pool have a commit in progress.
+    committing: AtomicUsize,
     /// A connection outside the pool, for work that must not wait for calls. Whoever uses it takes it out, so that it
     /// is not reused after a failure or an abandoned use.
     aside: Mutex<Option<Link>>,
@@ -342,6 +380,7 @@ impl Connector {
             idle_timeout: config.idle_timeout,
             refusal: std::sync::Mutex::default(),
             silence: std::sync::Mutex::new(Silence { suspected: now, lost: now, demoted: None }),
+            committing: AtomicUsize::default(),
             aside: Mutex::default(),
         }
     }
@@ -371,12 +410,12 @@ impl Connector {
     }
 
     /// Cancels what a backend is doing. Returns `true` once the request has arrived, and `false` without a request if
-    /// the backend commits: a commit that no longer waits for its standby would become visible although the standby may
-    /// never get it.
+    /// the backend commits, or writes the log as a commit does: a commit that no longer waits for its standby would
+    /// become visible although the standby may never get it. The names of these waits differ between versions.
     async fn cancel(&self, backend: Backend) -> sqlx::Result<bool> {
         let Backend { process, server_start } = backend;
         let sql = format!(
-            "SELECT CASE WHEN wait_event IN ('SyncRep', 'WALSync', 'WALWrite') THEN FALSE
+            "SELECT CASE WHEN wait_event = 'SyncRep' OR wait_event ILIKE 'wal%' THEN FALSE
                 ELSE pg_cancel_backend({process}) IS NOT NULL END
             FROM (SELECT {BACKEND}) AS own (process, server_start) LEFT JOIN pg_stat_activity ON pid = {process}
             WHERE server_start = {server_start}"

@@ -8,7 +8,7 @@ use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
-pub(crate) type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+pub(crate) type Case<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Stands in payloads and passwords; no error may show it.
 pub(crate) const SECRET: &str = "xyzzy";

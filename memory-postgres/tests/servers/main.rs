@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         trial("standby::the_primary_is_followed_after_a_failover", standby::failover),
         trial("standby::a_failover_resets_the_feed", standby::feed_reset),
         trial("standby::a_commit_waits_for_the_standby_after_its_call", standby::waits_beyond_its_call),
+        trial("standby::reads_go_on_beside_commits_that_wait", standby::reads_beside_commits),
         trial("tls::each_mode_checks_what_it_promises", tls::modes),
         trial("migrations::old_writers_are_refused_by_the_server", migrations::old_writers),
         trial("migrations::a_program_below_the_minimum_only_reads", migrations::newer_minimum),

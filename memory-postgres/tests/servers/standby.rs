@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, Status, WatchFrom};
+use memory_core::{
+    Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, Status, WatchFrom,
+};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
@@ -116,17 +118,13 @@ pub(crate) fn waits_beyond_its_call() -> Case {
             |number, key| Ok::<_, Error>(event("a-b", number).with_idempotency_key(IdempotencyKey::parse(key)?));
         let first = provider.store(keyed(0, "first")?).await?;
         let second = keyed(1, "second")?;
-        let mut admin = PgConnection::connect(primary.url()).await?;
-        admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'absent'").await?;
-        admin.execute("SELECT pg_reload_conf()").await?;
-        holds(primary.url(), "SELECT current_setting('synchronous_standby_names') = 'absent'").await?;
+        let mut admin = without_standby(&primary).await?;
         let store = || provider.store(second.clone());
         for _ in 0..2 {
             // The second one is not told that it is stored.
             check(&store().await.expect_err("nobody confirms it"), ErrorKind::Timeout, "no answer within 3000 ms");
         }
-        let ids = async || Ok::<_, Error>(all(&provider).await?.iter().map(|memory| memory.id).collect::<Vec<_>>());
-        assert_eq!(ids().await?, [first]);
+        assert_eq!(ids(&provider).await?, [first]);
         admin.execute("ALTER SYSTEM RESET synchronous_standby_names").await?;
         admin.execute("SELECT pg_reload_conf()").await?;
         let id = loop {
@@ -135,9 +133,49 @@ pub(crate) fn waits_beyond_its_call() -> Case {
                 stored => break stored?,
             }
         };
-        assert_eq!(ids().await?, [id, first]);
+        assert_eq!(ids(&provider).await?, [id, first]);
         Ok(())
     })
+}
+
+/// However many commits wait for a standby.
+pub(crate) fn reads_beside_commits() -> Case {
+    let primary = LocalPostgres::start()?;
+    run(async {
+        open(config(primary.url())).await?.shutdown().await?;
+        let provider =
+            open(config(&format!("{}?deadline_ms=2000&acquire_timeout_ms=500&pool_size=4", primary.url()))).await?;
+        let first = provider.store(event("a", 0)).await?;
+        let mut admin = without_standby(&primary).await?;
+        let refused = loop {
+            match provider.store(event("a", 1)).await {
+                Err(error) if error.kind() == ErrorKind::Timeout => {}
+                refused => break refused.expect_err("nobody confirms it"),
+            }
+        };
+        check(&refused, ErrorKind::Unavailable, "too many commits wait");
+        assert_eq!(refused.outcome(), Outcome::NotDone);
+        assert_eq!(ids(&provider).await?, [first]);
+        admin.execute("ALTER SYSTEM RESET synchronous_standby_names").await?;
+        admin.execute("SELECT pg_reload_conf()").await?;
+        while let Err(error) = provider.store(event("a", 2)).await {
+            assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{error}");
+        }
+        Ok(())
+    })
+}
+
+/// Commits of the server wait for a standby that does not exist, from here on.
+async fn without_standby(primary: &LocalPostgres) -> Case<PgConnection> {
+    let mut admin = PgConnection::connect(primary.url()).await?;
+    admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'absent'").await?;
+    admin.execute("SELECT pg_reload_conf()").await?;
+    holds(primary.url(), "SELECT current_setting('synchronous_standby_names') = 'absent'").await?;
+    Ok(admin)
+}
+
+async fn ids(provider: &PostgresMemory) -> Result<Vec<MemoryId>, Error> {
+    Ok(all(provider).await?.iter().map(|memory| memory.id).collect())
 }
 
 /// A provider for several hosts, not initialised.
