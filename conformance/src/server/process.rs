@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -17,13 +16,13 @@ use nix::unistd::Pid;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The script of the guardian. It waits for a line; if its input ends without one, this program was killed, so the guardian ends the server
-/// and removes its folder.
+/// and removes its folder. The server does not end as long as its workers are stopped.
 const GUARDIAN: &str = r#"
 read -r _ && exit
 kill -"$3" "$1"
 tries=100
 while kill -0 "$1" && [ $((tries -= 1)) -gt 0 ]; do sleep 0.1; done
-kill -KILL "$1"
+kill -KILL $(cat "/proc/$1/task/$1/children") "$1"
 rm -rf "$2"
 "#;
 
@@ -104,29 +103,50 @@ impl Drop for Process {
 pub fn pause(process: u32, time: Duration) -> io::Result<()> {
     let all = stop_all(process)?;
     thread::sleep(time);
-    all.into_iter().try_for_each(|process| sent(kill(process, Signal::SIGCONT)))
+    // The main process is last here and in `kill_all`: as long as it stands still, no id of its workers is given to another process.
+    all.iter().rev().try_for_each(|process| sent(kill(*process, Signal::SIGCONT)))
 }
 
 /// Kills a running process and its workers at once, as a loss of its machine does, and returns when the workers are gone. A worker that
 /// survives could still answer, or commit what a replica does not have.
 fn kill_all(process: u32) -> io::Result<()> {
     let all = stop_all(process)?;
-    all.iter().try_for_each(|process| sent(kill(*process, Signal::SIGKILL)))?;
+    all.iter().rev().try_for_each(|process| sent(kill(*process, Signal::SIGKILL)))?;
     // A process that nobody has waited for yet has no command line any more.
     let is_gone = |id: &Pid| fs::read(format!("/proc/{id}/cmdline")).map_or(true, |line| line.is_empty());
-    holds(|| Ok(all.iter().all(is_gone))).map(drop)
+    match holds(|| Ok(all.iter().all(is_gone)))? {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::TimedOut, "a killed server has a process that is not gone")),
+    }
 }
 
 /// Stops a process and then its workers, so that it starts no more of them. Returns all of them.
 fn stop_all(process: u32) -> io::Result<Vec<Pid>> {
     let main = Pid::from_raw(process.cast_signed());
     kill(main, Signal::SIGSTOP)?;
-    // Without this file, as on systems other than Linux, the workers are unknown.
-    let workers = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    let workers = workers.split_whitespace().filter_map(|id| id.parse().ok()).map(Pid::from_raw);
-    let all: Vec<_> = iter::once(main).chain(workers).collect();
-    all.iter().try_for_each(|process| sent(kill(*process, Signal::SIGSTOP)))?;
-    Ok(all)
+    let mut all = vec![main];
+    loop {
+        let known = all.len();
+        // The list lacks some workers if others end while it is read.
+        for worker in workers_of(process)? {
+            if !all.contains(&worker) {
+                sent(kill(worker, Signal::SIGSTOP))?;
+                all.push(worker);
+            }
+        }
+        if all.len() == known {
+            return Ok(all);
+        }
+    }
+}
+
+fn workers_of(process: u32) -> io::Result<Vec<Pid>> {
+    match fs::read_to_string(format!("/proc/{process}/task/{process}/children")) {
+        Ok(ids) => Ok(ids.split_whitespace().filter_map(|id| id.parse().ok()).map(Pid::from_raw).collect()),
+        Err(error) if cfg!(target_os = "linux") => Err(error),
+        // Other systems do not have this file, so the workers are unknown.
+        Err(_) => Ok(Vec::new()),
+    }
 }
 
 /// A process that has ended meanwhile needs no signal.

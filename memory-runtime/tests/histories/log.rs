@@ -24,9 +24,9 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Whether it was in progress at some time between two.
+    /// Whether it has an end and was in progress at some time between two. When a call without an end stopped, nobody knows.
     pub(crate) fn is_during(&self, (from, to): (u64, u64)) -> bool {
-        self.started <= to && self.ended.is_none_or(|ended| ended >= from)
+        self.started <= to && self.ended.is_some_and(|ended| ended >= from)
     }
 }
 
