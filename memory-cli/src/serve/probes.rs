@@ -68,7 +68,7 @@ impl Readiness {
     }
 }
 
-/// Tells that the server answers, whatever its engine does.
+/// Reports that the server answers, whatever the state of its engine.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -80,7 +80,7 @@ async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Tells whether the engine answers, at most a second ago.
+/// Reports whether the engine answered within the last second.
 #[utoipa::path(
     get,
     path = "/readyz",
