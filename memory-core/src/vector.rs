@@ -324,8 +324,7 @@ impl VectorModel {
     /// Makes the error for a namespace that has another model.
     pub(crate) fn is_another(&self) -> Error {
         let name = &self.name;
-        let message =
-            format!("the namespace has the vectors of another model than {name}, which has to take over first");
+        let message = format!("the namespace has another embedding model than {name}, which must take over first");
         Error::new(ErrorKind::SchemaMismatch, message)
     }
 
