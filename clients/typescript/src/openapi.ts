@@ -2060,13 +2060,13 @@ export interface components {
         };
         /** @description A document to put, with its collection, its id and a precondition. */
         PutBody: {
-            /** @description The set it belongs to. */
+            /** @description The collection that it belongs to. */
             collection: string;
             /** @description The text, of at most 1 MiB. */
             content: string;
             /**
              * Format: int64
-             * @description When it was created, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+             * @description When it was created, in milliseconds since 1970 UTC; now by default. A replacement keeps the time of the first put.
              */
             createdAt?: number | null;
             /** @description The precondition; none by default. */

@@ -59,7 +59,7 @@ impl Readiness {
                 false
             }
             Err(_) => {
-                tracing::warn!("the engine is not ready: it did not tell its health in time");
+                tracing::warn!("the engine is not ready: it did not report its health in time");
                 false
             }
         };
@@ -92,7 +92,7 @@ async fn ready(State(readiness): State<Arc<Readiness>>) -> Result<&'static str, 
     if readiness.is_ready().await {
         return Ok("ready\n");
     }
-    let detail = "the engine does not answer: /v1/health and the log tell why";
+    let detail = "the engine does not answer: see /v1/health and the log";
     Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
 }
 

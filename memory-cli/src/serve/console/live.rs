@@ -213,7 +213,7 @@ async fn come(
         }
     }
     if news.token.is_empty() && !news.is_over {
-        let detail = "the feed did not tell in time where it is: begin anew";
+        let detail = "the feed did not report its position in time: begin again";
         return Err(Problem { retryable: true, ..Problem::new(StatusCode::GATEWAY_TIMEOUT, detail) });
     }
     Ok(news)

@@ -169,7 +169,7 @@ pub(super) async fn put(
     access.check_collection(&collection)?;
     let vector = body.vector.take();
     let expect = match (if_match(&headers)?, if_none_match(&headers)?) {
-        (Some(_), true) => return Err(mistake("If-Match and If-None-Match don't go together")),
+        (Some(_), true) => return Err(mistake("If-Match and If-None-Match can't be combined: leave one out")),
         (Some(revision), false) => Expect::Revision(revision),
         (None, true) => Expect::Absent,
         (None, false) => Expect::Any,

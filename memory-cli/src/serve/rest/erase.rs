@@ -146,17 +146,22 @@ pub(super) async fn erase(
     let begun = Instant::now();
     let EraseBody { ids, query, documents, collections, reason, limit } = body;
     let collections = match (documents, collections.is_empty()) {
-        (false, false) => return Err(Error::invalid("collections hold documents, which documents asks for").into()),
+        (false, false) => return Err(Error::invalid("collections needs documents: true").into()),
         (false, true) => Vec::new(),
         (true, is_every) => usable(&server, &access, (!is_every).then_some(collections)).await?,
     };
     let erasures = match (ids, query) {
         (Some(ids), None) if !documents && limit.is_none() => erasure_of_ids(&server, &access, ids, &reason).await?,
         (Some(_), None) => {
-            return Err(Error::invalid("ids go in one call, and are of memories: leave out documents and limit").into());
+            return Err(
+                Error::invalid("ids name memories, which one call erases: leave out documents and limit").into()
+            );
         }
         (None, Some(query)) if documents && query.is_of_memories() => {
-            return Err(Error::invalid("documents have neither a status nor a condition on their time or id").into());
+            return Err(Error::invalid(
+                "after, before, status and exclude are conditions on memories: leave them out, or documents",
+            )
+            .into());
         }
         (None, Some(query)) => {
             let mut erasures = query.erasures(&server, &access, collections, &reason).await?;
@@ -165,7 +170,7 @@ pub(super) async fn erase(
             }
             erasures
         }
-        _ => return Err(Error::invalid("an erasure has ids or a query").into()),
+        _ => return Err(Error::invalid("an erasure needs ids or a query, and not both").into()),
     };
     let count = erasures.len();
     for (place, erasure) in erasures.into_iter().enumerate() {
@@ -201,7 +206,7 @@ async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>
 
 /// Why a call ends that has erased nothing so far.
 fn too_slow() -> Error {
-    let message = "to look for it took too long, and nothing was erased: name fewer collections or ids";
+    let message = "the search took too long, and nothing was erased: name fewer collections or ids";
     Error::new(ErrorKind::Timeout, message).retryable()
 }
 

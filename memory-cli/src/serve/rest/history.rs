@@ -136,7 +136,7 @@ pub(super) async fn of_document(
         if access.readable != Spaces::All || access.collections.is_some() {
             return Err(Problem::new(
                 axum::http::StatusCode::FORBIDDEN,
-                "removals are shown to who may use everything",
+                "removed: only callers that may read every space and use every collection get removals",
             ));
         }
         history = history.with_removed();

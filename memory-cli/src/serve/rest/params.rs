@@ -187,7 +187,7 @@ impl RecallParams {
         if let Some(speaker) = &self.speaker {
             options.speaker = speaker.clone();
         }
-        let question = self.text.as_deref().ok_or_else(|| Error::invalid("text is missing: what is asked"))?;
+        let question = self.text.as_deref().ok_or_else(|| Error::invalid("text is missing: give the question"))?;
         Recall::with(question, query, options)
     }
 }

@@ -175,7 +175,10 @@ async fn answer(
     };
     access.check_collection(&collection)?;
     if !ledger.is_empty() {
-        return Err(Error::invalid("after, before, status and exclude ask for memories, and this for documents").into());
+        return Err(Error::invalid(
+            "after, before, status and exclude are conditions on memories, and collection asks for documents",
+        )
+        .into());
     }
     let (query, _patterns) = spaces.apply(DocumentQuery::builder(collection), &server.limits).await?;
     let recall = question.recall(access.confine(query))?;
@@ -185,10 +188,12 @@ async fn answer(
 impl By {
     fn of(server: &Server, vector: Option<Vector>, meaning: Option<bool>) -> Result<Self, Problem> {
         match (vector, meaning, &server.embedder) {
-            (Some(_), Some(true), _) => Err(mistake("vector and meaning don't go together: leave out one of the two")),
+            (Some(_), Some(true), _) => Err(mistake("vector and meaning can't be combined: leave one out")),
             (Some(vector), ..) => Ok(Self::Vector(vector)),
             (None, Some(false), _) | (None, None, None) => Ok(Self::Words),
-            (None, Some(true), None) => Err(mistake("meaning: this server has no embedding model; see serve --help")),
+            (None, Some(true), None) => Err(mistake(
+                "meaning: this server has no embedding model: leave it out, or start the server with --embedder",
+            )),
             (None, meaning, Some(embedder)) => {
                 Ok(Self::Meaning { embedder: Arc::clone(embedder), is_optional: meaning.is_none() })
             }

@@ -133,7 +133,7 @@ pub(super) async fn embed(
     }
     let present = server.provider.vector_model().await?.ok_or_else(|| no_model(ErrorKind::Conflict))?;
     if present.name() != model {
-        let message = "the vectors of the database are not of this model: make it that of the database first";
+        let message = "the database has another embedding model: put this one at /v1/vector-model first";
         return Err(Problem::of_vectors(Error::new(ErrorKind::SchemaMismatch, message)));
     }
     let embeddings = embeddings.into_iter().map(EmbeddingBody::into_embedding).collect::<Result<Vec<_>, _>>()?;
@@ -243,7 +243,7 @@ impl Given {
             let rest = embeddings.split_off(embeddings.len().min(MAX_VECTORS));
             // The first half is done, whatever the second one has come to.
             let stored = |error: Error| {
-                let message = format!("it is stored, and its vector is not kept: {}", error.message());
+                let message = format!("it is stored, but its vector is not kept: {}", error.message());
                 Problem::of_vectors(error.with_message(message).with_outcome(Outcome::Unknown))
             };
             server.provider.embed(&model, embeddings).await.map_err(stored)?;

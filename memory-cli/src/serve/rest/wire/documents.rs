@@ -62,7 +62,7 @@ pub(crate) struct PutsBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PutBody {
-    /// The set it belongs to.
+    /// The collection that it belongs to.
     #[schema(value_type = String, pattern = "^[a-z0-9_-]{1,64}$")]
     pub(crate) collection: Collection,
     /// Its id; a new one by default.
@@ -79,7 +79,7 @@ pub(crate) struct PutBody {
     #[serde(default)]
     #[schema(value_type = Object)]
     metadata: Metadata,
-    /// When it was created, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+    /// When it was created, in milliseconds since 1970 UTC; now by default. A replacement keeps the time of the first put.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     created_at: Option<Timestamp>,
