@@ -51,7 +51,7 @@ pub enum ErrorKind {
     Corrupt,
     /// The schema, or a setting stored in it, does not fit this program or call.
     SchemaMismatch,
-    /// The feed has lost changes after a token, so the watch can't continue: begin anew.
+    /// The feed has lost changes after a token, so the watch can't continue: begin again.
     FeedReset,
     /// The provider is not initialised yet, or was shut down.
     Closed,

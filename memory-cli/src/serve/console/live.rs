@@ -98,7 +98,7 @@ pub(super) async fn show(
     let main = html! {
         h1 { "Live" }
         (form(&scope, &fields))
-        p { a href=(to(&[])) { "Begin anew" } }
+        p { a href=(to(&[])) { "Begin again" } }
         // Each answer replaces the line that has requested it.
         div id="changes" role="log" aria-label="Changes" hx-target="#poll" hx-swap="outerHTML" hx-select="#changes > *, main > .error" {
             @match &news {
