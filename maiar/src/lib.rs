@@ -26,7 +26,7 @@ pub fn open(url: &str) -> Result<Records> {
         Some(("postgres" | "postgresql", _)) => Ok(postgres::read(url)),
         #[cfg(not(feature = "postgres"))]
         Some(("postgres" | "postgresql", _)) => Err(left_out("PostgreSQL", "postgres")),
-        _ => Err(Error::invalid("the URL of a database of MAIAR begins with sqlite: or postgres://")),
+        _ => Err(Error::invalid("the URL of a database of MAIAR must begin with sqlite: or postgres://")),
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
         for (url, is_in, expected) in [
             ("sqlite:", cfg!(feature = "sqlite"), "--features sqlite"),
             ("postgres://app:xyzzy@host/db", cfg!(feature = "postgres"), "--features postgres"),
-            ("mysql://app:xyzzy@host/db", false, "begins with sqlite: or postgres://"),
+            ("mysql://app:xyzzy@host/db", false, "begin with sqlite: or postgres://"),
         ] {
             let refused = open(url).err();
             assert_eq!(refused.is_none(), is_in && url != "sqlite:", "{url}");

@@ -38,6 +38,6 @@ pub(crate) async fn complete(provider: &dyn MemoryProvider, mut tell: impl FnMut
 pub(crate) async fn complete_behind(provider: Arc<dyn MemoryProvider>) {
     match complete(&*provider, |progress| tracing::info!("backfill: {progress}")).await {
         Ok(()) => tracing::info!("no backfill is pending"),
-        Err(error) => tracing::error!("the backfill has ended: {error}"),
+        Err(error) => tracing::error!("the backfill failed: {error}"),
     }
 }

@@ -51,7 +51,7 @@ impl Cli {
     pub(crate) fn url(&self) -> Result<&str, Usage> {
         match self.urls.as_slice() {
             [url] => Ok(url),
-            _ => Err(Usage("--url: this command takes one".into())),
+            _ => Err(Usage("--url: this command takes only one".into())),
         }
     }
 

@@ -71,7 +71,7 @@ pub(crate) enum MemoryCommand {
     /// If there are more, the option for the next page is printed on standard error: "next: --cursor ...". With --json, each version
     /// is one line {"revision":...,"committedAt":...,"actor":...,"memory":...}.
     History(history::HistoryArgs),
-    /// Recall memories from the spaces that you name.
+    /// Find memories in the spaces that you name.
     ///
     /// If there are more, the option for the next page is printed on standard error: "next: --cursor ...". With --json,
     /// each memory is one line on standard output, in the format that import reads.

@@ -60,7 +60,7 @@ pub(crate) async fn of_database(url: &str) -> anyhow::Result<Database> {
     let mut findings = vec![Finding::good("connection", &place)];
     if !plan.applied.is_empty() {
         let steps: Vec<_> = plan.applied.iter().map(|(version, name)| format!("{version} {name}")).collect();
-        let detail = format!("version {} is there, and lacks {}: run migrate", plan.before, steps.join(", "));
+        let detail = format!("version {} lacks {}: run agent-memory migrate", plan.before, steps.join(", "));
         findings.push(Finding::bad("schema", &detail));
         return Ok(Database { findings, is_usable: false });
     }
@@ -87,7 +87,7 @@ pub(crate) async fn of_memory(provider: &dyn MemoryProvider) -> Result<Vec<Findi
         Ok(false) => {}
         Ok(true) => {
             let detail =
-                "the ledger is read-only, since it moves to another place: copy --unfence lets it take writes again";
+                "the ledger is read-only, since it moves to another database: copy --unfence lets it take writes again";
             findings.push(Finding::new("writes", Verdict::Doubtful, detail));
         }
         Err(error) => findings.push(Finding::failed("writes", &error)),
@@ -169,7 +169,8 @@ async fn of_schema(url: &str) -> Vec<Finding> {
     let indexes = match missing.as_slice() {
         [] => Finding::good("indexes", "all tables and indexes of the schema are there"),
         missing => {
-            let detail = format!("missing or not valid: {}; make them again, or restore a backup", missing.join(", "));
+            let detail =
+                format!("missing or not valid: {}; create them again, or restore a backup", missing.join(", "));
             Finding::bad("indexes", &detail)
         }
     };
@@ -203,7 +204,7 @@ fn of_feed(held_back: Option<&HeldBack>) -> Finding {
 fn of_newest(created_at: Option<Timestamp>) -> Finding {
     let ahead = created_at.map_or(0, |time| time.as_millis() - SystemClock.now().as_millis());
     if ahead > MAX_AHEAD {
-        let detail = format!("lies {} s in the future: compare the clocks of who writes", ahead / 1_000);
+        let detail = format!("lies {} s in the future: compare the clocks of the writers", ahead / 1_000);
         return Finding::new("newest memory", Verdict::Doubtful, &detail);
     }
     Finding::good("newest memory", &created_at.map_or("there is none".to_owned(), output::date))

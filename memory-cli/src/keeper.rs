@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 impl MadeVectors {
     pub(crate) fn new() -> prometheus::Result<Self> {
         Ok(Self {
-            made: IntCounter::new("agent_memory_vectors_made_total", "Texts that the model has made vectors of.")?,
-            failed: IntCounter::new("agent_memory_vectors_failed_total", "Calls of the model that made no vectors.")?,
+            made: IntCounter::new("agent_memory_vectors_made_total", "Texts that the model has embedded.")?,
+            failed: IntCounter::new("agent_memory_vectors_failed_total", "Calls of the embedding model that failed.")?,
         })
     }
 }
@@ -64,9 +64,9 @@ async fn run(keeper: &VectorKeeper) {
 fn warn(error: &Error) {
     match error.kind() {
         ErrorKind::SchemaMismatch | ErrorKind::Unauthorized | ErrorKind::Unsupported => {
-            tracing::warn!("nothing is embedded from here: {}", error.message());
+            tracing::warn!("this server embeds no records: {}", error.message());
         }
-        _ => tracing::error!("the embedding has ended, and is tried again: {error}"),
+        _ => tracing::error!("the embedding failed, and is tried again: {error}"),
     }
 }
 

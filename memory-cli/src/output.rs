@@ -218,10 +218,10 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
 /// Returns what to do about a failure of an engine. Other errors say it themselves.
 fn advice(error: &memory_core::Error) -> Option<&'static str> {
     Some(match error.kind() {
-        ErrorKind::Timeout => "try again, or wait longer with ?deadline_ms= in the URL",
+        ErrorKind::Timeout => "try again, or raise ?deadline_ms= in the URL",
         // Without a cause, the ledger itself is not ready yet.
         ErrorKind::Unavailable if error.source().is_some() => {
-            "check the URL, the free space, and for a server that it runs, and try again"
+            "check the URL, the free space and, if it is a server, that it runs; then try again"
         }
         ErrorKind::Unauthorized => {
             "check the permissions of the file and its folder, or the user and the password of the server"

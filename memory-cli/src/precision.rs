@@ -5,15 +5,15 @@ use memory_core::Precision;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How the numbers of a vector are kept.
+/// The format of stored vectors.
 #[derive(Debug, Clone, Copy, Default, ValueEnum, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Precision)]
 pub(crate) enum PrecisionName {
-    /// In one byte a number, with a scale
+    /// One byte per number, with a scale
     #[default]
     Compact,
-    /// In four bytes a number
+    /// Four bytes per number
     Exact,
 }
 

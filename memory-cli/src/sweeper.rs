@@ -28,7 +28,7 @@ impl Sweeper {
             let ended = self.round(if is_all { Sweep::all() } else { Sweep::due() }).await;
             if let Err(error) = &ended {
                 if self.is_forbidden(error).await {
-                    tracing::warn!("what has expired is not erased from here: {}", error.message());
+                    tracing::warn!("this server erases no expired records: {}", error.message());
                     if error.kind() == ErrorKind::Unsupported {
                         return;
                     }
@@ -36,7 +36,7 @@ impl Sweeper {
                     tokio::time::sleep(self.all).await;
                     continue;
                 }
-                tracing::error!("a sweep has ended: {error}");
+                tracing::error!("a sweep failed, and is tried again: {error}");
             }
             // While an error lasts, starting again each time would cost too much.
             if is_all && !ended.is_err_and(|error| error.is_retryable()) {

@@ -71,5 +71,5 @@ pub(crate) async fn carry(
 
 /// The message for records that should be erased but can't be read.
 pub(crate) fn unreadable(count: u64) -> String {
-    format!("error: {count} records that were erased at the source can't be read here, and stay")
+    format!("error: {count} records that were erased at the source can't be read here, so they stay")
 }

@@ -60,7 +60,7 @@ fn describe(error: &Error) -> String {
         (ErrorKind::ValueValidation, Some(reason)) => format!("{name}: {reason}"),
         (ErrorKind::InvalidValue, _) if !valid.is_empty() => format!("{name}: must be one of {valid}"),
         (ErrorKind::UnknownArgument, _) if !name.starts_with('-') => {
-            "there is an argument too many: put quotes around values with spaces; see --help".into()
+            "too many arguments: put quotes around values with spaces; see --help".into()
         }
         _ => format!("{}; see --help", first_paragraphs(&error.render().to_string())),
     }
@@ -95,10 +95,7 @@ mod tests {
                 &["query", "--al"],
                 "unexpected argument '--al' found; tip: a similar argument exists: '--all'; see --help",
             ),
-            (
-                &["query", "--all", "secret"],
-                "there is an argument too many: put quotes around values with spaces; see --help",
-            ),
+            (&["query", "--all", "secret"], "too many arguments: put quotes around values with spaces; see --help"),
             (&["query", "--all", "--order", "secret"], "--order: must be one of newest, oldest"),
             (&["query", "--under"], "a value is required for '--under <SPACE>' but none was supplied; see --help"),
             (&["query", "--all", "--limit", "1001"], "--limit: must be a whole number from 0 to 1000"),

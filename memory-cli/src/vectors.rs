@@ -100,7 +100,8 @@ pub(crate) fn told(written: u64, left_out: u64) -> String {
         text += &format!(", {written} vectors");
     }
     if left_out > 0 {
-        text += &format!(", {left_out} vectors left out, whose model is not that of the target: embed makes them anew");
+        text +=
+            &format!(", {left_out} vectors left out, whose model is not that of the target: embed makes them again");
     }
     text
 }

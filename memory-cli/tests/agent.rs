@@ -428,7 +428,7 @@ async fn nobody_writes_what_the_agent_keeps_but_the_agent() {
     ] {
         let refused = stage.server.request(method, path, page, &body.to_string());
         let sentence = refused.problem(403);
-        assert!(sentence.contains("belongs to the agent"), "{method} {path}: {sentence}");
+        assert!(sentence.contains("only the agent"), "{method} {path}: {sentence}");
     }
     assert_eq!(stage.messages_of("kitchen"), 2);
 }

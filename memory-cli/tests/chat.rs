@@ -345,7 +345,7 @@ async fn what_is_cut_off_by_a_second_signal_is_answered_by_the_next_chat() {
     }
     asked.is_given_up().await;
     let (status, errors) = chat.close();
-    assert_eq!((status.code(), errors.as_str()), (Some(1), "error: it ended before all that was said was answered\n"));
+    assert_eq!((status.code(), errors.as_str()), (Some(1), "error: it ended before every message was answered\n"));
 
     let mut chat = Chat::start(&cli, &model, &[]);
     let asked = model.asked_to(Question::Answer).await;

@@ -163,7 +163,7 @@ fn pages_follow_one_another_by_their_cursor() {
     assert_eq!(seen, [1, 2, 3, 4, 5]);
     // One in 64 looks like an option.
     let unknown = query(&["--cursor", "-hAAAA"]);
-    assert!(stderr(&unknown).contains("not a cursor"), "{}", stderr(&unknown));
+    assert!(stderr(&unknown).contains("the cursor is not from a page"), "{}", stderr(&unknown));
     assert_eq!(triggers(&stdout(&query(&["--offset", "1"]))), [4, 3]);
     assert_eq!(triggers(&stdout(&query(&["--after", "1", "--before", "4"]))), [3, 2]);
 }

@@ -64,7 +64,7 @@ fn what_is_missing_is_named() {
     assert_eq!(stderr(&output), "error: no provider is called SHOULD_RESPOND\n");
     let other = cli.ok(&["store", "--space", "a-b", "--trigger", "{}"]);
     let refused = cli.fails(2, &["compose", "--message", other.trim()]);
-    assert!(refused.contains("no message of an agent"), "{refused}");
+    assert!(refused.contains("not a message of an agent"), "{refused}");
     cli.fails(2, &["compose", "--message", &id, "--character", "1"]);
     let unknown = cli.fails(1, &["compose", "--message", "01890000-0000-7000-8000-000000000000"]);
     assert!(unknown.contains("no memory has this id"), "{unknown}");

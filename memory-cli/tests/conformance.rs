@@ -139,7 +139,7 @@ fn mistakes_are_told_on_one_line() {
     let unwritten = cli.fails(1, &["conformance", "--url", "memory:", "--only", "W3", "--report", file]);
     assert!(unwritten.contains("named like a URL can't be written") && !unwritten.contains("secret"), "{unwritten}");
     let several = cli.fails(2, &["health", "--url", "sqlite://a.db", "--url", "sqlite://b.db"]);
-    assert!(several.contains("takes one"), "{several}");
+    assert!(several.contains("takes only one"), "{several}");
 }
 
 #[test]

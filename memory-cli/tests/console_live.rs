@@ -190,7 +190,7 @@ fn what_is_wrong_is_told_and_ends_the_poll() {
     let told = |path: &str, status: u16| {
         let body = checked(server.get(path), status);
         assert!(
-            body.contains("role=\"alert\"") && body.contains("Begin anew") && !body.contains("hx-trigger"),
+            body.contains("role=\"alert\"") && body.contains("Begin again") && !body.contains("hx-trigger"),
             "{body}"
         );
         assert!(body.contains("<form"), "{body}");

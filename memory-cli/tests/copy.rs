@@ -106,7 +106,7 @@ fn a_doctor_tells_what_is_wrong_and_mends_nothing() {
     let text = "not a database, but a text of more than a hundred bytes, which is what a header takes at the least....";
     cli.write("broken.db", text);
     assert!(bad("broken.db").contains("connection"));
-    assert!(bad("none.db").contains("run migrate"));
+    assert!(bad("none.db").contains("run agent-memory migrate"));
     assert!(!cli.path("none.db").exists(), "what is not there is not made");
     let database = cli.database("memory.db");
     database.execute("DROP INDEX memories_open", []).expect("dropped");
@@ -179,8 +179,11 @@ fn a_target_with_documents_of_its_own_is_no_follower() {
     let cli = filled();
     let to = url_of(&cli, "copy.db");
     cli.ok(&["--url", &to, "document", "put", "--collection", "own", "--id", "x", "--space", "s", "--content", "x"]);
-    assert!(cli.fails(2, &["copy", "--follow", "--to", &to]).contains("1 documents there are not the source's"));
-    assert!(cli.fails(2, &["copy", "--follow", "--to", &to, "--under", "a"]).contains("of everything"));
+    assert!(
+        cli.fails(2, &["copy", "--follow", "--to", &to])
+            .contains("1 documents of the target are not those of the source")
+    );
+    assert!(cli.fails(2, &["copy", "--follow", "--to", &to, "--under", "a"]).contains("apply to everything"));
     assert!(cli.fails(2, &["copy", "--follow", "--unfence", "--to", &to]).contains("--unfence"));
     let other = url_of(&cli, "other.db");
     cli.ok(&["copy", "--finish", "--to", &other]);
@@ -205,11 +208,11 @@ fn of_two_runs_the_one_that_began_last_goes_on() {
     };
     let (mut first, mut second) = (start(), start());
     cli.ok(&STORE);
-    first.wait_for("error: another run of copy goes on with this target");
+    first.wait_for("error: another run of copy works on this target");
     assert_eq!(first.end().code(), Some(1));
     let finish = ["copy", "--finish", "--to", &to];
     assert!(cli.ok(&finish).contains("the target has the same hash"));
-    second.wait_for("error: another run of copy goes on with this target");
+    second.wait_for("error: another run of copy works on this target");
     assert_eq!(second.end().code(), Some(1));
     // A completed takeover by the target is not undone.
     cli.ok(&[&["--url", &to], &STORE[..]].concat());
@@ -270,7 +273,7 @@ fn a_source_does_not_move_to_itself() {
     let before = cli.ok(&["export"]);
     for verb in ["--follow", "--finish"] {
         let refused = cli.fails(2, &["copy", verb, "--to", &url_of(&cli, "./memory.db")]);
-        assert!(refused.contains("where the memories are already"), "{refused}");
+        assert!(refused.contains("the database of --url itself"), "{refused}");
     }
     assert_eq!(cli.ok(&["export"]), before);
 }

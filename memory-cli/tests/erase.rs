@@ -131,10 +131,10 @@ fn names_of_nothing_are_told() {
     let args = ["erase", &id, "01a1fed6-0358-76ab-aa80-f9ff382e7513", "--document", "notes/n", "--reason", "why"];
     for more in [&["--dry-run"][..], &[]] {
         let output = cli.run(&[&args[..], more].concat());
-        assert!(output.status.success() && stderr(&output).contains("2 of the records that were named"), "{more:?}");
+        assert!(output.status.success() && stderr(&output).contains("2 of the named records"), "{more:?}");
     }
     // An erased record is recognized.
-    assert!(!stderr(&cli.run(&["erase", &id, "--reason", "why"])).contains("were named"));
+    assert!(!stderr(&cli.run(&["erase", &id, "--reason", "why"])).contains("of the named records"));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_signal_stops_it_between_two_slices() {
     erasing.signal("-INT");
     let (status, errors) = erasing.wait();
     assert_eq!(status.code(), Some(1), "{errors:?}");
-    assert!(errors.iter().any(|line| line.contains("say it again")), "{errors:?}");
+    assert!(errors.iter().any(|line| line.contains("repeat the command")), "{errors:?}");
     let stopped = certificate(&cli, "certificate.json");
     let count = stopped["counts"]["memories"].as_u64().expect("a number");
     assert!((1_000..6_000).contains(&count), "{count}");
@@ -345,7 +345,7 @@ fn a_signal_ends_the_verification_and_the_certificate_is_there() {
     erasing.signal("-INT");
     let (status, errors) = erasing.wait();
     assert_eq!(status.code(), Some(1), "{errors:?}");
-    assert!(errors.iter().any(|line| line.contains("say it again to verify it")), "{errors:?}");
+    assert!(errors.iter().any(|line| line.contains("repeat the command to verify it")), "{errors:?}");
     assert_eq!(certificate(&cli, "certificate.json")["verified"], json!([]));
     cli.ok(&args);
     let verified = certificate(&cli, "certificate.json");

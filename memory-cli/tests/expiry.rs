@@ -179,7 +179,7 @@ fn rules_are_set_listed_and_taken_away() {
     assert_eq!(cli.count(&["--all"]), 2);
     assert_eq!(cli.ok(&["retention", "--json"]), "{\"under\":\"a\",\"keep\":129600000}\n");
     set("guild1", "1ms");
-    assert_eq!(cli.ok(&["sweep"]), "erased 1 records that have expired, and took 0 tombstones away\n");
+    assert_eq!(cli.ok(&["sweep"]), "erased 1 expired records, and removed 0 tombstones\n");
     cli.ok(&["retention", "--under", "guild1", "--remove"]);
     assert_eq!(cli.count(&["--all"]), 1);
 

@@ -55,7 +55,7 @@ fn a_server_of_one_program_answers_nobody_else() {
     drop(server);
     let tokens = cli.write("tokens.toml", TOKENS);
     for (token, args, named) in
-        [("", vec![], "16 bytes"), ("short", vec![], "16 bytes"), (secret, vec!["--tokens", &tokens], "one of the two")]
+        [("", vec![], "16 bytes"), ("short", vec![], "16 bytes"), (secret, vec!["--tokens", &tokens], "leave one out")]
     {
         let refused = with(token).arg("serve").args(args).output().expect("the binary runs");
         assert_eq!(refused.status.code(), Some(2));
@@ -492,7 +492,7 @@ fn tool_calls_are_bounded_in_number_and_time() {
     // Their order is not defined.
     let answers = calls.each_mut().map(read_rest);
     let told = |sentence: &str| answers.iter().filter(|answer| answer.contains(sentence)).count();
-    let counts = (told("as many calls as it takes at once"), told("longer than the server allows"));
+    let counts = (told("limit of concurrent calls"), told("longer than the server allows"));
     assert_eq!(counts, (1, 1), "{answers:?}");
     drop(database);
     assert!(clients[0].call("memory_add_document", &save).contains("spaceId"), "the place is free again");
@@ -504,7 +504,7 @@ fn sessions_are_bounded_in_number() {
     let server = Server::start(&cli, &["--concurrency", "1"]);
     let mut clients: Vec<_> = (0..16).map(|_| Mcp::connect(&server)).collect();
     let refused = Mcp::introduce(&server, &[]);
-    assert!(refused.body.contains("as many sessions as it takes"), "{refused:?}");
+    assert!(refused.body.contains("limit of sessions"), "{refused:?}");
     clients.pop().expect("a client").end();
     eventually("the place is free again", || Mcp::introduce(&server, &[]).body.contains("serverInfo"));
 }
@@ -519,7 +519,7 @@ fn no_token_takes_the_sessions_of_all_others() {
         assert!(introduce("Bearer runtime-0123456789abcdef").body.contains("serverInfo"));
     }
     let refused = introduce("Bearer runtime-0123456789abcdef");
-    assert!(refused.body.contains("as many sessions as it takes"), "{refused:?}");
+    assert!(refused.body.contains("limit of sessions"), "{refused:?}");
     assert!(introduce("Bearer model-0123456789abcdef").body.contains("serverInfo"), "half are left to the others");
 }
 

@@ -272,7 +272,7 @@ fn an_export_has_the_vectors_and_an_import_brings_them() {
     // A line before the vectors names their model.
     let headless = cli.write("headless.jsonl", lines.lines().skip(1).collect::<Vec<_>>().join("\n"));
     let refused = cli.fails(1, &["import", &headless]);
-    assert!(refused.contains("line 1: no line before says of which model"), "{refused}");
+    assert!(refused.contains("line 1: no earlier line names the model"), "{refused}");
 }
 
 #[test]

@@ -195,5 +195,5 @@ fn a_feed_that_went_back_says_to_begin_anew() {
     store(&cli, "a", "3");
     let output = cli.run(&["watch", "--all", "--from", token(&last)]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(stderr(&output).contains("begin anew with --from start"), "{output:?}");
+    assert!(stderr(&output).contains("begin again with --from start"), "{output:?}");
 }

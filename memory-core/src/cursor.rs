@@ -52,7 +52,7 @@ pub(crate) struct Opened {
 }
 
 impl CursorKey {
-    /// Generates a random key. `Unavailable` if the machine gives no random numbers.
+    /// Generates a random key. `Unavailable` if the operating system gives no random numbers.
     pub fn generate() -> Result<Self> {
         Key::try_generate().map(Self).map_err(|_| no_randomness())
     }
@@ -80,7 +80,8 @@ impl CursorKey {
 
     /// Opens a cursor. `InvalidInput` unless this key sealed it for this query.
     pub(crate) fn open(&self, text: &str, fingerprint: &Fingerprint) -> Result<Opened> {
-        let unknown = || Error::invalid("not a cursor that a page of this query gave");
+        let unknown =
+            || Error::invalid("the cursor is not from a page of this query: leave it out to begin at the first page");
         let place = self.open_bytes(text, fingerprint).ok_or_else(unknown)?;
         let (skip, rest) = place.split_first_chunk::<2>().ok_or_else(unknown)?;
         let (millis, id) = rest.split_first_chunk::<8>().ok_or_else(unknown)?;
@@ -95,7 +96,7 @@ impl CursorKey {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         let nonce = XNonce::try_generate().map_err(|_| no_randomness())?;
         let sealed = XChaCha20Poly1305::new(&self.0).encrypt(&nonce, Payload { msg: &bytes, aad: &fingerprint.0 });
-        let sealed = sealed.map_err(|_| Error::corrupt("the place where the page ends can't be sealed"))?;
+        let sealed = sealed.map_err(|_| Error::corrupt("the cursor can't be encrypted"))?;
         Ok(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
     }
 
@@ -113,7 +114,7 @@ impl CursorKey {
 }
 
 fn no_randomness() -> Error {
-    Error::new(ErrorKind::Unavailable, "the machine gives no random numbers")
+    Error::new(ErrorKind::Unavailable, "the operating system gives no random numbers")
 }
 
 impl Cursor {

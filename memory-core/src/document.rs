@@ -63,10 +63,10 @@ impl Content {
         let text = text.as_ref();
         if text.len() > Self::MAX_BYTES {
             let (size, limit) = (text.len(), Self::MAX_BYTES);
-            return Err(Error::too_large(format!("a content of {size} bytes; at most {limit} are allowed")));
+            return Err(Error::too_large(format!("content of {size} bytes; at most {limit} are allowed")));
         }
         if text.contains('\0') {
-            return Err(Error::invalid("a content must not hold U+0000"));
+            return Err(Error::invalid("content must not hold U+0000"));
         }
         Ok(Self(text.into()))
     }

@@ -45,7 +45,7 @@ impl dyn Embedder {
         let unexpected = |message: String| Error::new(ErrorKind::Unexpected, message);
         if given.len() != texts.len() {
             let (given, asked) = (given.len(), texts.len());
-            return Err(unexpected(format!("the model made {given} vectors of {asked} texts")));
+            return Err(unexpected(format!("the model made {given} vectors for {asked} texts")));
         }
         let vector = |numbers: Vec<f32>| {
             let (width, wanted) = (numbers.len(), self.width());

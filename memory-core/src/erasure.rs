@@ -157,7 +157,7 @@ impl Erasure {
     fn new(of: Erased, reason: impl AsRef<str>) -> Result<Self> {
         let reason = Reason::parse(reason)?;
         if reason.0 == Reason::EXPIRED {
-            return Err(Error::invalid("this is the reason of what has expired by itself: an erasure has another one"));
+            return Err(Error::invalid("this reason is reserved for expired records: give another one"));
         }
         Ok(Self { of, reason, actor: None, limit: DEFAULT_ERASED, among: None })
     }
@@ -186,7 +186,7 @@ impl Reason {
     pub fn parse(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
         if text.trim().is_empty() || text.chars().any(char::is_control) {
-            return Err(Error::invalid("an erasure has a reason, in one line"));
+            return Err(Error::invalid("an erasure needs a reason, in one line"));
         }
         if text.len() > MAX_REASON {
             return Err(Error::too_large(format!(
@@ -281,7 +281,7 @@ impl KeyedHash {
 }
 
 impl HashKey {
-    /// Generates a random key. `Unavailable` if the machine gives no random numbers.
+    /// Generates a random key. `Unavailable` if the operating system gives no random numbers.
     pub fn generate() -> Result<Self> {
         Self::parse(&CursorKey::generate()?.to_text())
     }

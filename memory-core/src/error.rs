@@ -51,7 +51,7 @@ pub enum ErrorKind {
     Corrupt,
     /// The schema, or a setting stored in it, does not fit this program or call.
     SchemaMismatch,
-    /// The feed has lost changes after a token, so the watch can't continue: begin anew.
+    /// The feed has lost changes after a token, so the watch can't continue: begin again.
     FeedReset,
     /// The provider is not initialised yet, or was shut down.
     Closed,
@@ -132,7 +132,7 @@ impl Error {
 
     /// The error of a watch that can't continue at its token (C6).
     pub fn feed_reset() -> Self {
-        Self::new(ErrorKind::FeedReset, "the feed has lost what came behind this token: begin anew with a snapshot")
+        Self::new(ErrorKind::FeedReset, "the feed has lost the changes after this token: begin again with a snapshot")
     }
 
     /// The error of a write by a program that is too old for the migrated ledger (L7).
@@ -143,7 +143,7 @@ impl Error {
     /// The error of a write while an operator has made the ledger read-only (L9).
     pub fn read_only() -> Self {
         let message =
-            "the ledger is read-only while its operator moves it to another place: try again later, or write there";
+            "the ledger is read-only while its operator moves it to another database: try again later, or write there";
         Self::new(ErrorKind::Unavailable, message).retryable()
     }
 

@@ -53,7 +53,9 @@ impl Retention {
         SpaceSelector::under(&self.under)?;
         match (1..=Timestamp::MAX.as_millis()).contains(&self.keep) {
             true => Ok(self),
-            false => Err(Error::invalid(format!("a rule keeps records for 1 to {} ms", Timestamp::MAX.as_millis()))),
+            false => {
+                Err(Error::invalid(format!("a rule must keep records for 1 to {} ms", Timestamp::MAX.as_millis())))
+            }
         }
     }
 }
@@ -133,14 +135,14 @@ impl Rules {
         let keeps: HashMap<_, _> = rules.iter().map(|rule| (rule.under.clone(), rule.keep)).collect();
         match keeps.len() == rules.len() {
             true => Ok(Self { rules, keeps }),
-            false => Err(Error::invalid("two rules are for one path")),
+            false => Err(Error::invalid("two rules have the same space")),
         }
     }
 
     /// Parses stored rules. `Corrupt` for any other text.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self> {
         let Some(text) = text else { return Ok(Self::default()) };
-        let corrupt = || Error::corrupt("the rules of retention can't be read");
+        let corrupt = || Error::corrupt("the retention rules can't be read");
         let rules = serde_json::from_str(text).map_err(|error| corrupt().with_source(error))?;
         Self::new(rules).map_err(|error| corrupt().with_source(error))
     }

@@ -23,7 +23,7 @@ impl MemoryId {
     pub fn parse(id: &str) -> Result<Self> {
         match Uuid::try_parse(id) {
             Ok(uuid) if id.len() == 36 => Ok(Self(uuid)),
-            _ => Err(Error::invalid("a memory id is a UUID of 36 characters")),
+            _ => Err(Error::invalid("a memory id must be a UUID of 36 characters")),
         }
     }
 
@@ -159,7 +159,7 @@ checked_string! {
         if text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')) {
             Ok(())
         } else {
-            Err(Error::invalid("a collection name holds only a-z, 0-9, _ and -"))
+            Err(Error::invalid("a collection name must hold only a-z, 0-9, _ and -"))
         }
     }
 }

@@ -70,7 +70,11 @@ impl<const MAX: usize> JsonText<MAX> {
     pub fn to_value<'de, T: Deserialize<'de>>(&'de self) -> Result<T> {
         // The parser's error may quote the text, which is payload; line and column are enough.
         let shape = |error: serde_json::Error| {
-            Error::invalid(format!("the JSON has another shape at line {} column {}", error.line(), error.column()))
+            Error::invalid(format!(
+                "the JSON does not have the expected shape at line {} column {}",
+                error.line(),
+                error.column()
+            ))
         };
         serde_json::from_str(&self.0).map_err(shape)
     }

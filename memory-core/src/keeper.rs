@@ -201,7 +201,7 @@ impl VectorKeeper {
             }
             match self.attempt(begins_anew, until, kept).await {
                 Err(error) if error.kind() == ErrorKind::FeedReset => {
-                    tracing::info!("the feed has lost changes: every record is looked at for its vector");
+                    tracing::info!("the feed has lost changes: every record is checked for its vector");
                     begins_anew = true;
                 }
                 ended => return ended,

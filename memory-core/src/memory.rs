@@ -181,7 +181,7 @@ impl Status {
     /// Parses the lower-case name; `InvalidInput` for any other text.
     pub fn parse(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|status| status.as_str() == name);
-        found.ok_or_else(|| Error::invalid("a status is pending, running, completed, failed or observed"))
+        found.ok_or_else(|| Error::invalid("the status must be pending, running, completed, failed or observed"))
     }
 
     /// Returns the lower-case name.
@@ -232,7 +232,7 @@ impl Revision {
         if (Self::FIRST.0..=Self::MAX.0).contains(&number) {
             Ok(Self(number))
         } else {
-            Err(Error::invalid(format!("a revision lies between 1 and {}", Self::MAX.0)))
+            Err(Error::invalid(format!("a revision must lie between 1 and {}", Self::MAX.0)))
         }
     }
 

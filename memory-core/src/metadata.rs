@@ -80,7 +80,7 @@ impl Metadata {
                 // The parser's message may quote the text, which is payload; line and column are enough.
                 let reason = refusal.unwrap_or("something that is not JSON, or a number out of range,");
                 let place = format!("line {} column {}", error.line(), error.column());
-                Err(Error::invalid(format!("metadata holds {reason} at {place}")))
+                Err(Error::invalid(format!("metadata must not hold {reason} at {place}")))
             }
         }
     }
@@ -92,9 +92,9 @@ impl Metadata {
             return Err(Error::too_large(format!("metadata nests more than {MAX_DEPTH} deep")));
         }
         let text = serde_json::to_string(object)
-            .map_err(|error| Error::invalid("metadata holds a number that JSON can't write").with_source(error))?;
+            .map_err(|error| Error::invalid("metadata must not hold a number that is not finite").with_source(error))?;
         if text.contains("\\u0000") && object.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)) {
-            return Err(Error::invalid("metadata holds U+0000"));
+            return Err(Error::invalid("metadata must not hold U+0000"));
         }
         if text.len() > Self::MAX_BYTES {
             let (size, limit) = (text.len(), Self::MAX_BYTES);

@@ -363,7 +363,9 @@ pub fn check_writes(writes: &[DocumentWrite]) -> Result<()> {
     for (place, write) in writes.iter().enumerate() {
         let Some(id) = &write.id else { continue };
         if let Some(first) = named.insert((&write.collection, id), place) {
-            return Err(Error::invalid(format!("documents {first} and {place} of the call have the same id")));
+            return Err(Error::invalid(format!(
+                "documents {first} and {place} of the call have the same collection and id"
+            )));
         }
     }
     Ok(())

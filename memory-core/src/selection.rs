@@ -98,7 +98,8 @@ impl DocumentSelection {
                 None => selection.preview_query(documents, &mut selected).await,
             }
         });
-        let late = || Error::new(ErrorKind::Timeout, "the documents were not all looked at in time").retryable();
+        let late =
+            || Error::new(ErrorKind::Timeout, "the documents were not all examined in time: select fewer").retryable();
         look.await.unwrap_or_else(|_| Err(late()))?;
         Ok(selected.into_ids())
     }
@@ -154,7 +155,7 @@ impl DocumentSelection {
                 documents
             });
             let gone =
-                |error| Error::new(ErrorKind::Unexpected, "the documents could not be looked at").with_source(error);
+                |error| Error::new(ErrorKind::Unexpected, "the documents could not be examined").with_source(error);
             documents = look.await.map_err(gone)?;
         } else {
             documents.retain(|document| self.matches(document));

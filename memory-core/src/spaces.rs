@@ -157,7 +157,7 @@ impl SpaceQueryBuilder {
         }
         match &query.within {
             Some(Spaces::Any(selectors)) if selectors.is_empty() => {
-                return Err(Error::invalid("a query is confined to no space at all"));
+                return Err(Error::invalid("the caller may read no space"));
             }
             Some(Spaces::Any(selectors)) if selectors.len() > MAX_SELECTORS => {
                 return Err(Error::too_large(format!("too many selectors; at most {MAX_SELECTORS} are allowed")));

@@ -198,7 +198,8 @@ impl FromStr for Vector {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let bytes = STANDARD.decode(text).map_err(|_| Error::invalid("a vector is an array of numbers, or base64"))?;
+        let bytes =
+            STANDARD.decode(text).map_err(|_| Error::invalid("a vector must be an array of numbers, or base64"))?;
         Self::from_bytes(&bytes)
     }
 }
@@ -284,7 +285,7 @@ impl VectorModel {
         check_width(width)?;
         if name.trim().is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
             return Err(Error::invalid(format!(
-                "the name of a model has 1 to {MAX_NAME} bytes, none of them a control"
+                "the name of a model must have 1 to {MAX_NAME} bytes, and no control characters"
             )));
         }
         Ok(Self { name, width, precision })
@@ -324,8 +325,7 @@ impl VectorModel {
     /// Makes the error for a namespace that has another model.
     pub(crate) fn is_another(&self) -> Error {
         let name = &self.name;
-        let message =
-            format!("the namespace has the vectors of another model than {name}, which has to take over first");
+        let message = format!("the namespace has another embedding model than {name}, which must take over first");
         Error::new(ErrorKind::SchemaMismatch, message)
     }
 

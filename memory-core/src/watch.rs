@@ -157,11 +157,13 @@ impl Watch {
         };
         let conditions = conditions.build_for(sources)?;
         if !of.has_memories() && !conditions.of.is_unconditional() {
-            return Err(Error::invalid("documents have neither a status nor a condition on their time or id"));
+            return Err(Error::invalid(
+                "status, after, before and exclude are conditions on memories, and this watches documents",
+            ));
         }
         if let Some(Collections::Named(names)) = of.documents() {
             match names.len() {
-                0 => return Err(Error::invalid("a watch of documents names no collection")),
+                0 => return Err(Error::invalid("a watch of documents must name a collection")),
                 count if count > MAX_COLLECTIONS => {
                     let message = format!("{count} collections; at most {MAX_COLLECTIONS} are allowed");
                     return Err(Error::too_large(message));

@@ -107,7 +107,8 @@ fn read<T: DeserializeOwned>(answer: &str, schema: &Schema) -> Result<T> {
     };
     let value: Value = serde_json::from_str(json).map_err(place)?;
     schema.check(&value)?;
-    serde_json::from_str(json).map_err(|error| Error::invalid("the JSON has another shape").with_source(error))
+    serde_json::from_str(json)
+        .map_err(|error| Error::invalid("the JSON does not have the expected shape").with_source(error))
 }
 
 /// Strips the Markdown code fence that many models put around JSON.

@@ -60,7 +60,7 @@ impl MongoConfig {
     pub fn from_url(url: &str) -> Result<Self> {
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         let rest = ["mongodb://", "mongodb+srv://"].iter().find_map(|scheme| address.strip_prefix(scheme));
-        let rest = rest.ok_or_else(|| Error::invalid("a MongoDB URL begins with mongodb:// or mongodb+srv://"))?;
+        let rest = rest.ok_or_else(|| Error::invalid("a MongoDB URL must begin with mongodb:// or mongodb+srv://"))?;
         // The driver's error would quote what follows, which is part of the password in this case.
         if rest.split_once('/').is_some_and(|(_, database)| database.contains('@')) || parameters.contains('@') {
             return Err(Error::invalid("the password in the MongoDB URL has a / or a ? that is not percent-encoded"));
@@ -140,7 +140,7 @@ fn check_namespace(name: &str) -> Result<()> {
     let is_odd = |character: char| character.is_control() || "/\\. \"$*<>:|?".contains(character);
     if name.is_empty() || name.len() > 63 || name.contains(is_odd) {
         return Err(Error::invalid(
-            "a namespace is the name of a database: 1 to 63 bytes without white space and any of /\\.\"$*<>:|?",
+            "a namespace must be the name of a database: 1 to 63 bytes without white space and any of /\\.\"$*<>:|?",
         ));
     }
     if ["admin", "config", "local"].contains(&name) {

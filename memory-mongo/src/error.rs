@@ -55,7 +55,7 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
         DriverKind::Io(cause) => told(&cause.to_string(), Unavailable, LOST, true),
         DriverKind::ConnectionPoolCleared { .. } => other(Unavailable, LOST, true),
         DriverKind::ServerSelection { message, .. } => {
-            told(message, Unavailable, "no server that can do this answers within the time for it", true)
+            told(message, Unavailable, "no server that can do this answers in time", true)
         }
         DriverKind::DnsResolve { message, .. } => {
             told(message, Unavailable, "the name of the server could not be resolved", true)

@@ -168,7 +168,8 @@ impl Server {
     /// Parses the part of a URL that describes the server; passes other parameters to `set`. No error quotes the URL.
     fn parse(url: &str, mut set: impl FnMut(&str, &str) -> Result<()>) -> Result<Self> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-        let rest = rest.ok_or_else(|| Error::invalid("a PostgreSQL URL begins with postgres:// or postgresql://"))?;
+        let rest =
+            rest.ok_or_else(|| Error::invalid("a PostgreSQL URL must begin with postgres:// or postgresql://"))?;
         let address = Address::parse(rest)?;
         let mut tls = Tls::default();
         for (name, value) in form_urlencoded::parse(address.parameters.as_bytes()) {

@@ -69,7 +69,7 @@ pub(crate) async fn tombstones_behind(
     behind: Option<&[u8]>,
     most: usize,
 ) -> Result<(Vec<Tombstone>, Option<Vec<u8>>)> {
-    let no_page = || Error::invalid("not a place that a page of tombstones gave");
+    let no_page = || Error::invalid("the cursor is not from a page of tombstones");
     let behind = behind.map(|key| RecordId::from_key(key).ok_or_else(no_page)).transpose()?;
     let (mut found, mut collection, mut document) = (Vec::new(), String::new(), String::new());
     if let Some(RecordId::Document { collection: of, id }) = behind {

@@ -17,7 +17,7 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
         sqlx::Error::Database(_) if state_of(&error) == "AM002" => return Error::newer_writer().with_source(error),
         sqlx::Error::Database(_) if state_of(&error) == "AM003" => return Error::read_only(),
         sqlx::Error::Database(_) => of_state(&state_of(&error)),
-        sqlx::Error::PoolTimedOut => (Unavailable, "no connection to the server within the time for it", true),
+        sqlx::Error::PoolTimedOut => (Unavailable, "no connection to the server in time", true),
         sqlx::Error::PoolClosed => (Closed, "the provider was shut down", false),
         error if is_encryption(error) => (Unavailable, "the encrypted connection could not be made", false),
         sqlx::Error::Configuration(_) => (InvalidInput, "the settings of the connection are not valid", false),

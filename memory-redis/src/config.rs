@@ -132,7 +132,7 @@ impl RedisConfig {
     /// `language`, `history`, `transient`, `kept_changes`, `tls_ca_file`, `tls_cert_file`, `tls_key_file`,
     /// `sentinel_user` and `sentinel_password`. Any other is `InvalidInput`, and the message names it.
     pub fn from_url(url: &str) -> Result<Self> {
-        let schemes = "a Redis URL begins with redis://, rediss://, redis+sentinel:// or redis+cluster://";
+        let schemes = "a Redis URL must begin with redis://, rediss://, redis+sentinel:// or redis+cluster://";
         let (scheme, rest) = url.split_once("://").ok_or_else(|| Error::invalid(schemes))?;
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let tls = match transport {
@@ -150,7 +150,7 @@ impl RedisConfig {
                 let (primary, database) = address.path.split_once('/').unwrap_or((address.path, ""));
                 let primary = Address::decode(primary)?;
                 if primary.is_empty() {
-                    return Err(Error::invalid("a redis+sentinel URL names the primary: …@HOST,HOST/PRIMARY"));
+                    return Err(Error::invalid("a redis+sentinel URL must name the primary: …@HOST,HOST/PRIMARY"));
                 }
                 let sentinels = address.hosts(DEFAULT_SENTINEL_PORT)?;
                 (Topology::Sentinel { sentinels, primary, login: Login::default() }, database)
@@ -162,7 +162,7 @@ impl RedisConfig {
         let mut config = Self { login: Login { user, password }, tls, ..Self::new(topology) };
         if !database.is_empty() {
             config.database =
-                database.parse().map_err(|_| Error::invalid("the database in the Redis URL is a number"))?;
+                database.parse().map_err(|_| Error::invalid("the database in the Redis URL must be a number"))?;
         }
         for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
             config.set(&name, &value)?;
@@ -170,7 +170,7 @@ impl RedisConfig {
         if let Some(Tls { client: Some((certificate, key)), .. }) = &config.tls
             && (certificate.as_os_str().is_empty() || key.as_os_str().is_empty())
         {
-            return Err(Error::invalid("tls_cert_file and tls_key_file go together"));
+            return Err(Error::invalid("tls_cert_file and tls_key_file must be given together"));
         }
         Ok(config)
     }
@@ -213,12 +213,12 @@ impl Config for RedisConfig {
         let name = &self.namespace;
         // Braces would end the hash tag early, and the namespace's keys would not share a slot.
         if name.is_empty() || name.len() > 64 || name.contains(['{', '}']) || name.contains(char::is_control) {
-            return Err(Error::invalid("a namespace has 1 to 64 bytes without braces and control characters"));
+            return Err(Error::invalid("a namespace must have 1 to 64 bytes without braces and control characters"));
         }
         match &self.topology {
             Topology::Cluster(_) if self.database != 0 => Err(Error::invalid("a cluster has the database 0 only")),
             Topology::Cluster(hosts) | Topology::Sentinel { sentinels: hosts, .. } if hosts.is_empty() => {
-                Err(Error::invalid("no host of Redis is named"))
+                Err(Error::invalid("the Redis URL must name a host"))
             }
             _ => Ok(()),
         }

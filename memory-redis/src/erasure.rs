@@ -147,7 +147,7 @@ fn read_place(bytes: &[u8]) -> Option<(&str, u64)> {
 }
 
 fn no_page() -> Error {
-    Error::invalid("not a place that a page of tombstones gave")
+    Error::invalid("the cursor is not from a page of tombstones")
 }
 
 /// Decodes the record of a name; `None` if it is no record's.

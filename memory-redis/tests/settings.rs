@@ -73,7 +73,7 @@ fn mistakes_are_named_and_quote_nothing() {
         ("redis://h?text_index=xyzzy", "text_index"),
         ("redis://h?sentinel_user=xyzzy", "sentinel_user"),
         ("redis://h?tls_ca_file=xyzzy", "rediss"),
-        ("rediss://h?tls_cert_file=xyzzy", "go together"),
+        ("rediss://h?tls_cert_file=xyzzy", "must be given together"),
     ] {
         let error = RedisConfig::from_url(url).expect_err(url);
         assert!(error.message().contains(named), "{error}");

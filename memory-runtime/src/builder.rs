@@ -222,7 +222,7 @@ impl RuntimeBuilder {
             Leases::check_instance(instance)?;
         }
         if self.settings.window > memory_core::MAX_LIMIT {
-            return Err(Error::invalid(format!("a window holds {} memories at most", memory_core::MAX_LIMIT)));
+            return Err(Error::invalid(format!("a window must hold at most {} memories", memory_core::MAX_LIMIT)));
         }
         let mut names: Vec<_> = self.triggers.iter().map(|trigger| trigger.name()).collect();
         names.sort_unstable();
@@ -279,5 +279,5 @@ fn failed(step: &str, error: &Error) -> Error {
 }
 
 fn no_single_provider() -> Error {
-    Error::invalid("a runtime has exactly one memory provider")
+    Error::invalid("a runtime needs exactly one memory provider")
 }

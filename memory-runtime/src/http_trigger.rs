@@ -61,7 +61,7 @@ impl<T: Send + 'static> HttpTrigger<T> {
         let path = path.into();
         // axum would panic on such a path, or read it as a pattern.
         if !path.starts_with('/') || path.contains(['{', '}']) {
-            return Err(Error::invalid("the path of a route begins with / and holds no braces"));
+            return Err(Error::invalid("the path of a route must begin with / and hold no braces"));
         }
         Ok(Self { name: name.into(), path, listener: Mutex::new(Some(listener)), read: Arc::new(read) })
     }
@@ -79,7 +79,7 @@ impl<T: Send + 'static> HttpTrigger<T> {
         R: Future<Output = Result<HttpReply>> + Send + 'static,
     {
         let taken = self.listener.lock().await.take();
-        let listener = taken.ok_or_else(|| Error::invalid("an HTTP trigger runs once"))?;
+        let listener = taken.ok_or_else(|| Error::invalid("an HTTP trigger can run only once"))?;
         let (read, submit) = (Arc::clone(&self.read), Arc::new(submit));
         let take = move |headers: HeaderMap, body: Bytes| {
             let (read, submit) = (Arc::clone(&read), Arc::clone(&submit));
@@ -168,7 +168,7 @@ impl From<&Error> for Refused {
 fn posted<T>(headers: &HeaderMap, body: &[u8], read: &Read<T>) -> std::result::Result<T, Refused> {
     // The listener serves no pages, so no page has the same origin.
     if headers.contains_key(header::ORIGIN) {
-        return Err(Refused::new(StatusCode::FORBIDDEN, "no web page may start tasks"));
+        return Err(Refused::new(StatusCode::FORBIDDEN, "web pages may not start tasks"));
     }
     if !is_json(headers) {
         let reason = "the body must be JSON, with the header Content-Type: application/json";

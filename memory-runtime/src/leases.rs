@@ -55,7 +55,8 @@ impl Leases {
     /// Checks an instance name. Fails with `InvalidInput` unless it has 1 to 128 bytes and no control characters.
     pub fn check_instance(name: &str) -> Result<()> {
         if name.is_empty() || name.len() > MAX_INSTANCE || name.contains(char::is_control) {
-            let message = format!("the name of an instance has 1 to {MAX_INSTANCE} bytes without control characters");
+            let message =
+                format!("the name of an instance must have 1 to {MAX_INSTANCE} bytes without control characters");
             return Err(Error::invalid(message));
         }
         Ok(())

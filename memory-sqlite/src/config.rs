@@ -64,7 +64,8 @@ impl SqliteConfig {
     /// `language` (such as `german`, or `none`), `history` (`all` or `none`), `transient`, `deadline_ms`, `readers` and
     /// `kept_changes`. Any other parameter is `InvalidInput`, and the message names it.
     pub fn from_url(url: &str) -> Result<Self> {
-        let rest = url.strip_prefix("sqlite:").ok_or_else(|| Error::invalid("an SQLite URL begins with sqlite:"))?;
+        let rest =
+            url.strip_prefix("sqlite:").ok_or_else(|| Error::invalid("an SQLite URL must begin with sqlite:"))?;
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let path = path.strip_prefix("//").unwrap_or(path);
         let mut config = match path {

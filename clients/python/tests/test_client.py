@@ -374,7 +374,7 @@ async def test_what_expires_is_gone(memory: Memory, root: str, collection: str) 
     assert put.expires_at == far
     with pytest.raises(InvalidInput):
         memory.store(root, 1, expires_at=1)
-    with pytest.raises(InvalidInput, match="don't go together"):
+    with pytest.raises(InvalidInput, match="can't be combined"):
         memory.store(root, 1, expires_in=1, expires_at=far)
     with pytest.raises(InvalidInput, match="never_expires"):
         memory.update(id, expires_in=1, never_expires=True)

@@ -25,7 +25,7 @@ export class Documents {
     readonly collection: string,
   ) {
     if (!/^[a-z0-9_-]{1,64}$/.test(collection)) {
-      throw new InvalidInputError("the name of a collection has 1 to 64 characters of [a-z0-9_-]");
+      throw new InvalidInputError("the name of a collection must have 1 to 64 characters of [a-z0-9_-]");
     }
     this.#transport = transport;
     this.#path = `/v1/documents/${collection}`;
@@ -102,7 +102,7 @@ export class Documents {
 
   #pathOf(id: string): string {
     // In a URL these would mean a folder.
-    if (id === "" || id === "." || id === "..") throw new InvalidInputError("no document can be put or read under this id");
+    if (id === "" || id === "." || id === "..") throw new InvalidInputError('the id of a document must not be empty, "." or ".."');
     return `${this.#path}/${percentEncoded(id)}`;
   }
 }

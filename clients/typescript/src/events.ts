@@ -50,7 +50,7 @@ export class EventParser {
   #hold(piece: string): void {
     this.#line += piece;
     if (this.#line.length + this.#size <= this.#largest) return;
-    throw MemoryError.of("Unexpected", `an event of the stream is over ${this.#largest >> 20} Mi: is it agent-memory that answers?`);
+    throw MemoryError.of("Unexpected", `an event of the stream is over ${this.#largest >> 20} Mi characters: is this an agent-memory server?`);
   }
 
   /** Parses a line, and returns the event that it ends. */

@@ -8,7 +8,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells that the server answers, whatever its engine does. */
+        /** Reports that the server answers, whatever the state of its engine. */
         get: {
             parameters: {
                 query?: never;
@@ -43,7 +43,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Counters for Prometheus. */
+        /** Metrics for Prometheus. */
         get: {
             parameters: {
                 query?: never;
@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells whether the engine answers, at most a second ago. */
+        /** Reports whether the engine answered within the last second. */
         get: {
             parameters: {
                 query?: never;
@@ -204,7 +204,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Puts many documents, of any collections, all or none: creates or replaces them. */
+        /** Creates or replaces many documents in any collections, all or none. */
         post: {
             parameters: {
                 query?: never;
@@ -269,20 +269,20 @@ export interface paths {
                     under?: string[];
                     /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
                     prefix?: string[];
-                    /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+                    /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
                     glob?: string[];
-                    /** @description Spaces in which a regular expression finds something. */
+                    /** @description Spaces in whose id a regular expression finds a match. */
                     regex?: string[];
                     /** @description Every space. */
                     all?: boolean;
                     /** @description A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
                     where?: string;
-                    /** @description Words of which a record holds at least one. */
+                    /** @description Words, of which a record must hold at least one. */
                     text?: string;
                     order?: "newest" | "oldest";
-                    /** @description How many at most; 50 by default. */
+                    /** @description The limit of the page: 50 by default, at most 1,000. */
                     limit?: number;
-                    /** @description Leaves out this many at the start; not with a cursor. */
+                    /** @description Skips this many records at the start, at most 10,000; not with a cursor. */
                     offset?: number;
                     /** @description `next` of an earlier page of the same query. */
                     cursor?: string;
@@ -324,7 +324,7 @@ export interface paths {
             };
         };
         put?: never;
-        /** Adds a document under an id that is made for it. */
+        /** Creates a document under a new id. */
         post: {
             parameters: {
                 query?: never;
@@ -370,7 +370,7 @@ export interface paths {
                 };
             };
         };
-        /** Removes documents: none when more than `max` are found. */
+        /** Removes documents, or none if more than `max` are found. */
         delete: {
             parameters: {
                 query?: {
@@ -380,21 +380,21 @@ export interface paths {
                     under?: string[];
                     /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
                     prefix?: string[];
-                    /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+                    /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
                     glob?: string[];
-                    /** @description Spaces in which a regular expression finds something. */
+                    /** @description Spaces in whose id a regular expression finds a match. */
                     regex?: string[];
                     /** @description Every space. */
                     all?: boolean;
                     /** @description A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
                     where?: string;
-                    /** @description Words of which a record holds at least one. */
+                    /** @description Words, of which a record must hold at least one. */
                     text?: string;
-                    /** @description The document with this id, or with another that is named. */
+                    /** @description The document with this id. Repeat it to remove several. */
                     id?: string[];
-                    /** @description If more are found, none is removed; 10 by default. */
+                    /** @description The limit of the removal: if more are found, none is removed. 10 by default, at most 10,000. */
                     max?: number;
-                    /** @description Only tells what would be removed. */
+                    /** @description Shows what would be removed, and removes nothing. */
                     dryRun?: boolean;
                 };
                 header?: never;
@@ -445,11 +445,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows one document, as it is or as it was. */
+        /** Shows one document, as it is now or as it was at a time. */
         get: {
             parameters: {
                 query?: {
-                    /** @description As it was then, in milliseconds since 1970 UTC, and not as it is. */
+                    /** @description Shows the record as of this time, in milliseconds since 1970 UTC. */
                     asOf?: number;
                 };
                 header?: never;
@@ -490,14 +490,14 @@ export interface paths {
                 };
             };
         };
-        /** Puts a document: creates or replaces it. */
+        /** Creates or replaces a document. */
         put: {
             parameters: {
                 query?: never;
                 header?: {
-                    /** @description The revision in quotes that must be in place */
+                    /** @description The revision that the document must have, in quotes */
                     "If-Match"?: string | null;
-                    /** @description `*`: there must be no such document */
+                    /** @description `*`: the document must not exist */
                     "If-None-Match"?: string | null;
                 };
                 path: {
@@ -607,11 +607,11 @@ export interface paths {
         get: {
             parameters: {
                 query?: {
-                    /** @description How many at most; 50 by default. */
+                    /** @description The limit of the page: 50 by default, at most 1,000. */
                     limit?: number;
                     /** @description `next` of an earlier page of the same history. */
                     cursor?: string;
-                    /** @description Shows removals too, and what was there before them: for who may use everything. */
+                    /** @description Shows removals too, and the versions before them. Requires a caller that may read every space and use every collection. */
                     removed?: boolean;
                 };
                 header?: never;
@@ -668,7 +668,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Keeps vectors that the caller has made beside records that it may write, each by itself. */
+        /** Keeps vectors from the caller beside existing records that it may write, each independently of the others. */
         post: {
             parameters: {
                 query?: never;
@@ -726,9 +726,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Erases memories, and documents if that is asked for, with their history: a slice a call.
-         * @description A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true` that may write
-         *     the ledger, where they may read and write.
+         * Erases memories, and with `documents` also documents, with their history: one slice per call.
+         * @description A slice is erased as a whole or not at all. Repeat the call until `isComplete` is true. Requires a token with `erase = true` that may
+         *     write the ledger, and erases only where it may read and write.
          */
         post: {
             parameters: {
@@ -784,7 +784,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells how the engine is. */
+        /** Shows the state of the engine. */
         get: {
             parameters: {
                 query?: never;
@@ -837,7 +837,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Recalls memories. */
+        /** Finds memories by spaces and conditions. */
         get: {
             parameters: {
                 query?: {
@@ -847,28 +847,28 @@ export interface paths {
                     under?: string[];
                     /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
                     prefix?: string[];
-                    /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+                    /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
                     glob?: string[];
-                    /** @description Spaces in which a regular expression finds something. */
+                    /** @description Spaces in whose id a regular expression finds a match. */
                     regex?: string[];
                     /** @description Every space. */
                     all?: boolean;
                     /** @description A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
                     where?: string;
-                    /** @description Words of which a record holds at least one. */
+                    /** @description Words, of which a record must hold at least one. */
                     text?: string;
-                    /** @description Created after this many milliseconds since 1970 UTC, exclusively. */
+                    /** @description Memories created after this time (exclusive), in milliseconds since 1970 UTC. */
                     after?: number;
-                    /** @description Created before this, exclusively. */
+                    /** @description Memories created before this time (exclusive), in milliseconds since 1970 UTC. */
                     before?: number;
-                    /** @description Of this status, or of another that is named. */
+                    /** @description Memories with this status. Repeat it to accept several. */
                     status?: ("pending" | "running" | "completed" | "failed" | "observed")[];
-                    /** @description Leaves out this memory. */
+                    /** @description Excludes the memory with this id. */
                     exclude?: string[];
                     order?: "newest" | "oldest";
-                    /** @description How many at most; 50 by default. */
+                    /** @description The limit of the page: 50 by default, at most 1,000. */
                     limit?: number;
-                    /** @description Leaves out this many at the start; not with a cursor. */
+                    /** @description Skips this many records at the start, at most 10,000; not with a cursor. */
                     offset?: number;
                     /** @description `next` of an earlier page of the same query. */
                     cursor?: string;
@@ -908,12 +908,12 @@ export interface paths {
             };
         };
         put?: never;
-        /** Stores a memory. With an idempotency key, a repetition answers the first id and stores nothing. */
+        /** Stores a memory. A repeated call with the same idempotency key stores nothing and returns the first id. */
         post: {
             parameters: {
                 query?: never;
                 header?: {
-                    /** @description As `idempotencyKey` in the body */
+                    /** @description The same as `idempotencyKey` in the body */
                     "Idempotency-Key"?: string | null;
                 };
                 path?: never;
@@ -1024,11 +1024,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows one memory, as it is or as it was. */
+        /** Shows one memory, as it is now or as it was at a time. */
         get: {
             parameters: {
                 query?: {
-                    /** @description As it was then, in milliseconds since 1970 UTC, and not as it is. */
+                    /** @description Shows the record as of this time, in milliseconds since 1970 UTC. */
                     asOf?: number;
                 };
                 header?: never;
@@ -1073,12 +1073,12 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Changes the context, the metadata or the status of a memory. */
+        /** Changes the context, the metadata, the status or the expiry of a memory. */
         patch: {
             parameters: {
                 query?: never;
                 header?: {
-                    /** @description The revision in quotes, as ETag has it */
+                    /** @description The revision that the memory must have, in quotes, as in the header ETag */
                     "If-Match"?: string | null;
                 };
                 path: {
@@ -1134,7 +1134,7 @@ export interface paths {
         get: {
             parameters: {
                 query?: {
-                    /** @description How many at most; 50 by default. */
+                    /** @description The limit of the page: 50 by default, at most 1,000. */
                     limit?: number;
                     /** @description `next` of an earlier page of the same history. */
                     cursor?: string;
@@ -1190,7 +1190,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Answers a question in words from the memories, or the documents, of a scope: the best first. */
+        /** Answers a question in words, best first, from the memories of some spaces, or the documents of a collection. */
         get: {
             parameters: {
                 query: {
@@ -1200,39 +1200,39 @@ export interface paths {
                     under?: string[];
                     /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
                     prefix?: string[];
-                    /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+                    /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
                     glob?: string[];
-                    /** @description Spaces in which a regular expression finds something. */
+                    /** @description Spaces in whose id a regular expression finds a match. */
                     regex?: string[];
                     /** @description Every space. */
                     all?: boolean;
                     /** @description The question, of at most 16 KiB. */
                     text: string;
-                    /** @description Asks the documents of this collection instead of the ledger. */
+                    /** @description Searches the documents of this collection instead of the ledger. */
                     collection?: string;
-                    /** @description A condition that hits satisfy, as in `metadata.topic = 'rust'`. */
+                    /** @description A condition that every hit must satisfy, as in `metadata.topic = 'rust'`. */
                     where?: string;
-                    /** @description How many hits at most; 10 by default. */
+                    /** @description The limit of hits: 10 by default, at most 1,000. */
                     limit?: number;
-                    /** @description How many records on each side of a hit in its container, for who reads on. */
+                    /** @description The number of records to show on each side of a hit in its container: 0 by default, at most 10. */
                     neighbours?: number;
-                    /** @description Whether the terms that matched and the divisors of the scores are told. */
+                    /** @description Whether to show the terms that matched and the divisors of the scores. */
                     explain?: boolean;
-                    /** @description `english`, `german` or another that the README lists, or `none`; that of the database by default. */
+                    /** @description The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database. */
                     language?: string;
-                    /** @description What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`. */
+                    /** @description What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`. */
                     container?: string;
-                    /** @description The key of the metadata that names who speaks; `speaker` by default. */
+                    /** @description The metadata key that names the speaker; `speaker` by default. */
                     speaker?: string;
-                    /** @description Whether it is asked by what the question means, too: where the server has an embedding model, by default. */
+                    /** @description Whether to search by meaning, too; by default if the server has an embedding model. */
                     meaning?: boolean;
-                    /** @description Created after this many milliseconds since 1970 UTC, exclusively. */
+                    /** @description Memories created after this time (exclusive), in milliseconds since 1970 UTC. */
                     after?: number;
-                    /** @description Created before this, exclusively. */
+                    /** @description Memories created before this time (exclusive), in milliseconds since 1970 UTC. */
                     before?: number;
-                    /** @description Of this status, or of another that is named. */
+                    /** @description Memories with this status. Repeat it to accept several. */
                     status?: ("pending" | "running" | "completed" | "failed" | "observed")[];
-                    /** @description Leaves out this memory. */
+                    /** @description Excludes the memory with this id. */
                     exclude?: string[];
                 };
                 header?: never;
@@ -1272,7 +1272,7 @@ export interface paths {
         put?: never;
         /**
          * Answers a question in words, by a vector, or by both.
-         * @description As `GET` does, for what is too long for an address.
+         * @description As `GET` does, for questions that are too long for a URL.
          */
         post: {
             parameters: {
@@ -1329,8 +1329,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows the rules by which records are kept.
-         * @description For tokens with `erase = true` that read every space.
+         * Shows the retention rules.
+         * @description Requires a token with `erase = true` that may read every space.
          */
         get: {
             parameters: {
@@ -1370,9 +1370,9 @@ export interface paths {
             };
         };
         /**
-         * Puts these rules in the place of those that are there.
-         * @description They hold at once, and for what is there already: what they have over is in no answer any more, and is erased. For who may erase
-         *     everything, which no token of a file may.
+         * Replaces the retention rules.
+         * @description They hold at once, also for existing records: those over the time are in no answer any more, and are erased. Requires a caller that may
+         *     erase everything, which no token of a file may.
          */
         put: {
             parameters: {
@@ -1429,7 +1429,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the spaces right below one, or the top-level spaces, with how much each holds of what the caller may read. */
+        /** Lists the spaces right below one, or the top-level spaces, with the number of records in each that the caller may read. */
         get: {
             parameters: {
                 query?: {
@@ -1437,11 +1437,11 @@ export interface paths {
                     under?: string;
                     /** @description Lists the spaces of the documents of this collection instead of those of the ledger. */
                     collection?: string;
-                    /** @description How many levels; 1 by default. */
+                    /** @description The number of levels: 1 by default, at most 8. */
                     depth?: number;
-                    /** @description How many spaces of each level at most; 50 by default. */
+                    /** @description The limit of each level, in spaces: 50 by default, at most 1,000. */
                     limit?: number;
-                    /** @description `next` of a level that was listed before; `under` is then what that lies below. */
+                    /** @description `next` of an earlier level; `under` must then be the same as that of the level. */
                     cursor?: string;
                 };
                 header?: never;
@@ -1493,7 +1493,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the model that the database has its vectors from. */
+        /** Shows the embedding model of the database. */
         get: {
             parameters: {
                 query?: never;
@@ -1532,8 +1532,8 @@ export interface paths {
             };
         };
         /**
-         * Makes a model that of the database.
-         * @description The vectors of another one count no more, until that is the model again. For who may write everything, which no token of a file may.
+         * Sets the embedding model of the database.
+         * @description Vectors of another model are not used until it is set again. Requires a caller that may write everything, which no token of a file may.
          */
         put: {
             parameters: {
@@ -1591,10 +1591,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tells what changes, until the client leaves.
-         * @description The `event` of each event is the `kind` of its `data`, and its `id` goes on behind it, as `Last-Event-ID` or `from`. An error behind the
-         *     beginning is an event `error` with a problem as `data`, and the stream ends; a stream that ends without one was cut, and may go on. Where
-         *     the feed has lost what came behind an id, the answer or the event is the problem `FeedReset` (410): begin anew with `from=start`.
+         * Streams the changes of records until the client disconnects.
+         * @description The `event` of each event is the `kind` of its `data`, and its `id` continues after it, as `Last-Event-ID` or `from`. A later error is
+         *     an event `error` with a problem as `data`, and ends the stream; a stream that ends without one was cut, and can be continued. If the
+         *     feed has lost the changes after an id, the answer or the event is the problem `FeedReset` (410): begin again with `from=start`.
          */
         get: {
             parameters: {
@@ -1605,33 +1605,33 @@ export interface paths {
                     under?: string[];
                     /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
                     prefix?: string[];
-                    /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+                    /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
                     glob?: string[];
-                    /** @description Spaces in which a regular expression finds something. */
+                    /** @description Spaces in whose id a regular expression finds a match. */
                     regex?: string[];
                     /** @description Every space. */
                     all?: boolean;
                     /** @description A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
                     where?: string;
-                    /** @description Words of which a record holds at least one. */
+                    /** @description Words, of which a record must hold at least one. */
                     text?: string;
-                    /** @description Created after this many milliseconds since 1970 UTC, exclusively. */
+                    /** @description Memories created after this time (exclusive), in milliseconds since 1970 UTC. */
                     after?: number;
-                    /** @description Created before this, exclusively. */
+                    /** @description Memories created before this time (exclusive), in milliseconds since 1970 UTC. */
                     before?: number;
-                    /** @description Of this status, or of another that is named. */
+                    /** @description Memories with this status. Repeat it to accept several. */
                     status?: ("pending" | "running" | "completed" | "failed" | "observed")[];
-                    /** @description Leaves out this memory. */
+                    /** @description Excludes the memory with this id. */
                     exclude?: string[];
-                    /** @description `memories` by default. */
+                    /** @description The kinds of records to watch; `memories` by default. */
                     of?: "memories" | "documents" | "both";
-                    /** @description Documents of this collection, or of another that is named; by default of all that may be used. */
+                    /** @description Only documents of this collection. Repeat it to accept several; by default all that the caller may use. */
                     collection?: string[];
-                    /** @description `now` (the default); `start`, with all that is there before what changes; or the `id` of an event of the same watch. */
+                    /** @description Where to begin: `now` (the default); `start`, with all existing records before the changes; or the `id` of an event of this watch. */
                     from?: string;
                 };
                 header?: {
-                    /** @description The `id` of the last event that came; wins over `from` */
+                    /** @description The `id` of the last event that was received; overrides `from` */
                     "Last-Event-ID"?: string | null;
                 };
                 path?: never;
@@ -1690,12 +1690,12 @@ export interface components {
             /** @description At most 10,000. */
             memories: components["schemas"]["NewMemoryBody"][];
         };
-        /** @description One change. Which of its members are there depends on its kind. */
+        /** @description A change. Its kind determines which members are present. */
         Change: {
             /** @description The collection of a document that was removed or erased, or has left. */
             collection?: string | null;
             document?: components["schemas"]["Document"] | null;
-            /** @description The id of a record that was removed or erased, has left or can't be read; of the latter only for who may read every space. */
+            /** @description The id of a record that was removed or erased, has left or, for callers that may read every space, can't be read. */
             id?: string | null;
             kind: components["schemas"]["ChangeName"];
             memory?: components["schemas"]["Memory"] | null;
@@ -1703,11 +1703,11 @@ export interface components {
             reason?: string | null;
         };
         /**
-         * @description What a change tells.
+         * @description The kind of a change.
          * @enum {string}
          */
         ChangeName: "stored" | "updated" | "removed" | "erased" | "left" | "unreadable" | "progress" | "reached";
-        /** @description The collections that hold a document, as far as they may be used. */
+        /** @description The collections that hold a document and that the caller may use. */
         CollectionsBody: {
             collections: string[];
         };
@@ -1723,7 +1723,7 @@ export interface components {
             createdAt: number;
             /**
              * Format: int64
-             * @description From when on it is in no answer any more; never when absent.
+             * @description When it expires: from then on it is in no answer. It never expires if this is absent.
              */
             expiresAt?: number | null;
             id: string;
@@ -1737,16 +1737,16 @@ export interface components {
         /** @description A page of documents. */
         DocumentPageBody: {
             documents: components["schemas"]["Document"][];
-            /** @description Where the next page begins; absent at the end. A short page may have one. */
+            /** @description The `cursor` of the next page; absent on the last page. A short page may have one. */
             next?: string | null;
-            /** @description Documents that match as far as can be told, and can't be read. */
+            /** @description Documents that can't be read, and that match as far as can be told. */
             unreadable: components["schemas"]["UnreadableBody"][];
         };
-        /** @description Vectors that the caller has made. */
+        /** @description Vectors from the caller. */
         EmbedBody: {
             /** @description At most 1,000. */
             embeddings: components["schemas"]["EmbeddingBody"][];
-            /** @description The model that has made them, which is that of the database. */
+            /** @description The model that made them, which must be that of the database. */
             model: string;
         };
         /** @description The vector of a record at one of its revisions. */
@@ -1756,82 +1756,82 @@ export interface components {
             id: string;
             /**
              * Format: int64
-             * @description The revision that the record has. A vector of an earlier one is not kept.
+             * @description The current revision of the record. A vector of an earlier revision is not kept.
              */
             revision: number;
             vector: components["schemas"]["Vector"];
         };
-        /** @description What is to be erased, and why: `ids`, or a `query`. */
+        /** @description The records to erase, by `ids` or by a `query`, and the reason. */
         EraseBody: {
-            /** @description Of the documents only those of these collections; all that may be used by default, where these are at most 100. */
+            /** @description The collections of the documents. By default all that the caller may use; required if these are more than 100. */
             collections?: string[];
-            /** @description Whether the documents go too that the spaces, `where` and `text` of the query find. */
+            /** @description Whether to erase also the documents that the spaces, `where` and `text` of the query find. */
             documents?: boolean;
-            /** @description The memories with these ids, at most 1,000. */
+            /** @description The ids of at most 1,000 memories. */
             ids?: string[] | null;
             /**
              * Format: int64
-             * @description How many records of a query this call erases at most; 100 by default.
+             * @description The limit of a call with a query, in records: 100 by default, at most 1,000.
              */
             limit?: number | null;
             query?: components["schemas"]["EraseQuery"] | null;
-            /** @description Why, in one line of at most 1,024 bytes, which stays with each record. It should name nobody who is to be forgotten. */
+            /** @description The reason, in one line of at most 1,024 bytes. The tombstone of each record keeps it, so it should not name who is to be forgotten. */
             reason: string;
         };
-        /** @description Which records: the parameters of `GET /v1/memories`, each with a list where it may be named several times. */
+        /** @description Selects records: the parameters of `GET /v1/memories`. A parameter that may be repeated there is a list here. */
         EraseQuery: {
             /**
              * Format: int64
-             * @description Memories created after this many milliseconds since 1970 UTC, exclusively.
+             * @description Memories created after this time (exclusive), in milliseconds since 1970 UTC.
              */
             after?: number | null;
-            /** @description Every space, with at least a status, a condition or words. */
+            /** @description Every space. Requires a status, a condition or words. */
             all?: boolean;
             /**
              * Format: int64
-             * @description Memories created before this, exclusively.
+             * @description Memories created before this time (exclusive), in milliseconds since 1970 UTC.
              */
             before?: number | null;
-            /** @description Leaves out these memories. */
+            /** @description Excludes the memories with these ids. */
             exclude?: string[];
-            /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+            /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
             glob?: string[];
             /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
             prefix?: string[];
-            /** @description Spaces in which a regular expression finds something. */
+            /** @description Spaces in whose id a regular expression finds a match. */
             regex?: string[];
             /** @description The spaces with these ids. */
             space?: string[];
-            /** @description Memories of one of these statuses. */
+            /** @description Memories with one of these statuses. */
             status?: components["schemas"]["StatusName"][];
-            /** @description Words of which a record holds at least one. */
+            /** @description Words, of which a record must hold at least one. */
             text?: string | null;
             /** @description These spaces and all below them: the safe choice to keep tenants apart. */
             under?: string[];
             /** @description A condition, as in `metadata.user = 'ana'`. */
             where?: string | null;
         };
-        /** @description What one call has erased. */
+        /** @description The records that one call has erased. */
         ErasedBody: {
-            /** @description Whether nothing is left. Otherwise the same call erases what comes next. */
+            /** @description Whether nothing is left. Otherwise the same call erases the next slice. */
             isComplete: boolean;
             records: components["schemas"]["ErasedRecord"][];
         };
-        /** @description What a record was called that was erased. */
+        /** @description The name of an erased record. */
         ErasedRecord: {
             /** @description The collection of a document; a memory has none. */
             collection?: string | null;
             id: string;
         };
-        /** @description What a put finds in place, or else nothing is put. */
+        /** @description The precondition of a put. If it does not hold, nothing is put. */
         ExpectBody: "any" | "absent" | {
-            /** @description A document at this revision. */
+            /** @description The document is at this revision. */
             revision: components["schemas"]["AnyRevision"];
         };
         ExpiryChange: "clear" | {
             set: components["schemas"]["AnyTime"];
         };
-        /** @description By what the parts of the scores were divided: the best of each in this answer. */
+        /** @description The divisors of the parts of the scores: the best value of each part in this answer. */
         ExplainedBody: {
             /** Format: double */
             averageLength: number;
@@ -1853,9 +1853,9 @@ export interface components {
             /** Format: double */
             words: number;
         };
-        /** @description How the engine is. */
+        /** @description The state of the engine. */
         HealthBody: {
-            /** @description `durable`, or why it is at risk or unknown what an acknowledged write survives. */
+            /** @description `durable`, or why an acknowledged write is at risk, or that this is unknown. */
             durability: string;
             engine: string;
             /** Format: double */
@@ -1866,15 +1866,15 @@ export interface components {
         };
         /** @description Versions of a record, newest first. */
         HistoryBody: {
-            /** @description Where it goes on; absent at the end. */
+            /** @description The `cursor` of the next page; absent on the last page. */
             next?: string | null;
             versions: components["schemas"]["Version"][];
         };
-        /** @description A record that answers. */
+        /** @description A record that answers the question. */
         HitBody: components["schemas"]["RecordBody"] & {
-            /** @description The records behind it. */
+            /** @description Up to `neighbours` records after it in its container, oldest first. */
             after?: components["schemas"]["RecordBody"][];
-            /** @description The records before it in its container, oldest first, as many as were asked for. */
+            /** @description Up to `neighbours` records before it in its container, oldest first. */
             before?: components["schemas"]["RecordBody"][];
             parts: components["schemas"]["PartsBody"];
             /**
@@ -1882,25 +1882,25 @@ export interface components {
              * @description The sum of the parts.
              */
             score: number;
-            /** @description The terms of the question that it holds, if it was asked for. */
+            /** @description The terms of the question that it holds, with `explain`. */
             terms?: components["schemas"]["TermBody"][] | null;
         };
-        /** @description What became of vectors, in the order of the request. */
+        /** @description Which vectors were kept, in the order of the request. */
         KeptBody: {
-            /** @description Whether each is kept: not where the record is not there, or has another revision by now. */
+            /** @description Whether each was kept: not if its record does not exist, or has another revision by now. */
             kept: boolean[];
         };
         /** @description The spaces right below one, in the order of the bytes of their ids. */
         LevelBody: {
-            /** @description Where the level goes on; absent at its end. A short level may have one. */
+            /** @description The `cursor` of the rest of the level; absent at its end. A short level may have one. */
             next?: string | null;
             spaces: components["schemas"]["SpaceBody"][];
-            /** @description What they lie below; absent for top-level spaces. */
+            /** @description The space above them; absent for top-level spaces. */
             under?: string | null;
         };
         /** @description Spaces, level by level. */
         LevelsBody: {
-            /** @description The level that was asked for, and with a depth those below it. */
+            /** @description The requested level, and with a `depth` those below it. */
             levels: components["schemas"]["LevelBody"][];
         };
         /** @description A memory of the ledger. */
@@ -1910,7 +1910,7 @@ export interface components {
             createdAt: number;
             /**
              * Format: int64
-             * @description From when on it is in no answer any more; never when absent.
+             * @description When it expires: from then on it is in no answer. It never expires if this is absent.
              */
             expiresAt?: number | null;
             /** Format: uuid */
@@ -1928,23 +1928,23 @@ export interface components {
         /** @description A page of memories. */
         MemoryPageBody: {
             memories: components["schemas"]["Memory"][];
-            /** @description Where the next page begins; absent at the end. A short page may have one. */
+            /** @description The `cursor` of the next page; absent on the last page. A short page may have one. */
             next?: string | null;
-            /** @description Rows that match as far as can be told, and can't be read. */
+            /** @description Rows that can't be read, and that match as far as can be told. */
             unreadable: components["schemas"]["UnreadableBody"][];
         };
-        /** @description A change of a memory: what is not named stays. */
+        /** @description A change of a memory. Fields that are not given stay as they are. */
         MemoryPatch: {
-            /** @description Takes the context away, or sets it. */
+            /** @description Clears or sets the context. */
             context?: components["schemas"]["ContextChange"];
-            /** @description Takes the time of its expiry away, or sets it, in milliseconds since 1970 UTC. */
+            /** @description Clears or sets the expiry, in milliseconds since 1970 UTC. */
             expiresAt?: components["schemas"]["ExpiryChange"];
             /**
              * Format: int64
-             * @description The revision that the memory must have; as the header `If-Match`.
+             * @description The revision that the memory must have; the same as the header `If-Match`.
              */
             ifRevision?: number | null;
-            /** @description Replaces the metadata, or merges into them (RFC 7396). */
+            /** @description Replaces the metadata, or merges into it (RFC 7396). */
             metadata?: components["schemas"]["MetadataChange"];
             /** @description The new status. */
             status?: components["schemas"]["StatusName"];
@@ -1960,7 +1960,7 @@ export interface components {
             content: string;
             /**
              * Format: int64
-             * @description When it is made, in milliseconds since 1970 UTC; now by default.
+             * @description When it was created, in milliseconds since 1970 UTC; now by default.
              */
             createdAt?: number | null;
             /**
@@ -1968,9 +1968,9 @@ export interface components {
              * @description When it expires, in milliseconds since 1970 UTC; never by default.
              */
             expiresAt?: number | null;
-            /** @description What filters can look into. */
+            /** @description Data for use in conditions. */
             metadata?: Record<string, never>;
-            /** @description The space it is about. */
+            /** @description The space of the document. */
             spaceId: string;
             vector?: components["schemas"]["Vector"] | null;
         };
@@ -1988,53 +1988,53 @@ export interface components {
              * @description When it expires, in milliseconds since 1970 UTC; never by default.
              */
             expiresAt?: number | null;
-            /** @description Makes a repetition find the first store. */
+            /** @description A second store with the same key returns the first id. */
             idempotencyKey?: string | null;
-            /** @description What filters can look into. */
+            /** @description Data for use in conditions. */
             metadata?: Record<string, never>;
-            /** @description Where it happened. */
+            /** @description Where it happened, from broad to narrow. */
             spaceId: string;
-            /** @description How far its task is; `pending` by default. */
+            /** @description The state of its task; `pending` by default. */
             status?: components["schemas"]["StatusName"];
             /** @description What happened: any JSON, kept byte for byte. */
             trigger: unknown;
             vector?: components["schemas"]["Vector"] | null;
         };
-        /** @description What each property of a record brings to its score. */
+        /** @description The contribution of each property of a record to its score. */
         PartsBody: {
             /**
              * Format: double
-             * @description Those of its container.
+             * @description From the terms of its container.
              */
             container: number;
             /**
              * Format: double
-             * @description What it and its neighbours mean.
+             * @description From the meaning of the record and its neighbours.
              */
             meaning: number;
             /**
              * Format: double
-             * @description Those of its neighbours in the container.
+             * @description From the terms of its neighbours in the container.
              */
             neighbours: number;
             /**
              * Format: double
-             * @description What it loses as a question.
+             * @description A deduction, 0 or negative, if a text of the record ends with a question mark.
              */
             question: number;
             /**
              * Format: double
-             * @description What it gains by its speaker, whom the question names.
+             * @description A bonus if its speaker is the only one that the question names.
              */
             speaker: number;
             /**
              * Format: double
-             * @description The terms that it holds itself.
+             * @description From the terms that the record itself holds.
              */
             words: number;
         };
         /**
-         * @description How the numbers of a vector are kept.
+         * @description The format of stored vectors.
          * @enum {string}
          */
         Precision: "compact" | "exact";
@@ -2044,7 +2044,7 @@ export interface components {
             detail: string;
             /** @description The kind of the error in the contract, if it has one, such as `InvalidInput`. */
             error?: string | null;
-            /** @description `unknown` when the request may have had its effect all the same. */
+            /** @description `unknown` if the request may have taken effect. */
             outcome?: string | null;
             /** @description Whether the same request can succeed later. */
             retryable: boolean;
@@ -2058,33 +2058,33 @@ export interface components {
             /** @description Always `about:blank`: the status says what kind of problem it is. */
             type: string;
         };
-        /** @description A document to put, with its place and what must be there. */
+        /** @description A document to put, with its collection, its id and a precondition. */
         PutBody: {
-            /** @description The set it belongs to. */
+            /** @description The collection that it belongs to. */
             collection: string;
             /** @description The text, of at most 1 MiB. */
             content: string;
             /**
              * Format: int64
-             * @description When it is made, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+             * @description When it was created, in milliseconds since 1970 UTC; now by default. A replacement keeps the time of the first put.
              */
             createdAt?: number | null;
-            /** @description What must be in place; anything by default. */
+            /** @description The precondition; none by default. */
             expect?: components["schemas"]["ExpectBody"];
             /**
              * Format: int64
              * @description When it expires, in milliseconds since 1970 UTC; never by default.
              */
             expiresAt?: number | null;
-            /** @description Its id; a new one is made when absent. */
+            /** @description Its id; a new one by default. */
             id?: string | null;
-            /** @description What filters can look into. */
+            /** @description Data for use in conditions. */
             metadata?: Record<string, never>;
-            /** @description The space it is about. */
+            /** @description The space of the document. */
             spaceId: string;
             vector?: components["schemas"]["Vector"] | null;
         };
-        /** @description What a put has made of a document beside what it was given. */
+        /** @description The fields of a document that a put has set. */
         PutDocumentBody: {
             collection: string;
             /** Format: int64 */
@@ -2097,7 +2097,7 @@ export interface components {
             /** Format: int64 */
             updatedAt?: number | null;
         };
-        /** @description What was put, in the order of the request. */
+        /** @description The documents that were put, in the order of the request. */
         PutManyBody: {
             documents: components["schemas"]["PutDocumentBody"][];
         };
@@ -2107,74 +2107,74 @@ export interface components {
             documents: components["schemas"]["PutBody"][];
         };
         /**
-         * @description A question: the parameters of `GET /v1/recall`, each with a list where it may be named several times, and a vector if the caller has
+         * @description A question: the parameters of `GET /v1/recall`, where one that may be repeated is a list, and a vector if the caller has
          *     made one.
          */
         RecallBody: {
             /**
              * Format: int64
-             * @description Memories created after this many milliseconds since 1970 UTC, exclusively.
+             * @description Memories created after this time (exclusive), in milliseconds since 1970 UTC.
              */
             after?: number | null;
             /** @description Every space. */
             all?: boolean;
             /**
              * Format: int64
-             * @description Memories created before this, exclusively.
+             * @description Memories created before this time (exclusive), in milliseconds since 1970 UTC.
              */
             before?: number | null;
-            /** @description Asks the documents of this collection instead of the ledger. */
+            /** @description Searches the documents of this collection instead of the ledger. */
             collection?: string | null;
-            /** @description What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`. */
+            /** @description What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`. */
             container?: string | null;
-            /** @description Leaves out these memories. */
+            /** @description Excludes the memories with these ids. */
             exclude?: string[];
-            /** @description Whether the terms that matched and the divisors of the scores are told. */
+            /** @description Whether to show the terms that matched and the divisors of the scores. */
             explain?: boolean;
-            /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+            /** @description Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`. */
             glob?: string[];
-            /** @description `english`, `german` or another that the README lists, or `none`; that of the database by default. */
+            /** @description The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database. */
             language?: string | null;
             /**
              * Format: int64
-             * @description How many hits at most; 10 by default.
+             * @description The limit of hits: 10 by default, at most 1,000.
              */
             limit?: number | null;
-            /** @description Whether it is asked by what the question means, too: where the server has an embedding model, by default. Not with a vector. */
+            /** @description Whether to search by meaning, too; by default if the server has an embedding model. Not with a vector. */
             meaning?: boolean | null;
             /**
              * Format: int64
-             * @description How many records on each side of a hit in its container, for who reads on.
+             * @description The number of records to show on each side of a hit in its container: 0 by default, at most 10.
              */
             neighbours?: number | null;
             /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
             prefix?: string[];
-            /** @description Spaces in which a regular expression finds something. */
+            /** @description Spaces in whose id a regular expression finds a match. */
             regex?: string[];
             /** @description The spaces with these ids. */
             space?: string[];
-            /** @description The key of the metadata that names who speaks; `speaker` by default. */
+            /** @description The metadata key that names the speaker; `speaker` by default. */
             speaker?: string | null;
-            /** @description Memories of one of these statuses. */
+            /** @description Memories with one of these statuses. */
             status?: components["schemas"]["StatusName"][];
-            /** @description The question, of at most 16 KiB; with a vector it may be left out, which alone ranks then. */
+            /** @description The question, of at most 16 KiB. It may be left out if a vector is given, which then ranks the hits alone. */
             text?: string | null;
             /** @description These spaces and all below them: the safe choice to keep tenants apart. */
             under?: string[];
             vector?: components["schemas"]["Vector"] | null;
-            /** @description A condition that hits satisfy, as in `metadata.topic = 'rust'`. */
+            /** @description A condition that every hit must satisfy, as in `metadata.topic = 'rust'`. */
             where?: string | null;
         };
-        /** @description What a question found. */
+        /** @description The answer to a question. */
         RecalledBody: {
-            /** @description Whether all of the scope was, and all hits with their neighbours fit into the answer. If not, these are the best of the newest part. */
+            /** @description Whether the whole scope was examined and all hits fit into the answer. If not, these are the best hits of the newest part. */
             complete: boolean;
-            /** @description How many records of the scope were looked at. */
+            /** @description The number of records that were examined. */
             examined: number;
             explained?: components["schemas"]["ExplainedBody"] | null;
-            /** @description What answers best comes first. */
+            /** @description The hits, best first. */
             hits: components["schemas"]["HitBody"][];
-            /** @description How many of the records have no vector yet. Absent where words alone have found what is here. */
+            /** @description The number of examined records without a vector. Absent if the search used words alone. */
             unembedded?: number | null;
         };
         /** @description A memory, or a document. */
@@ -2182,32 +2182,32 @@ export interface components {
             document?: components["schemas"]["Document"] | null;
             memory?: components["schemas"]["Memory"] | null;
         };
-        /** @description What was removed, or would be. */
+        /** @description The documents that were removed, or with `dryRun` would be. */
         RemovedBody: {
             dryRun: boolean;
             ids: string[];
         };
-        /** @description The rules by which records are kept, each for a path of its own. */
+        /** @description The retention rules, each for a space of its own. */
         RetentionBody: {
             /** @description At most 1,000. */
             rules: components["schemas"]["RetentionRule"][];
         };
         /**
-         * @description How long records are kept in and below a space: a memory from when it was stored, a document from when it was last put. Of several rules that of
-         *     the longest path holds.
+         * @description How long records are kept in and below a space: a memory from when it was stored, a document from when it was last put. The rule
+         *     with the longest space holds.
          */
         RetentionRule: {
             /**
              * Format: int64
-             * @description In milliseconds.
+             * @description The time, in milliseconds.
              */
             keep: number;
             /** @description The space. */
             under: string;
         };
-        /** @description A space with what it and everything below it hold. */
+        /** @description A space, with the number of records in and below it. */
         SpaceBody: {
-            /** @description How many memories or documents, or more. */
+            /** @description The number of memories or documents; with `more`, a lower bound. */
             count: number;
             id: string;
             /** @description Whether there are more than `count`. */
@@ -2219,7 +2219,7 @@ export interface components {
             newest: number;
         };
         /**
-         * @description How far the task of a memory is.
+         * @description The state of a memory's task.
          * @enum {string}
          */
         StatusName: "pending" | "running" | "completed" | "failed" | "observed";
@@ -2236,7 +2236,7 @@ export interface components {
         TermBody: {
             /**
              * Format: int32
-             * @description How often the record has it.
+             * @description How often the record holds it.
              */
             count: number;
             /**
@@ -2246,13 +2246,13 @@ export interface components {
             idf: number;
             term: string;
         };
-        /** @description A row that is no valid record. */
+        /** @description A row that is not a valid record. */
         UnreadableBody: {
-            /** @description Only for who may read every space, since nobody can vouch for the space of such a row. */
+            /** @description Only for callers that may read every space, since the space of such a row can't be trusted. */
             id?: string | null;
             reason: string;
         };
-        /** @description What an update left behind. */
+        /** @description The state of a memory after an update. */
         UpdatedBody: {
             /** Format: int64 */
             revision: number;
@@ -2261,22 +2261,22 @@ export interface components {
         };
         /** @description A vector: the base64 of its bytes, or its numbers. */
         Vector: string | number[];
-        /** @description The model that the database has its vectors from. */
+        /** @description The embedding model of the database. */
         VectorModel: {
-            /** @description What it is called. */
+            /** @description The name of the model. */
             name: string;
-            /** @description How they are kept. */
+            /** @description The format of stored vectors. */
             precision?: components["schemas"]["Precision"];
-            /** @description How many numbers a vector has. */
+            /** @description The number of dimensions of a vector. */
             width: number;
         };
-        /** @description What a record was from one commit to the next. */
+        /** @description A version of a record, which held from its commit to the next one. */
         Version: {
-            /** @description Who made it, if that was said. */
+            /** @description The actor who made the change, if one was recorded. */
             actor?: string | null;
             /**
              * Format: int64
-             * @description When it was committed, in milliseconds since 1970 UTC; absent where that was not recorded.
+             * @description When it was committed, in milliseconds since 1970 UTC; absent if that was not recorded.
              */
             committedAt?: number | null;
             document?: components["schemas"]["Document"] | null;

@@ -38,11 +38,11 @@ export function withVector<R extends { readonly vector?: Vector | undefined }>(r
 function expiryOf(expiresIn: number | undefined, expiresAt: unknown): number | undefined {
   if (expiresIn === undefined && expiresAt === undefined) return undefined;
   if (expiresIn !== undefined && expiresAt !== undefined) {
-    throw new InvalidInputError("expiresIn and expiresAt don't go together");
+    throw new InvalidInputError("expiresIn and expiresAt can't be combined: leave one out");
   }
   const time = expiresIn === undefined ? Number(expiresAt) : Date.now() + Math.ceil(expiresIn);
   // In JSON it would be null, which means never.
-  if (!Number.isFinite(time)) throw new InvalidInputError("an expiry is a number of milliseconds, or a Date");
+  if (!Number.isFinite(time)) throw new InvalidInputError("an expiry must be a number of milliseconds, or a Date");
   return time;
 }
 
@@ -69,7 +69,9 @@ export function selected(query: object): object {
 /** Refuses an empty list, which the server would treat as absent, except for `exclude`, where that is right. */
 export function refuseEmpty(lists: object): void {
   for (const [name, value] of Object.entries(lists)) {
-    if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);
+    if (Array.isArray(value) && value.length === 0 && name !== "exclude") {
+      throw new InvalidInputError(`${name} is empty: name one, or leave it out`);
+    }
   }
 }
 
@@ -89,6 +91,6 @@ export function expecting(document: NewDocumentOf): object {
 }
 
 export function memoryPath(id: string): string {
-  if (!/^[0-9a-f-]{36}$/i.test(id)) throw new InvalidInputError("the id of a memory is a UUID");
+  if (!/^[0-9a-f-]{36}$/i.test(id)) throw new InvalidInputError("the id of a memory must be a UUID");
   return `/v1/memories/${id}`;
 }

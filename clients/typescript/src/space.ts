@@ -9,7 +9,7 @@ import { sha256 } from "./text.js";
  * its prefixes, so `{ under: spaceOf("app", "ana") }` finds what belongs to Ana and nothing of `ana-2`.
  */
 export function spaceOf(...segments: readonly string[]): string {
-  if (segments.length === 0) throw new InvalidInputError("a namespace has at least one segment");
+  if (segments.length === 0) throw new InvalidInputError("a namespace must have at least one segment");
   return segments.map(encoded).join("/");
 }
 

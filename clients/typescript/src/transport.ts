@@ -61,7 +61,7 @@ export class Transport {
     this.#base = checkedBase(url);
     this.#token = options.token;
     if (options.token !== undefined && !/^[\x21-\x7e]+$/.test(options.token)) {
-      throw new InvalidInputError("a token has visible ASCII characters alone");
+      throw new InvalidInputError("a token must have visible ASCII characters only");
     }
     this.#timeout = options.timeout ?? DEFAULT_TIMEOUT;
     this.#retries = options.retries ?? DEFAULT_RETRIES;
@@ -94,7 +94,7 @@ export class Transport {
   timeoutOf(options: CallOptions): number {
     if (this.#isClosed) throw new ClosedError("this client is closed");
     const timeout = options.timeout ?? this.#timeout;
-    if (!(timeout > 0)) throw new InvalidInputError("a timeout is a number of milliseconds above 0");
+    if (!(timeout > 0)) throw new InvalidInputError("a timeout must be a number of milliseconds above 0");
     return timeout;
   }
 
@@ -164,7 +164,7 @@ export class Transport {
     try {
       return parseJson(text);
     } catch {
-      const message = `${this.#base} answers with something else than JSON: is it the address of agent-memory?`;
+      const message = `${this.#base} does not answer with JSON: is this an agent-memory server?`;
       return new Failure(MemoryError.of("Unexpected", message, { outcome: unknown, status: response.status }));
     }
   }
@@ -197,13 +197,13 @@ function checkedBase(url: string | URL): string {
   try {
     parsed = new URL(url);
   } catch {
-    throw new InvalidInputError("the URL of a server looks like http://127.0.0.1:7700");
+    throw new InvalidInputError("the URL of a server must look like http://127.0.0.1:7700");
   }
   if (parsed.protocol !== "http:" && parsed.protocol !== "https:") {
-    throw new InvalidInputError("the URL of a server begins with http:// or https://; Memory.open takes files and databases");
+    throw new InvalidInputError("the URL of a server must begin with http:// or https://; Memory.open takes files and databases");
   }
   if (parsed.username !== "" || parsed.password !== "") {
-    throw new InvalidInputError("the URL of a server holds no password; give a token");
+    throw new InvalidInputError("the URL of a server must hold no password: give a token");
   }
   return parsed.origin + parsed.pathname.replace(/\/+$/, "");
 }
@@ -213,7 +213,9 @@ function queryString(query: object | undefined): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
     // An empty `exclude` is no condition, but an empty list of spaces or statuses finds nothing, and can't be meant.
-    if (Array.isArray(value) && value.length === 0 && name !== "exclude") throw new InvalidInputError(`${name} is an empty list`);
+    if (Array.isArray(value) && value.length === 0 && name !== "exclude") {
+      throw new InvalidInputError(`${name} is empty: name one, or leave it out`);
+    }
     for (const one of Array.isArray(value) ? value : [value]) {
       if (one === undefined) continue;
       parameters.append(name, one instanceof Date ? String(one.getTime()) : String(one));

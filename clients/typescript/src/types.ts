@@ -322,7 +322,7 @@ export interface Recalled {
   readonly examined: number;
   /** Whether the whole scope was examined. If not, the hits are the best of its newest part. */
   readonly complete: boolean;
-  /** How many of the records have no vector yet; absent if the search was by words alone. */
+  /** The number of examined records that have no vector yet; absent if the search was by words alone. */
   readonly unembedded?: number;
   /** The divisors of the parts, with `explain`. */
   readonly explained?: Schemas["ExplainedBody"];

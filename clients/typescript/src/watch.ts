@@ -67,7 +67,7 @@ function requestOf(query: WatchQuery, token: string | undefined): Request {
 async function* eventsOf(response: Response, deadline: Deadline, silence: number): AsyncGenerator<ServerEvent, void, undefined> {
   const isStream = response.status === 200 && response.headers.get("content-type")?.startsWith("text/event-stream") === true;
   if (!isStream || response.body === null) {
-    throw MemoryError.of("Unexpected", "the server answers with something else than events: is it the address of agent-memory?");
+    throw MemoryError.of("Unexpected", "the server does not answer with events: is this an agent-memory server?");
   }
   const [reader, parser] = [response.body.getReader(), new EventParser()];
   for (;;) {
@@ -94,7 +94,7 @@ export function changeOf({ name, data, id }: ServerEvent): Change {
   }
   // The token becomes the value of a header.
   if (typeof body !== "object" || body === null || Array.isArray(body) || id === undefined || !/^[\x21-\x7e]+$/.test(id)) {
-    throw MemoryError.of("Unexpected", "an event of the server is no change: is it the address of agent-memory?");
+    throw MemoryError.of("Unexpected", "an event of the server is not a change: is this an agent-memory server?");
   }
   return { ...body, kind: name, token: id } as Change;
 }

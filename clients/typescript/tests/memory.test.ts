@@ -229,7 +229,7 @@ test("what is erased is gone for good", async (t) => {
   assert.deepEqual(documents, { records: [{ collection: "notes", id: "n" }], isComplete: true });
   assert.deepEqual((await memory.query({ all: true })).memories.map((one) => one.spaceId), ["anax"]);
   await assert.rejects(memory.erase({ query: { all: true }, reason: "a test" }), InvalidInputError);
-  const refused = { name: "InvalidInputError", message: /is an empty list/ };
+  const refused = { name: "InvalidInputError", message: /is empty: name one/ };
   await assert.rejects(memory.erase({ ids: [], reason: "a test" }), refused);
   await assert.rejects(memory.erase({ query: { under: [] }, reason: "a test" }), refused);
   await assert.rejects(memory.erase({ query: { under: "ana", status: [] }, reason: "a test" }), refused);
@@ -255,7 +255,7 @@ test("what expires is gone", async (t) => {
   assert.equal((await notes.put("n", { spaceId: "ana", content: "one" })).expiresAt, undefined);
   const [put] = await memory.putDocuments([{ collection: "notes", id: "n", spaceId: "ana", content: "two", expiresIn: 1_000 }]);
   assert.ok((put?.expiresAt ?? 0) > 0);
-  const refused = { name: "InvalidInputError", message: /don't go together/ };
+  const refused = { name: "InvalidInputError", message: /can't be combined/ };
   await assert.rejects(memory.store("ana", 1, { expiresIn: 1, expiresAt: far }), refused);
   await assert.rejects(memory.update(id, { expiresIn: 1, expiresAt: "clear" }), refused);
   await assert.rejects(memory.store("ana", 1, { expiresAt: 1 }), InvalidInputError);

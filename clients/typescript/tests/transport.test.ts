@@ -163,7 +163,7 @@ test("a server that is not there is named, with what to do", async () => {
 
 test("another program, a proxy, or an older server is told apart", async (t) => {
   const page = await scripted(t, (_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<html>"));
-  assert.match((await failure(Memory.connect(page.url).health())).message, /is it the address of agent-memory\?/);
+  assert.match((await failure(Memory.connect(page.url).health())).message, /is this an agent-memory server\?/);
   const old = await scripted(t, problem(404, { detail: "nothing is served at this path" }));
   const missing = await failure(Memory.connect(old.url).recall("who?", { all: true }));
   assert.deepEqual(

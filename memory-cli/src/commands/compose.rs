@@ -45,7 +45,7 @@ pub(crate) async fn run(
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
     let memory = provider.get(args.message).await?.ok_or_else(Error::not_found)?;
-    let no_message = || Usage("--message: the memory is no message of an agent".into());
+    let no_message = || Usage("--message: the memory is not a message of an agent".into());
     let agent = AgentId::of_space(&memory.space_id).ok_or_else(no_message)?;
     let content: MessageContent = memory.trigger.to_value().map_err(|_| no_message())?;
     let records = Records::new(Arc::clone(provider), agent.clone());

@@ -43,7 +43,7 @@ pub(crate) enum DocumentCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct PutArgs {
-    /// The set it belongs to.
+    /// The collection that it belongs to.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// The id of the document; a new one is made if absent.
@@ -58,7 +58,7 @@ pub(crate) struct PutArgs {
     /// A JSON object that conditions can look into.
     #[arg(long, value_name = "JSON|@FILE|-")]
     metadata: Option<Input>,
-    /// The time of creation, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+    /// The time of creation, in milliseconds since 1970 UTC; now by default. A replacement keeps the time of the first put.
     #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     created_at: Option<Timestamp>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct PutManyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// The set it belongs to.
+    /// The collection that it belongs to.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// Its id.
@@ -93,7 +93,7 @@ pub(crate) struct GetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
-    /// The set it belongs to.
+    /// The collection that it belongs to.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// Its id.
@@ -109,7 +109,7 @@ pub(crate) struct HistoryArgs {
 #[derive(Debug, Args)]
 #[command(group(SpaceArgs::required()))]
 pub(crate) struct QueryArgs {
-    /// The set to look in.
+    /// The collection to search.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
     #[command(flatten)]
@@ -129,7 +129,7 @@ pub(crate) struct QueryArgs {
         .multiple(true)
 ))]
 pub(crate) struct RemoveArgs {
-    /// The set to remove from.
+    /// The collection to remove from.
     #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// Remove the document with this id. Repeat it to remove several.

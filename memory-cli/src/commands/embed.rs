@@ -74,12 +74,12 @@ pub(crate) async fn run(
     };
     progress.finish();
     let Some(kept) = kept else {
-        output::note("error: it was stopped, and records are left without a vector: say it again to go on");
+        output::note("error: it was stopped, and records are left without a vector: repeat the command to continue");
         return Ok(exit_code(true));
     };
     let kept = match kept {
         Err(error) if error.kind() == ErrorKind::SchemaMismatch && !args.take_over => {
-            return Err(error).context("the database has its vectors from another model, which --take-over ends");
+            return Err(error).context("the database has another embedding model: replace it with --take-over");
         }
         kept => kept?,
     };

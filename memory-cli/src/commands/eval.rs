@@ -30,7 +30,7 @@ const AT: [usize; 4] = [5, 10, 25, 50];
 pub(crate) struct EvalArgs {
     /// The folder of the question sets: NAME.jsonl with memories, as import reads them, and NAME.qa.jsonl with questions.
     folder: PathBuf,
-    /// The metadata key by whose text the evidence names memories.
+    /// The metadata key whose text identifies memories in the evidence.
     #[arg(long, value_name = "KEY", default_value = "diaId")]
     id: String,
     /// A file of LongMemEval; its questions are first written into the folder, each as a set.
@@ -199,7 +199,7 @@ async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::R
     }
     match scope.filter(|scope| !scope.is_empty()) {
         Some(scope) => Ok((scope, ids)),
-        None => bail!("the memories of {} have no space above them that holds them all", path.display()),
+        None => bail!("the memories of {} have no common space above them", path.display()),
     }
 }
 

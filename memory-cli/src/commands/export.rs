@@ -26,7 +26,7 @@ pub(crate) struct ExportArgs {
     spaces: SpaceArgs,
     #[command(flatten)]
     conditions: LedgerArgs,
-    /// At most this many memories.
+    /// Export at most this many memories.
     #[arg(long, value_name = "N", help_heading = "Output")]
     limit: Option<u64>,
     /// Also the documents that the spaces and --where select.

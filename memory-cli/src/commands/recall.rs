@@ -68,8 +68,7 @@ pub(crate) async fn run(
         }
         Some(collection) => {
             if !args.conditions.is_only_filter() {
-                let message =
-                    "--after, --before, --status and --exclude ask for memories, and --collection for documents";
+                let message = "--after, --before, --status and --exclude are conditions on memories, and --collection asks for documents";
                 return Err(Usage(message.to_owned()).into());
             }
             let query = args.spaces.apply(DocumentQuery::builder(collection.clone()));

@@ -77,7 +77,7 @@ async fn remove(
     let count = rules.len();
     rules.retain(|rule| rule.under() != under);
     if rules.len() == count {
-        bail!("no rule is for the space {under}");
+        bail!("the space {under} has no rule");
     }
     provider.set_retention(rules).await?;
     output.value(&json!({ "under": under, "removed": true }), format!("removed the rule for {under}"))?;

@@ -109,7 +109,9 @@ pub(crate) async fn run(
         (None, Some(secret)) => Door::Secret(secret),
         (Some(tokens), None) => Door::Tokens(tokens),
         (Some(_), Some(_)) => {
-            return Err(Usage(format!("--tokens: the environment has {TOKEN} too, and one of the two counts")).into());
+            return Err(
+                Usage(format!("--tokens: can't be combined with {TOKEN} in the environment: leave one out")).into()
+            );
         }
     };
     let time = Duration::from_secs(args.timeout);

@@ -30,13 +30,13 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, output: &mut Output) -> a
     if ended.is_ok() || records > 0 || tombstones > 0 {
         output.value(
             &json!({ "records": records, "tombstones": tombstones, "isComplete": is_complete }),
-            format!("erased {records} records that have expired, and took {tombstones} tombstones away"),
+            format!("erased {records} expired records, and removed {tombstones} tombstones"),
         )?;
         output.flush()?;
     }
     ended?;
     if !is_complete {
-        output::note("error: it was stopped, and more may be left: say it again to go on");
+        output::note("error: it was stopped, and more may be left: repeat the command to continue");
     }
     Ok(exit_code(!is_complete))
 }

@@ -154,7 +154,7 @@ fn of_id(id: &RecordId) -> String {
 fn refused(error: Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::FeedReset => {
-            error.with_message("the feed has lost what came behind this token: begin anew with --from start").into()
+            error.with_message("the feed has lost the changes after this token: begin again with --from start").into()
         }
         _ => args::refused(error),
     }

@@ -107,7 +107,7 @@ mod tests {
                 r#"{"kind":"version","document":{"id":"x","vector":[1]}}"#,
                 "vector belongs to the line, beside the record",
             ),
-            (r#"{"kind":"tombstone","erasedAt":1,"reason":"a\nb"}"#, "reason: an erasure has a reason, in one line"),
+            (r#"{"kind":"tombstone","erasedAt":1,"reason":"a\nb"}"#, "reason: an erasure needs a reason, in one line"),
             (r#"{"kind":"document","places":["secret"]}"#, NO_TOMBSTONE),
             (r#"{"kind":"version","memory":["secret"]}"#, "not a JSON object"),
             (r#"{"kind":"version","actor":"secret"}"#, "a version has a memory or a document"),

@@ -125,7 +125,7 @@ impl Access {
         self.check_reach(space)?;
         match &self.reserved {
             Some(reserved) if SpaceSelector::under(reserved)?.matches(space.as_str()) => {
-                Err(unauthorized("this space belongs to the agent of this server, which alone writes there"))
+                Err(unauthorized("only the agent of this server may write in this space"))
             }
             _ => Ok(()),
         }

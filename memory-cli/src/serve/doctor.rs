@@ -24,7 +24,7 @@ impl Doctor {
     /// Runs all checks that write nothing. It opens a few extra connections, and reads single records.
     pub(crate) async fn examine(&self, provider: &dyn MemoryProvider) -> Result<Vec<Finding>, Problem> {
         let Ok(_turn) = self.turn.try_acquire() else {
-            let detail = "the doctor looks at the engine for somebody else: try again";
+            let detail = "the doctor already runs for another request: try again later";
             return Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) });
         };
         let unusable = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the URL of the engine can't be read");

@@ -56,7 +56,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
 async fn whole<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Error::too_large("the body is too large").into(),
-        status => Problem::new(status, "the body did not arrive as a whole"),
+        status => Problem::new(status, "the body is incomplete"),
     })?;
     tracing::info!(target: PAYLOADS, body = %String::from_utf8_lossy(&bytes), "asked");
     Ok(bytes)
@@ -68,7 +68,7 @@ fn wrong_body(error: &serde_json::Error) -> Problem {
     let kinds = [ErrorKind::InvalidInput, ErrorKind::TooLarge];
     let of_value = |kind: &ErrorKind| Some((*kind, message.strip_prefix(&format!("{kind:?}: "))?));
     match kinds.iter().find_map(of_value) {
-        Some((kind, message)) => Error::new(kind, format!("the body is wrong: {message}")).into(),
+        Some((kind, message)) => Error::new(kind, format!("the body is not valid: {message}")).into(),
         None if error.is_data() => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, reason("the body", &message)),
         None => Problem::new(StatusCode::BAD_REQUEST, reason("the body", &message)),
     }
@@ -134,7 +134,8 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem>
     let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
     let revision = number.and_then(|number| Revision::new(number).ok());
     // A tag that this server never returns belongs to no state of the record.
-    let failed = || Problem::new(StatusCode::PRECONDITION_FAILED, "If-Match: the revision in quotes, as in \"3\"");
+    let failed =
+        || Problem::new(StatusCode::PRECONDITION_FAILED, "If-Match: must be a revision in quotes, as in \"3\"");
     revision.map(Some).ok_or_else(failed)
 }
 
@@ -143,7 +144,7 @@ pub(crate) fn if_none_match(headers: &HeaderMap) -> Result<bool, Problem> {
     match single(headers, &header::IF_NONE_MATCH)? {
         None => Ok(false),
         Some("*") => Ok(true),
-        Some(_) => Err(Problem::new(StatusCode::BAD_REQUEST, "If-None-Match: only * is understood")),
+        Some(_) => Err(Problem::new(StatusCode::BAD_REQUEST, "If-None-Match: must be *")),
     }
 }
 
@@ -172,13 +173,13 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     match (value, values.next()) {
         (None, _) => Ok(None),
         (Some(Ok(value)), None) => Ok(Some(value.trim())),
-        _ => Err(Problem::new(StatusCode::BAD_REQUEST, format!("{name}: one value of visible characters"))),
+        _ => Err(Problem::new(StatusCode::BAD_REQUEST, format!("{name}: must be one value of visible characters"))),
     }
 }
 
 /// The message for serde's error in a part of the request.
 fn reason(part: &str, message: &str) -> String {
-    format!("{part} is wrong: {}", unquoted(message))
+    format!("{part} is not valid: {}", unquoted(message))
 }
 
 /// The problem of parameters that do not go together.

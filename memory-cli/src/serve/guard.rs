@@ -76,7 +76,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
         Entrance::Pass | Entrance::Form | Entrance::Token => (&limits.requests, limits.time),
     };
     let Some(place) = places.take(caller) else {
-        let detail = "the server answers as many requests as it takes at once: try again";
+        let detail = "the server has reached its limit of concurrent requests: try again later";
         return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
     };
     let place = Arc::new(Mutex::new(Some(place)));
@@ -125,8 +125,12 @@ fn admit(callers: &Callers, entrance: Entrance, request: &Request) -> Result<Acc
 /// Refuses unknown host names, which somebody else may have pointed to this server (DNS rebinding).
 fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let refused =
-        || Problem::new(StatusCode::MISDIRECTED_REQUEST, "this server is not reached by that Host; see --allow-host");
+    let refused = || {
+        Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "the server does not accept this Host; its operator can add it with --allow-host",
+        )
+    };
     let host =
         hosts.next().filter(|_| hosts.next().is_none()).and_then(|host| host.to_str().ok()).ok_or_else(refused)?;
     let name = name_of(host);
@@ -142,14 +146,17 @@ fn check_origin(callers: &Callers, entrance: Entrance, headers: &HeaderMap, host
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
         if !is_own(origin, host) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
-            return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "pages of this Origin may not call; the operator can add it with --allow-origin",
+            ));
         }
     }
     // Without an `Origin`, a page can load what it can't read, and could learn from the response time what exists. Following a link to the
     // console is allowed.
     let is_led = entrance != Entrance::Token && is_for_people(headers);
     if !headers.contains_key(header::ORIGIN) && !is_of_own_site(headers) && !is_led {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "no page of another server may load this"));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another server may not load this"));
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ pub(crate) async fn over_http(
 }
 
 async fn not_allowed() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method")
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support the method")
 }
 
 /// Reports an invalid description of an agent as a mistake in the arguments.
@@ -131,8 +131,8 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
     let serving = async {
         let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await;
         // The library's message may quote what the client sent.
-        let client = client
-            .map_err(|_| anyhow::anyhow!("the client has left, or sent something else, before it introduced itself"))?;
+        let client =
+            client.map_err(|_| anyhow::anyhow!("the client has left, or sent something else, before the handshake"))?;
         client.waiting().await?;
         anyhow::Ok(())
     };

@@ -59,7 +59,7 @@ impl Readiness {
                 false
             }
             Err(_) => {
-                tracing::warn!("the engine is not ready: it did not tell its health in time");
+                tracing::warn!("the engine is not ready: it did not report its health in time");
                 false
             }
         };
@@ -68,7 +68,7 @@ impl Readiness {
     }
 }
 
-/// Tells that the server answers, whatever its engine does.
+/// Reports that the server answers, whatever the state of its engine.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -80,7 +80,7 @@ async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Tells whether the engine answers, at most a second ago.
+/// Reports whether the engine answered within the last second.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -92,7 +92,7 @@ async fn ready(State(readiness): State<Arc<Readiness>>) -> Result<&'static str, 
     if readiness.is_ready().await {
         return Ok("ready\n");
     }
-    let detail = "the engine does not answer: /v1/health and the log tell why";
+    let detail = "the engine does not answer: see /v1/health and the log";
     Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
 }
 

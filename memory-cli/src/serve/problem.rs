@@ -25,7 +25,7 @@ pub(crate) struct Problem {
     /// The kind of the error in the contract, if it has one, such as `InvalidInput`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// `unknown` when the request may have had its effect all the same.
+    /// `unknown` if the request may have taken effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<&'static str>,
     /// Whether the same request can succeed later.

@@ -104,7 +104,9 @@ pub(crate) async fn erasure_of_ids(
 pub(crate) fn check_erasable(access: &Access, collection: &Collection) -> memory_core::Result<()> {
     access.check_collection(collection)?;
     if !is_copied(collection) {
-        return Err(Error::invalid(format!("the collection {collection} is internal, and nothing of it is erased")));
+        return Err(Error::invalid(format!(
+            "the collection {collection} is internal, and its documents can't be erased"
+        )));
     }
     Ok(())
 }

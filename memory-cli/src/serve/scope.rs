@@ -21,9 +21,9 @@ pub(crate) struct SpaceParams {
     pub(crate) under: Vec<String>,
     /// Spaces that start with these bytes; `guild1` also finds `guild12`.
     pub(crate) prefix: Vec<String>,
-    /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
+    /// Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`.
     pub(crate) glob: Vec<String>,
-    /// Spaces in which a regular expression finds something.
+    /// Spaces in whose id a regular expression finds a match.
     pub(crate) regex: Vec<String>,
     /// Every space.
     pub(crate) all: bool,

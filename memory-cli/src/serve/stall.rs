@@ -50,7 +50,7 @@ impl StallStream {
         let patience = self.patience;
         let given_up = self.given_up.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(given_up.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing any more")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client no longer reads")))
     }
 }
 

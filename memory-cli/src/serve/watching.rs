@@ -56,7 +56,7 @@ pub(crate) async fn changes(
     places: u32,
 ) -> Result<impl Stream<Item = Told> + Send + use<>, Problem> {
     let place = server.limits.watches.take_many(&access.name, places);
-    let place = place.ok_or_else(|| Problem::too_many("as many watches are open as there may be: end one"))?;
+    let place = place.ok_or_else(|| Problem::too_many("the limit of open watches is reached: end one"))?;
     let changes = server.provider.watch(watch).await.map_err(|error| match error.kind() {
         ErrorKind::LimitExceeded => Problem::too_many(error.message()),
         _ => error.into(),
@@ -74,7 +74,7 @@ pub(crate) async fn changes(
 pub(crate) fn watched(of: WatchedName, named: BTreeSet<Collection>, access: &Access) -> memory_core::Result<Watched> {
     if of == WatchedName::Memories && !named.is_empty() {
         return Err(Error::invalid(
-            "collections hold documents, and this watches memories: name what is watched with of",
+            "collection selects documents, and this watches memories: set of to documents or both",
         ));
     }
     named.iter().try_for_each(|collection| access.check_collection(collection))?;

@@ -462,7 +462,9 @@ impl AgentBuilder {
         records.entities().ensure(&Entity::new(id.entity(), &character.name)).await?;
         let rooms = std::mem::take(&mut self.rooms);
         if rooms.iter().any(|founding| founding.room.id.as_str().starts_with(DIRECT)) {
-            return Err(Error::invalid(format!("a room whose id begins with {DIRECT} is of one user and the agent")));
+            return Err(Error::invalid(format!(
+                "a room whose id begins with {DIRECT} must be of one user and the agent"
+            )));
         }
         if self.has_memory_tools {
             let plugin: Arc<dyn Plugin> = match embedder {

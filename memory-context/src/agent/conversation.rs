@@ -77,7 +77,7 @@ impl Conversation {
     fn received(&self, user: &str, text: String, spoken: Spoken) -> Result<(Origin, Incoming)> {
         let author = Entity::new(EntityId::parse(user)?, user);
         if author.id == self.agent.records().agent().entity() {
-            return Err(Error::invalid("an agent is not asked by itself"));
+            return Err(Error::invalid("an agent can't ask itself"));
         }
         let origin = Origin { world: None, room: self.room.clone(), author };
         let message = NewMessage::new(origin.message(text), self.agent.clock().now());

@@ -42,7 +42,7 @@ impl Incoming {
     pub(crate) fn check(&self) -> Result<()> {
         match self.message.content.text.len() {
             0..=MAX_RECEIVED => Ok(()),
-            size => Err(Error::too_large(format!("a message of {size} bytes; at most {MAX_RECEIVED} are taken in"))),
+            size => Err(Error::too_large(format!("a message of {size} bytes; at most {MAX_RECEIVED} are allowed"))),
         }
     }
 }

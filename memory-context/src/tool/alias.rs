@@ -34,7 +34,7 @@ impl ToolAlias {
                 return Err(Error::invalid(format!("alias {} can't be told from {others}", at + 1)));
             }
             if !alias.is_of(tools) {
-                return Err(Error::invalid(format!("alias {} is of no tool that is there", at + 1)));
+                return Err(Error::invalid(format!("alias {} names no existing tool", at + 1)));
             }
         }
         Ok(())

@@ -95,7 +95,7 @@ impl Tool {
             let read = serde_json::from_value(if is_unit { Value::Null } else { arguments });
             // The parser's own message may quote the arguments.
             let called = read.map(|arguments| function(arguments, context)).map_err(|error| {
-                Error::invalid("the arguments have another shape than the tool reads").with_source(error)
+                Error::invalid("the arguments do not have the shape that the tool expects").with_source(error)
             });
             Box::pin(async move { called?.await.map(Into::into) })
         })

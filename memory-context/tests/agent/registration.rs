@@ -187,7 +187,7 @@ async fn an_agent_with_an_alias_of_no_tool_is_not_built() {
     let refused = builder.context_plugin(station, config).alias("radar", "no_such_tool").build().await;
     let refused = refused.expect_err("no such tool");
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-    assert_eq!(refused.message(), "alias 1 is of no tool that is there", "without what a file may have there");
+    assert_eq!(refused.message(), "alias 1 names no existing tool", "without what a file may have there");
     assert!(is_over.load(Ordering::SeqCst), "the plugin is shut down");
 }
 

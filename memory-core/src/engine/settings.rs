@@ -51,7 +51,7 @@ impl KeptChanges {
         if (Self::MIN.0..=Self::MAX.0).contains(&count) {
             return Ok(Self(count));
         }
-        Err(Error::invalid(format!("a feed keeps {} to {} changes", Self::MIN.0, Self::MAX.0)))
+        Err(Error::invalid(format!("a feed must keep {} to {} changes", Self::MIN.0, Self::MAX.0)))
     }
 
     /// Returns the number of changes.

@@ -52,7 +52,9 @@ pub(super) async fn levels<K: Selects, R: Reader>(
         Some(cursor) => {
             let opened = key.open(cursor, &query.fingerprint(of.as_ref(), query.under()))?;
             let reached = Reached::from_bytes(opened.after.id);
-            reached.ok_or_else(|| Error::invalid("not a cursor that a page of this query gave"))?
+            reached.ok_or_else(|| {
+                Error::invalid("the cursor is not from a page of this query: leave it out to begin at the first page")
+            })?
         }
         None => Reached::default(),
     };

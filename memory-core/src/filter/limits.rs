@@ -80,9 +80,11 @@ impl Limits {
             return Err(too_many_conditions());
         }
         match (field, self.source) {
-            (Field::Status, Some(RecordSource::Documents)) => Err(Error::invalid("documents have no field status")),
+            (Field::Status, Some(RecordSource::Documents)) => {
+                Err(Error::invalid("unknown field status: only memories have it"))
+            }
             (Field::Content, Some(RecordSource::Ledger)) => {
-                Err(Error::invalid("memories have no field content, but text"))
+                Err(Error::invalid("unknown field content: memories have text"))
             }
             (Field::Metadata(keys), _) if keys.is_empty() => Err(Error::invalid("a metadata field needs a key")),
             (Field::Metadata(keys), _) => keys.iter().try_for_each(|key| self.add_text(key)),
@@ -94,10 +96,10 @@ impl Limits {
         match value {
             Value::String(text) => self.add_text(text),
             Value::Number(Number::Float(float)) if !float.is_finite() => {
-                Err(Error::invalid("a filter compares with a number that is not finite"))
+                Err(Error::invalid("a filter must not compare with a number that is not finite"))
             }
             Value::Number(Number::Int(int)) if i64::try_from(*int).is_err() && u64::try_from(*int).is_err() => {
-                Err(Error::invalid("a filter compares with an integer of more than 64 bits"))
+                Err(Error::invalid("a filter must not compare with an integer of more than 64 bits"))
             }
             Value::Number(_) | Value::Bool(_) => Ok(()),
         }

@@ -216,7 +216,7 @@ impl Image<Vec<u8>> {
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| Error::corrupt("an entry of a history is of another version"))
+    std::str::from_utf8(bytes).map_err(|_| Error::corrupt("an entry of a history belongs to another version"))
 }
 
 /// Appends a field: tag, length of the value, value.

@@ -32,7 +32,7 @@ impl HistorySettings {
         match (name, value) {
             ("history", "all") => self.is_kept = Some(true),
             ("history", "none") => self.is_kept = Some(false),
-            ("history", _) => return Err(Error::invalid("history is all or none")),
+            ("history", _) => return Err(Error::invalid("history must be all or none")),
             ("transient", _) => self.transient = parameter(name, value)?,
             _ => return Ok(false),
         }

@@ -118,7 +118,7 @@ impl Mark {
             pause = (pause * 2).min(MOST_PAUSE);
             expect = self.expected(documents, model).await?;
         }
-        Err(Error::new(ErrorKind::Unavailable, "other keepers put their marks all the time").retryable())
+        Err(Error::new(ErrorKind::Unavailable, "other keepers keep writing their marks").retryable())
     }
 
     /// Returns what the put expects: the stored mark, if this keeper knows it or knows none.

@@ -49,7 +49,7 @@ impl AddDocument {
                 "space": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "Where it belongs: the space that you may write, or one below it. Leave it out for the former."
+                    "description": "Where it belongs: the space that you may write (the default), or one below it."
                 },
                 "collection": {
                     "type": "string",
@@ -84,7 +84,10 @@ impl AddDocument {
                 // The error reveals nothing about the other document, which may be out of scope.
                 Some(_) => Err(Error::conflict("id: another document has it; choose another id or leave it out")),
                 // It was removed meanwhile, or the read came from a replica that lags behind.
-                None => Err(Error::conflict("id: another document had it a moment ago").retryable()),
+                None => {
+                    Err(Error::conflict("id: another document had it a moment ago; choose another id or leave it out")
+                        .retryable())
+                }
             }
         };
         Retry::until(Instant::now() + DEFAULT_DEADLINE).run(is_race, attempt).await

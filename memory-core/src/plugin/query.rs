@@ -82,8 +82,9 @@ impl QueryMemory {
                 },
                 "question": {
                     "type": "string",
-                    "description": "What you want to know, in your own words. What answers it best comes first, understood by what was said \
-                        around it. Does not go with text, order and cursor."
+                    "description": "What you want to know, in your own words. The best answers come first, judged \
+                                    also by what was said around them. Can't be combined with text, order and \
+                                    cursor."
                 },
                 "text": {
                     "type": "string",
@@ -118,7 +119,7 @@ impl QueryMemory {
                 },
                 "cursor": {
                     "type": "string",
-                    "description": "The cursor of an earlier answer, to go on behind it; all else as it was then."
+                    "description": "The cursor of an earlier answer, to continue after it; repeat the other arguments."
                 }
             },
             "additionalProperties": false
@@ -147,11 +148,11 @@ impl QueryMemory {
                         "required": ["id", "spaceId", "createdAt", "metadata"]
                     }
                 },
-                "cursor": { "type": "string", "description": "There may be more: pass this on to go on behind these records." },
+                "cursor": { "type": "string", "description": "There may be more: pass this as cursor to continue after these records." },
                 "cut": {
                     "type": "array",
                     "items": { "type": "string" },
-                    "description": "What is left out, sentence by sentence."
+                    "description": "What is left out, one sentence each."
                 }
             },
             "required": ["records"]
@@ -191,7 +192,7 @@ impl Executor for QueryMemory {
             }
             Some("ledger") => {
                 if collection.is_some() {
-                    return Err(Error::invalid("collection: does not go with the ledger"));
+                    return Err(Error::invalid("collection: can't be combined with source ledger; leave it out"));
                 }
                 let asked = arguments.text("question")?;
                 let query = build(MemoryQuery::builder(), scope, &mut arguments)?;
@@ -286,7 +287,7 @@ impl QueryMemory {
         let left_out = recalled.hits.len() - found.records.len();
         if left_out > 0 {
             found.cut.push(format!(
-                "{left_out} records that answer less well did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes"
+                "{left_out} records that answer less well did not fit into an answer of {MAX_ANSWER_BYTES} bytes"
             ));
         }
         if !recalled.complete {
@@ -314,7 +315,7 @@ impl QueryMemory {
             }
             if left_out > 0 {
                 found.cut.push(format!(
-                    "{left_out} records did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes: go on with cursor"
+                    "{left_out} records did not fit into an answer of {MAX_ANSWER_BYTES} bytes: continue with cursor"
                 ));
             }
             if has_unreadable {

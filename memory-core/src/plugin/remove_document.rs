@@ -67,7 +67,7 @@ impl RemoveDocument {
                     "maximum": MAX_REMOVED,
                     "description": format!("If more than this are found, none is removed; {DEFAULT_MAX} by default.")
                 },
-                "dryRun": { "type": "boolean", "description": "Only tell what would be removed; false by default." }
+                "dryRun": { "type": "boolean", "description": "Only show what would be removed; false by default." }
             },
             "additionalProperties": false
         });
@@ -77,14 +77,14 @@ impl RemoveDocument {
                 "ids": {
                     "type": "array",
                     "items": { "type": "string" },
-                    "description": "What was removed, or would be."
+                    "description": "The ids of what was removed, or would be."
                 },
                 "notFound": {
                     "type": "array",
                     "items": { "type": "string" },
-                    "description": "Of the ids that were asked for, those that are not there."
+                    "description": "Those of the given ids that do not exist."
                 },
-                "dryRun": { "type": "boolean", "description": "Whether nothing was removed." }
+                "dryRun": { "type": "boolean", "description": "Whether this was a dry run, which removed nothing." }
             },
             "required": ["ids", "dryRun"]
         });
@@ -99,8 +99,9 @@ impl Executor for RemoveDocument {
     }
 
     fn description(&self) -> &str {
-        "Removes documents from long-term memory for good: by ids, by a condition (where), by words (text), or by what \
-         satisfies all that is given. Name at least one of them. Try it with dryRun first when you are not sure what it takes."
+        "Removes documents from long-term memory for good: by ids, by a condition (where), by words (text); they \
+         must satisfy all that are given. Give at least one of them. If you are not sure what it removes, try it \
+         with dryRun first."
     }
 
     fn arguments(&self) -> &Value {
@@ -126,7 +127,7 @@ impl Executor for RemoveDocument {
         };
         let removed = removed.map_err(|error| match error.kind() {
             ErrorKind::LimitExceeded => {
-                let advice = format!("narrow what is asked for, or set max, to {MAX_REMOVED} at most");
+                let advice = format!("narrow the selection, or raise max, up to {MAX_REMOVED}");
                 let message = format!("{}: {advice}", error.message());
                 error.with_message(message)
             }

@@ -169,7 +169,7 @@ impl<K: Kind> QueryBuilder<K> {
             (true, false) => return Err(Error::invalid("a query asks for all spaces or names some, not both")),
         };
         if matches!(&self.within, Some(Spaces::Any(selectors)) if selectors.is_empty()) {
-            return Err(Error::invalid("a query is confined to no space at all"));
+            return Err(Error::invalid("the caller may read no space"));
         }
         match &self.within {
             Some(Spaces::Any(selectors)) if selectors.len() > MAX_SELECTORS => {
@@ -184,7 +184,7 @@ impl<K: Kind> QueryBuilder<K> {
             return Err(Error::invalid(format!("an offset of {}; at most {MAX_OFFSET} are allowed", self.offset)));
         }
         if self.cursor.is_some() && self.offset > 0 {
-            return Err(Error::invalid("an offset does not go with a cursor"));
+            return Err(Error::invalid("offset and cursor can't be combined: leave one out"));
         }
         let mut words = BTreeSet::new();
         if let Some(text) = &self.text {

@@ -85,7 +85,7 @@ impl FromStr for Language {
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.iter().copied().find(|language| language.as_str() == name).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|language| language.as_str()).collect();
-            Error::invalid(format!("this language is not known; the known ones are {}", names.join(", ")))
+            Error::invalid(format!("unknown language; known are {}", names.join(", ")))
         })
     }
 }

@@ -101,7 +101,7 @@ impl FromStr for Container {
             Some(("metadata", key)) => Some(Self::Metadata(key.to_owned())),
             _ => None,
         };
-        container.ok_or_else(|| Error::invalid("a container is parent, depth:N with N from 1 on, or metadata:KEY"))
+        container.ok_or_else(|| Error::invalid("the container must be parent, depth:N with N from 1, or metadata:KEY"))
     }
 }
 
@@ -135,9 +135,7 @@ impl<K: Kind> Recall<K> {
     /// ideographs.
     pub fn with(question: &str, query: Query<K>, options: RecallOptions) -> Result<Self> {
         if query.text.is_some() || query.cursor.is_some() || query.offset > 0 || query.order != Order::default() {
-            return Err(Error::invalid(
-                "text, oldest first, cursor and offset do not go with a question, which gives the best first",
-            ));
+            return Err(Error::invalid("a question can't be combined with text, oldest first, a cursor or an offset"));
         }
         options.check()?;
         if question.len() > MAX_TEXT {

@@ -47,7 +47,7 @@ impl Endpoint {
             // A redirect would send the whole prompt to an address that nobody configured.
             .redirect(Policy::none())
             .build()
-            .map_err(|error| unexpected("no HTTP client").with_source(error))?;
+            .map_err(|error| unexpected("the HTTP client can't be set up").with_source(error))?;
         Ok(Self { client, url, key: config.key.clone() })
     }
 

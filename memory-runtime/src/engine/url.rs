@@ -23,7 +23,7 @@ impl<'u> EngineUrl<'u> {
             None => {
                 let known: Vec<_> =
                     KINDS.iter().flat_map(|kind| kind.schemes).map(|known| format!("{known}://")).collect();
-                Err(Error::invalid(format!("a database URL begins with one of {}", known.join(", "))))
+                Err(Error::invalid(format!("a database URL must begin with one of {}", known.join(", "))))
             }
         }
     }

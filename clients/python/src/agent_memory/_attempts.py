@@ -39,7 +39,7 @@ _KEPT = 2
 _ATTEMPTS = 6
 # These failures happen before anything is sent.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_TOO_LONG = "the parameters of the call are longer than a URL may be, which is 64 KiB: name fewer or shorter ones"
+_TOO_LONG = "the parameters of the call are longer than the 64 KiB of a URL: give fewer or shorter ones"
 _BY_STATUS: dict[int, type[AgentMemoryError]] = {
     400: InvalidInput,
     401: Unauthorized,
@@ -171,7 +171,7 @@ class Attempts(Generic[T]):
         if status in (414, 431):
             return TooLarge(_TOO_LONG, status=status)
         outcome = self._unless_read() if status >= 500 or status < 300 else Outcome.NOT_DONE
-        message = f"what answers at {self._server} (status {status}) is no agent-memory server, or one behind a proxy that failed"
+        message = f"what answers at {self._server} (status {status}) is not an agent-memory server, or is one behind a proxy that failed"
         kind = _BY_STATUS.get(status, Unexpected) if status >= 500 else Unexpected
         return kind(message, outcome=outcome, retryable=status in (429, 502, 503, 504), status=status)
 

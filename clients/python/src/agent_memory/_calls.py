@@ -266,7 +266,7 @@ def update(
 ) -> Call[models.Updated]:
     """Updates a memory. The call can be retried only with a revision."""
     if merge_metadata is not None and replace_metadata is not None:
-        raise InvalidInput("merge_metadata and replace_metadata don't go together")
+        raise InvalidInput("merge_metadata and replace_metadata can't be combined: leave one out")
     parts: dict[str, JsonText | None] = {"status": None if status is None else dumps("status", status)}
     if context is CLEAR:
         parts["context"] = dumps("context", "clear")
@@ -278,7 +278,7 @@ def update(
     expiry = expiry_of(expires_in, expires_at)
     if expiry is not None:
         if never_expires:
-            raise InvalidInput("never_expires does not go with a time")
+            raise InvalidInput("never_expires can't be combined with expires_in or expires_at")
         parts["expiresAt"] = members({"set": dumps("expires_at", expiry)})
     elif never_expires:
         parts["expiresAt"] = dumps("expires_at", "clear")
@@ -346,7 +346,7 @@ def put_document(
     def is_own(answer: Answer) -> models.Document:
         found = _model(models.Document)(answer)
         if (found.revision, found.content, found.space_id, found.metadata) != (revision, content, space, wanted):
-            raise Conflict("somebody else has written the document meanwhile")
+            raise Conflict("another caller has written the document meanwhile: read it again")
         return found
 
     headers = {"If-None-Match": "*"} if expect == "absent" else {"If-Match": f'"{expect}"'}
@@ -412,7 +412,7 @@ def erase(
     """Erases a slice. Not retried: a second attempt would erase the next slice, and not report the first one."""
     _check_names(selection, Conditions.__annotations__)
     if ids is not None and selection:
-        raise InvalidInput("ids and other conditions don't go together")
+        raise InvalidInput("ids can't be combined with other conditions")
     ids, collections = _some("ids", ids), _some("collections", collections)
     body = members(
         {
@@ -495,7 +495,7 @@ _MEMORY = frozenset(NewMemory.__annotations__)
 def _memory(memory: NewMemory) -> JsonText:
     _check_names(memory, _MEMORY)
     if "space" not in memory or "trigger" not in memory:
-        raise InvalidInput("a memory has a space and a trigger")
+        raise InvalidInput("a memory needs a space and a trigger")
     created_at = memory.get("created_at")
     metadata = memory.get("metadata")
     status = memory.get("status")
@@ -521,7 +521,7 @@ def _document(document: NewDocument) -> NewDocument:
     """The document, with a new id if it has none. The id is made before the first attempt."""
     _check_names(document, _DOCUMENT)
     if not {"collection", "space", "content"} <= document.keys():
-        raise InvalidInput("a document has a collection, a space and a content")
+        raise InvalidInput("a document needs a collection, a space and a content")
     return document if "id" in document else {**document, "id": new_id(), "expect": "absent"}
 
 
@@ -550,7 +550,7 @@ _EMBEDDING = frozenset(Embedding.__annotations__)
 def _embedding(embedding: Embedding) -> JsonText:
     _check_names(embedding, _EMBEDDING)
     if not {"id", "revision", "vector"} <= embedding.keys():
-        raise InvalidInput("an embedding has an id, a revision and a vector")
+        raise InvalidInput("an embedding needs an id, a revision and a vector")
     collection = embedding.get("collection")
     return members(
         {
@@ -638,7 +638,7 @@ def _some(name: str, values: Iterable[str] | None) -> list[str] | None:
 def _check_names(given: Mapping[str, Any], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
-            raise TypeError(f"there is no argument {name}; there are {', '.join(sorted(known))}")
+            raise TypeError(f"unknown argument {name}; known are {', '.join(sorted(known))}")
 
 
 def _text(value: Any) -> str:
@@ -658,7 +658,7 @@ def _model(model: type[M]) -> Callable[[Answer], M]:
         except ValidationError as error:
             # By its own text the error would quote the answer.
             places = ", ".join(sorted({".".join(map(str, each["loc"])) for each in error.errors()})[:5])
-            raise Unexpected(f"the answer is no {model.__name__} ({places}): is this an agent-memory server?") from None
+            raise Unexpected(f"the answer is not a {model.__name__} ({places}): is this an agent-memory server?") from None
 
     return read
 

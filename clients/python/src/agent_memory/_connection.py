@@ -34,14 +34,14 @@ def options(url: str, token: str | None) -> dict[str, Any]:
     except httpx.InvalidURL:
         parsed = httpx.URL("")
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidInput("the address of a server is a URL, as in Memory.connect('http://127.0.0.1:7700')")
+        raise InvalidInput("the address of a server must be a URL, as in Memory.connect('http://127.0.0.1:7700')")
     if parsed.userinfo:
-        raise InvalidInput("a password in the URL means nothing to the server: give its token as the second argument")
+        raise InvalidInput("the URL of a server must hold no password: give its token as the second argument")
     is_local = parsed.host in ("127.0.0.1", "::1", "localhost")
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token is not None:
         if not token.isascii() or not token.isprintable() or not token.strip():
-            raise InvalidInput("the token has characters that no token has")
+            raise InvalidInput("a token must have visible ASCII characters only")
         headers["Authorization"] = f"Bearer {token}"
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
     # Certificates are loaded once for calls and streams.

@@ -67,7 +67,7 @@ class Feed:
             self._attempts.read(status, headers, text)
         except AgentMemoryError as error:
             return error
-        return Unexpected(f"what answers at {self._server} is no stream of events: is this an agent-memory server?", status=status)
+        return Unexpected(f"the answer of {self._server} is not a stream of events: is this an agent-memory server?", status=status)
 
     def check_time(self) -> None:
         """Raises :class:`Timeout` if the deadline passes during an answer that is not a stream."""
@@ -95,7 +95,7 @@ class Feed:
         return change
 
     def _foreign(self) -> AgentMemoryError:
-        return Unexpected(f"an event of {self._server} is no change: is this an agent-memory server?")
+        return Unexpected(f"an event of {self._server} is not a change: is this an agent-memory server?")
 
 
 class Connection:

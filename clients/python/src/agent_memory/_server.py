@@ -41,7 +41,7 @@ def find_binary() -> str:
         if candidate and _is_program(candidate):
             return candidate
     raise Unavailable(
-        "the program agent-memory is not here: `pip install agent-memory` brings it where there is a wheel for this machine; "
+        "the program agent-memory was not found: `pip install agent-memory` brings it where there is a wheel for this machine; "
         "else build it, and name it in AGENT_MEMORY_BIN or put it on the PATH"
     )
 

@@ -15,7 +15,7 @@ def millis_of(time: int | datetime) -> int:
     if not isinstance(time, datetime):
         return time
     if time.tzinfo is None:
-        raise InvalidInput("a time needs its zone, as in datetime.now(timezone.utc)")
+        raise InvalidInput("a datetime needs a time zone, as in datetime.now(timezone.utc)")
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -24,10 +24,10 @@ def expiry_of(expires_in: int | timedelta | None, expires_at: int | datetime | N
     if expires_in is None:
         return None if expires_at is None else millis_of(expires_at)
     if expires_at is not None:
-        raise InvalidInput("expires_in and expires_at don't go together")
+        raise InvalidInput("expires_in and expires_at can't be combined: leave one out")
     span = expires_in // timedelta(milliseconds=1) if isinstance(expires_in, timedelta) else expires_in
     if not isinstance(span, int) or isinstance(span, bool):
-        raise InvalidInput("expires_in is a whole number of milliseconds, or a timedelta")
+        raise InvalidInput("expires_in must be a whole number of milliseconds, or a timedelta")
     return clock.time_ns() // 1_000_000 + span
 
 

@@ -26,9 +26,9 @@ class JsonText(str):
         try:
             end = _SPAN.raw_decode(text, start := _skip(text, 0))[1]
             if _skip(text, end) != len(text):
-                raise InvalidInput("JsonText: something stands behind the value")
+                raise InvalidInput("JsonText: the text must be one value, and more follows it")
         except (JSONDecodeError, RecursionError):
-            raise InvalidInput("JsonText: this is no JSON") from None
+            raise InvalidInput("JsonText: not valid JSON") from None
         return str.__new__(cls, text[start:end])
 
     def parse(self) -> Any:
@@ -45,7 +45,7 @@ def dumps(what: str, value: Any) -> JsonText:
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         # The text of these errors may quote the value.
-        raise InvalidInput(f"{what} is no JSON: it holds {_WHY.get(type(error), 'what JSON has no form for')}") from None
+        raise InvalidInput(f"{what} is not JSON: it holds {_WHY.get(type(error), 'a value that JSON does not have')}") from None
     return str.__new__(JsonText, text)
 
 

@@ -301,7 +301,7 @@ class Recalled(Model):
     complete: bool
     """Whether the whole scope was examined; if not, the hits are the best of its newest part."""
     unembedded: int | None = None
-    """How many of the records have no vector yet; ``None`` if the search was by words alone."""
+    """The number of examined records that have no vector yet; ``None`` if the search was by words alone."""
     explained: Explained | None = None
 
     def _repr_html_(self) -> str:

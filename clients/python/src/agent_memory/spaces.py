@@ -21,7 +21,7 @@ from .errors import InvalidInput
 def space_of(*names: str) -> str:
     """The space with these names, from broad to narrow. A space has at most 512 bytes and 33 names."""
     if not names:
-        raise InvalidInput("a space has at least one name")
+        raise InvalidInput("a space must have at least one name")
     try:
         return "/".join(quote(name, safe="").replace("-", "%2D") or "%" for name in names)
     except UnicodeEncodeError:

@@ -52,8 +52,8 @@ pub(crate) struct ChatArgs {
     /// The character of the agent, as JSON or @FILE. By default it has only the name of the agent.
     #[arg(long, value_name = "JSON|@FILE")]
     character: Option<Input>,
-    /// The model calls no tools by itself, as where its endpoint refuses them: it is asked for answers in a form that names actions, and
-    /// heard when they are whole.
+    /// Do not use tool calls of the endpoint, which may refuse them: the model answers in a form that names
+    /// actions, and an answer is shown when it is complete.
     #[arg(long)]
     without_tool_calls: bool,
     /// Also show the tool calls of the agent and their results.

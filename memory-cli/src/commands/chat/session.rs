@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
                 () = &mut self.signal => {
                     signals += 1;
                     if signals > 1 {
-                        self.shown.report("it ended before all that was said was answered")?;
+                        self.shown.report("it ended before every message was answered")?;
                         // If that takes longer, the message stays leased for a while.
                         let _given_back = timeout(GIVE_BACK, self.asking.agent.service().stop()).await;
                         return Ok(ControlFlow::Break(()));

@@ -34,7 +34,7 @@ pub(crate) struct ConformanceArgs {
     /// The number of random call sequences to compare with the reference.
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sequences)]
     sequences: u32,
-    /// The most calls of a random sequence, which may have any number up to it; unless given, most have fewer than 40, and few up to 500.
+    /// The most calls of a random sequence. By default, most sequences have fewer than 40, and a few up to 500.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     calls: Option<u32>,
     /// Also write the report to a file, as JSON.

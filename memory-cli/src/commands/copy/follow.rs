@@ -89,7 +89,7 @@ impl<'a> Follower<'a> {
         let documents = target.documents();
         let present = Mark::read(&*documents).await?;
         if present.as_ref().is_some_and(|mark| mark.is_finished) {
-            let message = "--to: what is there has taken over already, so it follows no more; to begin again, lift the fence \
+            let message = "--to: the target has taken over already, and follows no more; to begin again, lift the fence \
                            with copy --unfence";
             return Err(Usage(message.to_owned()).into());
         }
@@ -100,7 +100,7 @@ impl<'a> Follower<'a> {
             let own = strays(&*source.documents(), &*documents).await?.len();
             if own > 0 {
                 let message = format!(
-                    "--to: {own} documents there are not the source's, and would be removed: name another place"
+                    "--to: {own} documents of the target are not those of the source, and would be removed: name another database"
                 );
                 return Err(Usage(message).into());
             }
@@ -190,7 +190,7 @@ impl<'a> Follower<'a> {
             let mut copied = verify_all(self.source, self.target, self.progress).await?;
             let own = strays(&*self.source.documents(), &*self.target.documents()).await?.len();
             if own > 0 {
-                self.progress.note(&format!("error: {own} documents of the target are not the source's"));
+                self.progress.note(&format!("error: {own} documents of the target are not those of the source"));
             }
             copied.conflicts = self.conflicts.len() as u64 + own as u64;
             copied.erased = self.erased_in_target(&copied.missing).await?;
@@ -245,7 +245,7 @@ impl<'a> Follower<'a> {
     async fn check_fence(&self) -> anyhow::Result<()> {
         ensure!(
             claim::holds(self.source, &self.mark.r#move).await?,
-            "somebody has let the source take writes again meanwhile, so the target does not take its place: say it again"
+            "somebody has let the source take writes again meanwhile, so the target does not replace it: repeat the command"
         );
         Ok(())
     }
@@ -259,8 +259,8 @@ impl<'a> Follower<'a> {
                 return Ok(());
             }
             Err(error) if may_be_finished => {
-                let left = "the source is still read-only, since the target may have taken over: say it again, or lift that \
-                            with copy --unfence";
+                let left = "the source is still read-only, since the target may have taken over: repeat the \
+                            command, or lift that with copy --unfence";
                 return Err(anyhow::Error::from(error).context(left));
             }
             // Even if the target can't be written, the writers of the source must not wait.
@@ -274,7 +274,7 @@ impl<'a> Follower<'a> {
                 return lifted.context(still);
             }
         } else if self.source.is_read_only().await.context(still)? {
-            self.progress.note("the fence of the source is another move's, and stays");
+            self.progress.note("the fence of the source belongs to another move, and stays");
             return Ok(());
         }
         self.progress.note("the source takes writes again");
@@ -347,7 +347,7 @@ impl<'a> Follower<'a> {
                 pulled = pull(&mut changes) => pulled,
                 () = sleep_until_some(self.lifts_at()) => {
                     let waited = FENCED.as_secs();
-                    bail!("the source was read-only for {waited} s, and its feed did not come to an end: see agent-memory doctor");
+                    bail!("the source was read-only for {waited} s, and its feed did not end: see agent-memory doctor");
                 }
             };
             let Pulled { batch, failure } = pulled;
@@ -468,14 +468,14 @@ async fn begin(mut present: Option<Mark>, target: &dyn DocumentStore) -> anyhow:
             break;
         }
     }
-    bail!("another run of copy goes on with this target: end it, or say it again")
+    bail!("another run of copy works on this target: end it, or repeat the command")
 }
 
 /// Fails if the source is read-only on behalf of another target.
 pub(super) async fn ensure_held(source: &dyn MemoryProvider, mark: &Mark) -> anyhow::Result<()> {
     ensure!(
         claim::holds(source, &mark.r#move).await?,
-        "the source is read-only already, and not for this target: it moves to another place, or has moved"
+        "the source is read-only already, but not for this target: it moves to another database, or has moved"
     );
     Ok(())
 }

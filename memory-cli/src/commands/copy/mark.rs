@@ -11,7 +11,7 @@ use crate::collections::MARK_COLLECTION;
 use crate::usage::Usage;
 
 /// The error if the target is the source.
-pub(super) const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
+pub(super) const SAME_PLACE: &str = "--to: this is the database of --url itself; name another one";
 
 /// The id of the mark in its collection.
 const ID: &str = "source";
@@ -78,9 +78,7 @@ impl Mark {
                 self.revision = there.revision;
                 self.put_once(target).await
             }
-            _ => {
-                Err(error.with_message("another run of copy goes on with this target, or --unfence has ended the move"))
-            }
+            _ => Err(error.with_message("another run of copy works on this target, or --unfence has ended the move")),
         }
     }
 
@@ -133,7 +131,8 @@ async fn watch(source: &dyn MemoryProvider, from: WatchFrom) -> anyhow::Result<C
     source.watch(&everything.from(from)).await.map_err(|error| match error.kind() {
         // Only the ledger that made a token can open it.
         ErrorKind::InvalidInput => {
-            Usage("--to: what is there follows another source: name that one, or another place".to_owned()).into()
+            Usage("--to: the target follows another source: name that source with --url, or another target".to_owned())
+                .into()
         }
         _ => error.into(),
     })

@@ -89,7 +89,7 @@ pub(crate) async fn run(
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
     if args.is_move() && (args.documents || !args.is_everything()) {
-        let message = "--follow, --finish and --unfence are of everything: leave out what selects a part of it";
+        let message = "--follow, --finish and --unfence apply to everything: leave out the options that select a part";
         return Err(Usage(message.to_owned()).into());
     }
     if args.unfence {
@@ -189,15 +189,18 @@ async fn move_over(
     }
     let erased = moved.as_ref().map_or(follower.erased.len() as u64, |copied| copied.erased);
     let verdict = match &moved {
-        None => "to go on, say it again".to_owned(),
+        None => "to continue, repeat the command".to_owned(),
         Some(_) if is_verified => {
             "the target has the same hash, and the source takes no more writes: give all programs the URL of the target"
                 .to_owned()
         }
         Some(_) if erased > 0 => {
-            format!("the target differs: {}, and say it again, which compares everything first", erased_there(erased))
+            format!(
+                "the target differs: {}, and repeat the command, which compares everything first",
+                erased_there(erased)
+            )
         }
-        Some(_) => "the target differs: say it again, which compares everything first".to_owned(),
+        Some(_) => "the target differs: repeat the command, which compares everything first".to_owned(),
     };
     progress.finish();
     output.value(

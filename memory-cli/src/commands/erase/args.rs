@@ -106,7 +106,7 @@ const CONDITIONS: [&str; 12] =
 fn copied_collection(text: &str) -> Result<Collection, String> {
     let collection = values::collection(text)?;
     if !is_copied(&collection) {
-        return Err("it holds how far a move is: copy --unfence takes that away".to_owned());
+        return Err("it holds the progress of a move: copy --unfence removes it".to_owned());
     }
     Ok(collection)
 }

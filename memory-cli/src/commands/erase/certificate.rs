@@ -162,7 +162,8 @@ impl CertificateFile {
     fn open(path: &Path, certificate: &mut Certificate) -> anyhow::Result<Self> {
         let name = input::name(path);
         if path.exists() {
-            let other = || Usage(format!("--certificate: {name} has something else than this erasure; name another"));
+            let other =
+                || Usage(format!("--certificate: {name} holds something other than this erasure; name another"));
             let text = fs::read_to_string(path).map_err(|_| other())?;
             let earlier: Certificate = serde_json::from_str(&text).map_err(|_| other())?;
             if !certificate.goes_on(earlier) {

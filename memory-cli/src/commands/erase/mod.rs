@@ -100,12 +100,12 @@ pub(crate) async fn run(
     note_absent(verdict.absent);
     let left = match end {
         End::Complete => None,
-        End::Asked => Some("it was stopped, and more may be left: say it again to go on".to_owned()),
+        End::Asked => Some("it was stopped, and more may be left: repeat the command to continue".to_owned()),
         End::Limit if verdict.is_done || verdict.is_stopped => None,
-        End::Limit => Some(format!("{count} records are erased, and more are left: say it again to go on")),
+        End::Limit => Some(format!("{count} records are erased, and more are left: repeat the command to continue")),
     };
     let unverified =
-        verdict.is_stopped.then(|| "it was stopped before it was verified: say it again to verify it".to_owned());
+        verdict.is_stopped.then(|| "it was stopped before it was verified: repeat the command to verify it".to_owned());
     let has_failures = left.is_some() || unverified.is_some() || !verdict.failed.is_empty();
     for failure in left.iter().chain(&unverified).chain(&verdict.failed) {
         output::note(&format!("error: {failure}"));

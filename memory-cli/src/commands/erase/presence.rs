@@ -48,8 +48,6 @@ pub(super) async fn is_there(provider: &dyn MemoryProvider, record: &RecordId) -
 /// Reports named records that do not exist.
 pub(super) fn note_absent(count: usize) {
     if count > 0 {
-        output::note(&format!(
-            "{count} of the records that were named are not there, and no erasure took them: see their ids"
-        ));
+        output::note(&format!("{count} of the named records do not exist, and were not erased: check their ids"));
     }
 }

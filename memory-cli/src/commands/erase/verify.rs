@@ -51,7 +51,7 @@ pub(super) async fn run(
             Left::Nothing => verdict.held.push("the same selection finds nothing".to_owned()),
             Left::Unreadable => verdict.failed.push("what can't be read is not erased".to_owned()),
             Left::Records if end == End::Complete => {
-                let failed = "the same selection finds records that came or changed meanwhile: say it again";
+                let failed = "the same selection finds records that came or changed meanwhile: repeat the command";
                 verdict.failed.push(failed.to_owned());
             }
             Left::Records => {}

@@ -132,12 +132,12 @@ pub(crate) async fn load(
                 // Not counted as a record: the line describes the vectors of the following lines.
                 Ok(Some(Item { number, record: Record::VectorModel(model), .. })) => {
                     if vectors.model().is_some_and(|present| *present != model) {
-                        bail!(stopped(&summary, &format!("line {number}: the vectors before are of another model")));
+                        bail!(stopped(&summary, &format!("line {number}: the earlier vectors are of another model")));
                     }
                     vectors.begin(provider, model, false).await?;
                 }
                 Ok(Some(Item { number, vector: Some(_), .. })) if vectors.model().is_none() => {
-                    let reason = format!("line {number}: no line before says of which model the vector is");
+                    let reason = format!("line {number}: no earlier line names the model of the vector");
                     bail!(stopped(&summary, &reason));
                 }
                 Ok(Some(Item { number, bytes, record, vector })) => batch.push(number, bytes, record, vector),

@@ -39,7 +39,7 @@ impl Secret {
     /// Hashes a token. Fails if it is so short that it could be guessed.
     pub(crate) fn new(token: &str) -> anyhow::Result<Self> {
         if token.len() < MIN_TOKEN {
-            bail!("a token has at least {MIN_TOKEN} bytes");
+            bail!("a token must have at least {MIN_TOKEN} bytes");
         }
         Ok(Self(Sha256::digest(token).into()))
     }
@@ -98,7 +98,7 @@ impl Tokens {
             tokens.push(token);
         }
         if tokens.is_empty() {
-            bail!("there is no [[token]] in it");
+            bail!("it has no [[token]]");
         }
         Ok(Self(tokens))
     }
@@ -159,7 +159,7 @@ enum Readable {
 impl Entry {
     fn into_token(self) -> anyhow::Result<Token> {
         if self.token.len() < MIN_TOKEN {
-            bail!("a token has at least {MIN_TOKEN} bytes");
+            bail!("a token must have at least {MIN_TOKEN} bytes");
         }
         let message = |error: Error| anyhow::anyhow!("{}", error.message());
         let mut selectors = Vec::new();
@@ -248,10 +248,10 @@ mod tests {
         let token = |rest: &str| format!("[[token]]\nname = \"a\"\ntoken = {rest}");
         let more = |rest: &str| token(&format!("\"secret-secret-secret\"\n{rest}"));
         for (file, expected) in [
-            (String::new(), "there is no [[token]] in it"),
+            (String::new(), "it has no [[token]]"),
             (token("\"secret-secret-secret"), "line 3: "),
             (token("5"), "line 3: expected a string"),
-            (token("\"secret\""), "token a: a token has at least 16 bytes"),
+            (token("\"secret\""), "token a: a token must have at least 16 bytes"),
             (more("scope = 1"), "line 4: an unknown name, expected one of `name`, `token`"),
             (more("read = [{ under = \"\" }]"), "token a: "),
             (more("ledger = \"all\""), "line 4: an unknown name, expected `read` or `write`"),

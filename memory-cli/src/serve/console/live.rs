@@ -98,7 +98,7 @@ pub(super) async fn show(
     let main = html! {
         h1 { "Live" }
         (form(&scope, &fields))
-        p { a href=(to(&[])) { "Begin anew" } }
+        p { a href=(to(&[])) { "Begin again" } }
         // Each answer replaces the line that has requested it.
         div id="changes" role="log" aria-label="Changes" hx-target="#poll" hx-swap="outerHTML" hx-select="#changes > *, main > .error" {
             @match &news {
@@ -213,7 +213,7 @@ async fn come(
         }
     }
     if news.token.is_empty() && !news.is_over {
-        let detail = "the feed did not tell in time where it is: begin anew";
+        let detail = "the feed did not report its position in time: begin again";
         return Err(Problem { retryable: true, ..Problem::new(StatusCode::GATEWAY_TIMEOUT, detail) });
     }
     Ok(news)

@@ -37,7 +37,7 @@ impl Updates {
         let watch = Watch::new(Watched::Memories, query);
         let watch = watch.map_err(|error| ErrorData::invalid_params(error.message().to_owned(), None))?;
         let place = server.limits.watches.take(&access.name).ok_or_else(|| {
-            ErrorData::internal_error("as many watches are open as there may be: end one, or try again", None)
+            ErrorData::internal_error("the limit of open watches is reached: end one, or try again later", None)
         })?;
         let provider = Arc::clone(&server.provider);
         let begun = begin(&*provider, &watch).await;

@@ -76,12 +76,11 @@ impl Answering {
     fn pieces(mut self) -> impl Stream<Item = Result<Piece, Problem>> + Unpin + use<> {
         stream::poll_fn(move |context| self.pieces.poll_recv(context)).map(|piece| match piece? {
             Piece::Answer(Answer { end: End::Superseded, .. }) => {
-                let sentence = "a newer message of the room is to be answered instead of this one";
+                let sentence = "a newer message of the room is answered instead of this one";
                 Err(Problem { error: Some("Superseded".into()), ..Problem::new(StatusCode::CONFLICT, sentence) })
             }
             Piece::Answer(Answer { end: End::Left { reason }, .. }) => {
-                let error =
-                    Error::new(ErrorKind::Unavailable, format!("the answer was left to be given later: {reason}"));
+                let error = Error::new(ErrorKind::Unavailable, format!("the answer is postponed: {reason}"));
                 Err(error.with_outcome(Outcome::Unknown).into())
             }
             piece => Ok(piece),
@@ -95,5 +94,5 @@ fn event(data: String) -> Result<Event, Infallible> {
 
 /// The error if the server ends during the work. The question may be stored and answered later.
 fn cut() -> Error {
-    Error::new(ErrorKind::Closed, "the work on the answer was cut off").with_outcome(Outcome::Unknown)
+    Error::new(ErrorKind::Closed, "the work on the answer was interrupted").with_outcome(Outcome::Unknown)
 }

@@ -175,7 +175,7 @@ impl TryFrom<u64> for Seconds {
     fn try_from(seconds: u64) -> Result<Self, Self::Error> {
         match seconds {
             1..=86_400 => Ok(Self(Duration::from_secs(seconds))),
-            _ => Err("a limit has 1 to 86400 seconds"),
+            _ => Err("a limit must have 1 to 86400 seconds"),
         }
     }
 }
@@ -256,7 +256,7 @@ impl AgentFile {
 impl OptionsOfFile {
     fn over_defaults(self) -> anyhow::Result<ComposeOptions> {
         let options = match (self.with, self.only) {
-            (Some(_), Some(_)) => bail!("options: one of `with` and `only` counts"),
+            (Some(_), Some(_)) => bail!("options: `with` and `only` can't be combined: leave one out"),
             (None, Some(names)) => ComposeOptions::only(known(names).context("options: only")?),
             (Some(names), None) => ComposeOptions::with(known(names).context("options: with")?),
             (None, None) => ComposeOptions::with(["FACTS"]),
@@ -371,15 +371,15 @@ mod tests {
             ("model_key = \"secret\"", "line 3: expected { env = \"NAME\" }"),
             ("model_key = { env = \"SECRET secret\" }", "model_key: the environment has no such variable"),
             ("secret = 1", "line 3: an unknown name, expected one of `name`"),
-            ("limits = { run = 0 }", "line 3: a limit has 1 to 86400 seconds"),
+            ("limits = { run = 0 }", "line 3: a limit must have 1 to 86400 seconds"),
             ("templates = { reflection = \"secret {{\" }", "templates: reflection: the template has a mistake"),
             ("embedding_key = { env = \"SECRET secret\" }", "embedding_key: the environment has no such variable"),
             ("options = { with = [\"SECRET secret\"] }", "options: with: no provider has one of these names"),
-            ("options = { with = [], only = [] }", "options: one of `with` and `only` counts"),
+            ("options = { with = [], only = [] }", "options: `with` and `only` can't be combined: leave one out"),
             ("rules = { providers = [\"SECRET secret\"] }", "rules: providers: no provider has one of these names"),
             ("rules = { channel_types = [\"SECRET secret\"] }", "line 3: "),
             ("prompt_memory = { folder = \"secret\" }", "line 3: an unknown name, expected `markdown`"),
-            ("grace = 0", "line 3: a limit has 1 to 86400 seconds"),
+            ("grace = 0", "line 3: a limit must have 1 to 86400 seconds"),
             ("rooms = [{ id = \"\", channel_type = \"GROUP\" }]", "rooms: number 1: "),
             (
                 "rooms = [{ id = \"r\", channel_type = \"GROUP\", kind = 1 }]",

@@ -60,7 +60,7 @@ async fn complete(
     let Offer { server, agent, .. } = &offer;
     let name = agent.records().agent().as_str();
     if request.model != name {
-        return Err(Error::new(ErrorKind::NotFound, "no agent of this server has the name of the model").into());
+        return Err(Error::new(ErrorKind::NotFound, "model: this server has no agent of this name").into());
     }
     let (is_streamed, head) = (request.stream, Head::new(name));
     let head = if request.counts() { head.counting() } else { head };
@@ -79,7 +79,7 @@ async fn complete(
 fn busy() -> Problem {
     let problem = Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        "the agent answers as many questions as it takes at once: try again",
+        "the agent has reached its limit of concurrent questions: try again later",
     );
     Problem { error: Some("Unavailable".to_owned()), retryable: true, ..problem }
 }

@@ -72,10 +72,10 @@ impl Request {
     /// its token.
     pub(super) fn question(self, access: &Access) -> Result<Question, Problem> {
         if self.n.is_some_and(|n| n != 1) {
-            return Err(mistake("n: there is one answer to a message"));
+            return Err(mistake("n: must be 1, since a message gets one answer"));
         }
         let last = self.messages.into_iter().rfind(|message| message.role == "user");
-        let last = last.ok_or_else(|| mistake("messages: none of them is of the role user"))?;
+        let last = last.ok_or_else(|| mistake("messages: none has the role user"))?;
         let text = last.text()?;
         let user = self.user.unwrap_or_else(|| access.name.clone());
         Ok(Question { user, room: self.metadata.room, text })
@@ -87,13 +87,13 @@ impl Message {
         let content = self.content.as_deref().map_or("null", RawValue::get);
         // The parser's message may quote the text.
         let content = serde_json::from_str(content)
-            .map_err(|_| mistake("messages: the content of the last message is a text, or a list of parts"))?;
+            .map_err(|_| mistake("messages: the content of the last message must be a text or a list of parts"))?;
         let text = match content {
             Content::Text(text) => text,
             Content::Parts(parts) => {
                 let texts = parts.into_iter().map(|part| part.text.filter(|_| part.r#type == "text"));
                 let texts: Option<Vec<_>> = texts.collect();
-                texts.ok_or_else(|| mistake("messages: of the parts of a message, only text is taken in"))?.join("\n")
+                texts.ok_or_else(|| mistake("messages: the parts of a message must be of type text"))?.join("\n")
             }
         };
         if text.trim().is_empty() {
@@ -144,15 +144,15 @@ mod tests {
     fn what_is_no_question_is_refused_without_its_text() {
         let image = json!({ "type": "image_url", "image_url": { "url": "xyzzy" } });
         for (messages, reason) in [
-            (json!([]), "none of them is of the role user"),
-            (json!([{ "role": "assistant", "content": "xyzzy" }]), "none of them is of the role user"),
-            (json!([{ "role": "user" }]), "is a text, or a list of parts"),
-            (json!([{ "role": "user", "content": { "text": "xyzzy" } }]), "is a text, or a list of parts"),
+            (json!([]), "none has the role user"),
+            (json!([{ "role": "assistant", "content": "xyzzy" }]), "none has the role user"),
+            (json!([{ "role": "user" }]), "must be a text or a list of parts"),
+            (json!([{ "role": "user", "content": { "text": "xyzzy" } }]), "must be a text or a list of parts"),
             (json!([{ "role": "user", "content": " \n" }]), "has no text"),
             (json!([{ "role": "user", "content": [] }]), "has no text"),
             (
                 json!([{ "role": "user", "content": [{ "type": "text", "text": "xyzzy" }, image] }]),
-                "only text is taken in",
+                "must be of type text",
             ),
         ] {
             let refused = question(json!({ "model": "ada", "messages": messages })).err().expect(reason);

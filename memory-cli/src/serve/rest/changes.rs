@@ -7,22 +7,22 @@ use utoipa::ToSchema;
 use super::wire::documents::DocumentBody;
 use super::wire::memories::MemoryBody;
 
-/// One change. Which of its members are there depends on its kind.
+/// A change. Its kind determines which members are present.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Change)]
 pub(crate) struct ChangeBody {
     kind: ChangeName,
-    /// The memory as it is now, where it was stored or updated.
+    /// The current memory, if it was stored or updated.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<MemoryBody>,
-    /// The document as it is now, where it was stored or updated.
+    /// The current document, if it was stored or updated.
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<DocumentBody>,
     /// The collection of a document that was removed or erased, or has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     collection: Option<Collection>,
-    /// The id of a record that was removed or erased, has left or can't be read; of the latter only for who may read every space.
+    /// The id of a record that was removed or erased, has left or, for callers that may read every space, can't be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// Why a record can't be read.
@@ -30,7 +30,7 @@ pub(crate) struct ChangeBody {
     reason: Option<String>,
 }
 
-/// What a change tells.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ChangeName {
@@ -38,18 +38,18 @@ pub(crate) enum ChangeName {
     Stored,
     /// A record is at a later revision.
     Updated,
-    /// A document is gone.
+    /// A document was removed.
     Removed,
     /// A record was erased, and nothing is left of it.
     Erased,
-    /// A record has changed and does not satisfy the conditions now.
+    /// A record has changed and no longer satisfies the conditions.
     Left,
     /// A record has changed and can't be read.
     Unreadable,
-    /// The watch has come this far, and there is more to tell.
+    /// The watch is at this position, and more changes follow.
     #[default]
     Progress,
-    /// Everything up to here was told.
+    /// All changes up to this position were sent.
     Reached,
 }
 

@@ -25,7 +25,7 @@ use crate::serve::state::Server;
 /// How many documents a removal takes at most unless the caller says otherwise.
 const DEFAULT_MAX: usize = 10;
 
-/// Adds a document under an id that is made for it.
+/// Creates a document under a new id.
 #[utoipa::path(
     post,
     path = "/v1/documents/{collection}",
@@ -50,7 +50,7 @@ pub(super) async fn add(
     Ok(created(document))
 }
 
-/// Puts many documents, of any collections, all or none: creates or replaces them.
+/// Creates or replaces many documents in any collections, all or none.
 #[utoipa::path(
     post,
     path = "/v1/documents",
@@ -102,7 +102,7 @@ pub(super) async fn query(
     }))
 }
 
-/// Removes documents: none when more than `max` are found.
+/// Removes documents, or none if more than `max` are found.
 #[utoipa::path(
     delete,
     path = "/v1/documents/{collection}",
@@ -141,7 +141,7 @@ pub(super) async fn remove(
     Ok(Json(RemovedBody { ids, dry_run: removal.dry_run }))
 }
 
-/// Puts a document: creates or replaces it.
+/// Creates or replaces a document.
 #[utoipa::path(
     put,
     path = "/v1/documents/{collection}/{id}",
@@ -150,8 +150,8 @@ pub(super) async fn remove(
     request_body = NewDocumentBody,
     params(
         DocumentPath,
-        ("If-Match" = Option<String>, Header, description = "The revision in quotes that must be in place"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: there must be no such document")
+        ("If-Match" = Option<String>, Header, description = "The revision that the document must have, in quotes"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: the document must not exist")
     ),
     responses(
         (status = 200, body = DocumentBody, headers(("ETag" = String))),
@@ -169,7 +169,7 @@ pub(super) async fn put(
     access.check_collection(&collection)?;
     let vector = body.vector.take();
     let expect = match (if_match(&headers)?, if_none_match(&headers)?) {
-        (Some(_), true) => return Err(mistake("If-Match and If-None-Match don't go together")),
+        (Some(_), true) => return Err(mistake("If-Match and If-None-Match can't be combined: leave one out")),
         (Some(revision), false) => Expect::Revision(revision),
         (None, true) => Expect::Absent,
         (None, false) => Expect::Any,
@@ -186,7 +186,7 @@ pub(super) async fn put(
     })
 }
 
-/// Shows one document, as it is or as it was.
+/// Shows one document, as it is now or as it was at a time.
 #[utoipa::path(
     get,
     path = "/v1/documents/{collection}/{id}",

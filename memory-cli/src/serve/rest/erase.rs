@@ -26,34 +26,34 @@ use crate::serve::state::Server;
 /// The most collections that are looked at without being named, since each call begins at the first one.
 const MAX_COLLECTIONS: usize = 100;
 
-/// What is to be erased, and why: `ids`, or a `query`.
+/// The records to erase, by `ids` or by a `query`, and the reason.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct EraseBody {
-    /// The memories with these ids, at most 1,000.
+    /// The ids of at most 1,000 memories.
     #[serde(default)]
     #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 1000)]
     ids: Option<Vec<MemoryId>>,
-    /// What this finds.
+    /// The records that this query finds.
     #[serde(default, deserialize_with = "object")]
     query: Option<EraseQuery>,
-    /// Whether the documents go too that the spaces, `where` and `text` of the query find.
+    /// Whether to erase also the documents that the spaces, `where` and `text` of the query find.
     #[serde(default)]
     documents: bool,
-    /// Of the documents only those of these collections; all that may be used by default, where these are at most 100.
+    /// The collections of the documents. By default all that the caller may use; required if these are more than 100.
     #[serde(default, deserialize_with = "named")]
     #[schema(value_type = Vec<String>, min_items = 1)]
     collections: Vec<Collection>,
-    /// Why, in one line of at most 1,024 bytes, which stays with each record. It should name nobody who is to be forgotten.
+    /// The reason, in one line of at most 1,024 bytes. The tombstone of each record keeps it, so it should not name who is to be forgotten.
     #[schema(min_length = 1, max_length = 1024)]
     reason: String,
-    /// How many records of a query this call erases at most; 100 by default.
+    /// The limit of a call with a query, in records: 100 by default, at most 1,000.
     #[serde(default, deserialize_with = "count")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Which records: the parameters of `GET /v1/memories`, each with a list where it may be named several times.
+/// Selects records: the parameters of `GET /v1/memories`. A parameter that may be repeated there is a list here.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EraseQuery {
@@ -69,51 +69,51 @@ struct EraseQuery {
     #[serde(default, deserialize_with = "named")]
     #[schema(min_items = 1)]
     prefix: Vec<String>,
-    /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
+    /// Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`.
     #[serde(default, deserialize_with = "named")]
     #[schema(min_items = 1)]
     glob: Vec<String>,
-    /// Spaces in which a regular expression finds something.
+    /// Spaces in whose id a regular expression finds a match.
     #[serde(default, deserialize_with = "named")]
     #[schema(min_items = 1)]
     regex: Vec<String>,
-    /// Every space, with at least a status, a condition or words.
+    /// Every space. Requires a status, a condition or words.
     #[serde(default)]
     all: bool,
     /// A condition, as in `metadata.user = 'ana'`.
     #[serde(default)]
     r#where: Option<String>,
-    /// Words of which a record holds at least one.
+    /// Words, of which a record must hold at least one.
     #[serde(default)]
     text: Option<String>,
-    /// Memories created after this many milliseconds since 1970 UTC, exclusively.
+    /// Memories created after this time (exclusive), in milliseconds since 1970 UTC.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     after: Option<Timestamp>,
-    /// Memories created before this, exclusively.
+    /// Memories created before this time (exclusive), in milliseconds since 1970 UTC.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     before: Option<Timestamp>,
-    /// Memories of one of these statuses.
+    /// Memories with one of these statuses.
     #[serde(default, deserialize_with = "named")]
     #[schema(min_items = 1)]
     status: Vec<StatusName>,
-    /// Leaves out these memories.
+    /// Excludes the memories with these ids.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     exclude: Vec<MemoryId>,
 }
 
-/// What one call has erased.
+/// The records that one call has erased.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ErasedBody {
     records: Vec<ErasedRecord>,
-    /// Whether nothing is left. Otherwise the same call erases what comes next.
+    /// Whether nothing is left. Otherwise the same call erases the next slice.
     is_complete: bool,
 }
 
-/// What a record was called that was erased.
+/// The name of an erased record.
 #[derive(Debug, Serialize, ToSchema)]
 struct ErasedRecord {
     /// The collection of a document; a memory has none.
@@ -123,10 +123,10 @@ struct ErasedRecord {
     id: String,
 }
 
-/// Erases memories, and documents if that is asked for, with their history: a slice a call.
+/// Erases memories, and with `documents` also documents, with their history: one slice per call.
 ///
-/// A slice is one step. The same call again erases the next one, until `isComplete` is true. For tokens with `erase = true` that may write
-/// the ledger, where they may read and write.
+/// A slice is erased as a whole or not at all. Repeat the call until `isComplete` is true. Requires a token with `erase = true` that may
+/// write the ledger, and erases only where it may read and write.
 #[utoipa::path(
     post,
     path = "/v1/erase",
@@ -146,17 +146,22 @@ pub(super) async fn erase(
     let begun = Instant::now();
     let EraseBody { ids, query, documents, collections, reason, limit } = body;
     let collections = match (documents, collections.is_empty()) {
-        (false, false) => return Err(Error::invalid("collections hold documents, which documents asks for").into()),
+        (false, false) => return Err(Error::invalid("collections needs documents: true").into()),
         (false, true) => Vec::new(),
         (true, is_every) => usable(&server, &access, (!is_every).then_some(collections)).await?,
     };
     let erasures = match (ids, query) {
         (Some(ids), None) if !documents && limit.is_none() => erasure_of_ids(&server, &access, ids, &reason).await?,
         (Some(_), None) => {
-            return Err(Error::invalid("ids go in one call, and are of memories: leave out documents and limit").into());
+            return Err(
+                Error::invalid("ids name memories, which one call erases: leave out documents and limit").into()
+            );
         }
         (None, Some(query)) if documents && query.is_of_memories() => {
-            return Err(Error::invalid("documents have neither a status nor a condition on their time or id").into());
+            return Err(Error::invalid(
+                "after, before, status and exclude are conditions on memories: leave them out, or documents",
+            )
+            .into());
         }
         (None, Some(query)) => {
             let mut erasures = query.erasures(&server, &access, collections, &reason).await?;
@@ -165,7 +170,7 @@ pub(super) async fn erase(
             }
             erasures
         }
-        _ => return Err(Error::invalid("an erasure has ids or a query").into()),
+        _ => return Err(Error::invalid("an erasure needs ids or a query, and not both").into()),
     };
     let count = erasures.len();
     for (place, erasure) in erasures.into_iter().enumerate() {
@@ -201,7 +206,7 @@ async fn usable(server: &Server, access: &Access, named: Option<Vec<Collection>>
 
 /// Why a call ends that has erased nothing so far.
 fn too_slow() -> Error {
-    let message = "to look for it took too long, and nothing was erased: name fewer collections or ids";
+    let message = "the search took too long, and nothing was erased: name fewer collections or ids";
     Error::new(ErrorKind::Timeout, message).retryable()
 }
 

@@ -23,7 +23,7 @@ use crate::serve::state::Server;
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct VersionParams {
-    /// How many at most; 50 by default.
+    /// The limit of the page: 50 by default, at most 1,000.
     #[param(maximum = 1000)]
     limit: Option<usize>,
     /// `next` of an earlier page of the same history.
@@ -35,7 +35,7 @@ pub(super) struct VersionParams {
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RemovedParams {
-    /// Shows removals too, and what was there before them: for who may use everything.
+    /// Shows removals too, and the versions before them. Requires a caller that may read every space and use every collection.
     removed: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct RemovedParams {
 #[serde(rename_all = "camelCase", default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ThenParams {
-    /// As it was then, in milliseconds since 1970 UTC, and not as it is.
+    /// Shows the record as of this time, in milliseconds since 1970 UTC.
     as_of: Option<i64>,
 }
 
@@ -52,30 +52,30 @@ pub(super) struct ThenParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HistoryBody {
     versions: Vec<VersionBody>,
-    /// Where it goes on; absent at the end.
+    /// The `cursor` of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// What a record was from one commit to the next.
+/// A version of a record, which held from its commit to the next one.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Version)]
 pub(crate) struct VersionBody {
     #[schema(value_type = u64)]
     revision: Revision,
-    /// When it was committed, in milliseconds since 1970 UTC; absent where that was not recorded.
+    /// When it was committed, in milliseconds since 1970 UTC; absent if that was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>)]
     committed_at: Option<Timestamp>,
-    /// Who made it, if that was said.
+    /// The actor who made the change, if one was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     actor: Option<Actor>,
     /// The memory as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<MemoryBody>,
-    /// The document as it was; absent where it was removed.
+    /// The document as it was; absent if this is its removal.
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<DocumentBody>,
 }
@@ -136,7 +136,7 @@ pub(super) async fn of_document(
         if access.readable != Spaces::All || access.collections.is_some() {
             return Err(Problem::new(
                 axum::http::StatusCode::FORBIDDEN,
-                "removals are shown to who may use everything",
+                "removed: only callers that may read every space and use every collection get removals",
             ));
         }
         history = history.with_removed();

@@ -7,24 +7,24 @@ use utoipa::ToSchema;
 use super::wire::documents::DocumentBody;
 use super::wire::memories::MemoryBody;
 
-/// What a question found.
+/// The answer to a question.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecalledBody {
-    /// What answers best comes first.
+    /// The hits, best first.
     hits: Vec<HitBody>,
-    /// How many records of the scope were looked at.
+    /// The number of records that were examined.
     examined: usize,
-    /// Whether all of the scope was, and all hits with their neighbours fit into the answer. If not, these are the best of the newest part.
+    /// Whether the whole scope was examined and all hits fit into the answer. If not, these are the best hits of the newest part.
     complete: bool,
-    /// How many of the records have no vector yet. Absent where words alone have found what is here.
+    /// The number of examined records without a vector. Absent if the search used words alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     unembedded: Option<usize>,
-    /// By what the parts were divided, if it was asked for.
+    /// The divisors of the parts, with `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     explained: Option<ExplainedBody>,
 }
 
-/// A record that answers.
+/// A record that answers the question.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HitBody {
     /// The sum of the parts.
@@ -32,13 +32,13 @@ pub(crate) struct HitBody {
     parts: PartsBody,
     #[serde(flatten)]
     record: RecordBody,
-    /// The records before it in its container, oldest first, as many as were asked for.
+    /// Up to `neighbours` records before it in its container, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     before: Vec<RecordBody>,
-    /// The records behind it.
+    /// Up to `neighbours` records after it in its container, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     after: Vec<RecordBody>,
-    /// The terms of the question that it holds, if it was asked for.
+    /// The terms of the question that it holds, with `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     terms: Option<Vec<TermBody>>,
 }
@@ -52,20 +52,20 @@ pub(crate) struct RecordBody {
     document: Option<DocumentBody>,
 }
 
-/// What each property of a record brings to its score.
+/// The contribution of each property of a record to its score.
 #[derive(Debug, Serialize, ToSchema)]
 struct PartsBody {
-    /// The terms that it holds itself.
+    /// From the terms that the record itself holds.
     words: f64,
-    /// Those of its neighbours in the container.
+    /// From the terms of its neighbours in the container.
     neighbours: f64,
-    /// Those of its container.
+    /// From the terms of its container.
     container: f64,
-    /// What it and its neighbours mean.
+    /// From the meaning of the record and its neighbours.
     meaning: f64,
-    /// What it loses as a question.
+    /// A deduction, 0 or negative, if a text of the record ends with a question mark.
     question: f64,
-    /// What it gains by its speaker, whom the question names.
+    /// A bonus if its speaker is the only one that the question names.
     speaker: f64,
 }
 
@@ -75,11 +75,11 @@ struct TermBody {
     term: String,
     /// How rare it is within the scope.
     idf: f64,
-    /// How often the record has it.
+    /// How often the record holds it.
     count: u32,
 }
 
-/// By what the parts of the scores were divided: the best of each in this answer.
+/// The divisors of the parts of the scores: the best value of each part in this answer.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ExplainedBody {

@@ -20,14 +20,14 @@ use crate::serve::records::{apply_patch, readable_memory};
 use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
-/// Stores a memory. With an idempotency key, a repetition answers the first id and stores nothing.
+/// Stores a memory. A repeated call with the same idempotency key stores nothing and returns the first id.
 #[utoipa::path(
     post,
     path = "/v1/memories",
     operation_id = "store_memory",
     tag = "memories",
     request_body = NewMemoryBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "As `idempotencyKey` in the body")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same as `idempotencyKey` in the body")),
     responses((status = 201, body = Stored, headers(("Location" = String))), Problem)
 )]
 pub(super) async fn store(
@@ -82,7 +82,7 @@ pub(super) async fn store_many(
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
 }
 
-/// Recalls memories.
+/// Finds memories by spaces and conditions.
 #[utoipa::path(
     get,
     path = "/v1/memories",
@@ -107,7 +107,7 @@ pub(super) async fn query(
     }))
 }
 
-/// Shows one memory, as it is or as it was.
+/// Shows one memory, as it is now or as it was at a time.
 #[utoipa::path(
     get,
     path = "/v1/memories/{id}",
@@ -126,7 +126,7 @@ pub(super) async fn get(
     Ok(([entity_tag(memory.revision)], Json(MemoryBody::from(memory))))
 }
 
-/// Changes the context, the metadata or the status of a memory.
+/// Changes the context, the metadata, the status or the expiry of a memory.
 #[utoipa::path(
     patch,
     path = "/v1/memories/{id}",
@@ -135,7 +135,7 @@ pub(super) async fn get(
     request_body = PatchBody,
     params(
         ("id" = String, Path, format = "uuid"),
-        ("If-Match" = Option<String>, Header, description = "The revision in quotes, as ETag has it")
+        ("If-Match" = Option<String>, Header, description = "The revision that the memory must have, in quotes, as in the header ETag")
     ),
     responses((status = 200, body = UpdatedBody, headers(("ETag" = String))), Problem)
 )]

@@ -40,7 +40,7 @@ pub(crate) use wire::documents::PutBody;
 )]
 struct Api;
 
-/// How the engine is.
+/// The state of the engine.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct HealthBody {
@@ -48,7 +48,7 @@ struct HealthBody {
     server_version: String,
     schema_version: u32,
     latency_ms: f64,
-    /// `durable`, or why it is at risk or unknown what an acknowledged write survives.
+    /// `durable`, or why an acknowledged write is at risk, or that this is unknown.
     durability: String,
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn log_answer(response: Response) -> Response {
     Response::from_parts(parts, bytes.into())
 }
 
-/// Tells how the engine is.
+/// Shows the state of the engine.
 #[utoipa::path(get, path = "/v1/health", tag = "server", responses((status = 200, body = HealthBody), Problem))]
 async fn health(State(server): State<Server>) -> Result<Json<HealthBody>, Problem> {
     let health = server.provider.check_health().await?;
@@ -109,7 +109,7 @@ async fn health(State(server): State<Server>) -> Result<Json<HealthBody>, Proble
     }))
 }
 
-/// Counters for Prometheus.
+/// Metrics for Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",

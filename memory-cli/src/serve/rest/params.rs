@@ -22,7 +22,7 @@ const DEFAULT_HITS: usize = 10;
 pub(crate) struct SearchParams {
     /// A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`.
     pub(crate) r#where: Option<String>,
-    /// Words of which a record holds at least one.
+    /// Words, of which a record must hold at least one.
     pub(crate) text: Option<String>,
 }
 
@@ -31,16 +31,16 @@ pub(crate) struct SearchParams {
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LedgerParams {
-    /// Created after this many milliseconds since 1970 UTC, exclusively.
+    /// Memories created after this time (exclusive), in milliseconds since 1970 UTC.
     #[param(minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(super) after: Option<i64>,
-    /// Created before this, exclusively.
+    /// Memories created before this time (exclusive), in milliseconds since 1970 UTC.
     #[param(minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(super) before: Option<i64>,
-    /// Of this status, or of another that is named.
+    /// Memories with this status. Repeat it to accept several.
     #[param(inline)]
     pub(super) status: Vec<StatusName>,
-    /// Leaves out this memory.
+    /// Excludes the memory with this id.
     pub(super) exclude: Vec<String>,
 }
 
@@ -52,26 +52,26 @@ pub(crate) struct RecallParams {
     /// The question, of at most 16 KiB.
     #[param(required = true)]
     pub(super) text: Option<String>,
-    /// Asks the documents of this collection instead of the ledger.
+    /// Searches the documents of this collection instead of the ledger.
     #[param(pattern = "^[a-z0-9_-]{1,64}$")]
     pub(super) collection: Option<String>,
-    /// A condition that hits satisfy, as in `metadata.topic = 'rust'`.
+    /// A condition that every hit must satisfy, as in `metadata.topic = 'rust'`.
     pub(super) r#where: Option<String>,
-    /// How many hits at most; 10 by default.
+    /// The limit of hits: 10 by default, at most 1,000.
     #[param(maximum = 1000)]
     pub(super) limit: Option<usize>,
-    /// How many records on each side of a hit in its container, for who reads on.
+    /// The number of records to show on each side of a hit in its container: 0 by default, at most 10.
     #[param(maximum = 10)]
     pub(super) neighbours: usize,
-    /// Whether the terms that matched and the divisors of the scores are told.
+    /// Whether to show the terms that matched and the divisors of the scores.
     pub(super) explain: bool,
-    /// `english`, `german` or another that the README lists, or `none`; that of the database by default.
+    /// The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database.
     pub(super) language: Option<String>,
-    /// What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`.
+    /// What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`.
     pub(super) container: Option<String>,
-    /// The key of the metadata that names who speaks; `speaker` by default.
+    /// The metadata key that names the speaker; `speaker` by default.
     pub(super) speaker: Option<String>,
-    /// Whether it is asked by what the question means, too: where the server has an embedding model, by default.
+    /// Whether to search by meaning, too; by default if the server has an embedding model.
     pub(super) meaning: Option<bool>,
 }
 
@@ -82,10 +82,10 @@ pub(crate) struct RecallParams {
 pub(crate) struct PageParams {
     #[param(inline)]
     order: Option<OrderParam>,
-    /// How many at most; 50 by default.
+    /// The limit of the page: 50 by default, at most 1,000.
     #[param(maximum = 1000)]
     limit: Option<usize>,
-    /// Leaves out this many at the start; not with a cursor.
+    /// Skips this many records at the start, at most 10,000; not with a cursor.
     #[param(maximum = 10000)]
     offset: Option<usize>,
     /// `next` of an earlier page of the same query.
@@ -97,12 +97,12 @@ pub(crate) struct PageParams {
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WatchParams {
-    /// `memories` by default.
+    /// The kinds of records to watch; `memories` by default.
     #[param(inline)]
     pub(crate) of: WatchedName,
-    /// Documents of this collection, or of another that is named; by default of all that may be used.
+    /// Only documents of this collection. Repeat it to accept several; by default all that the caller may use.
     collection: Vec<String>,
-    /// `now` (the default); `start`, with all that is there before what changes; or the `id` of an event of the same watch.
+    /// Where to begin: `now` (the default); `start`, with all existing records before the changes; or the `id` of an event of this watch.
     from: Option<String>,
 }
 
@@ -111,12 +111,12 @@ pub(crate) struct WatchParams {
 #[serde(rename_all = "camelCase", default)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RemovalParams {
-    /// The document with this id, or with another that is named.
+    /// The document with this id. Repeat it to remove several.
     id: Vec<String>,
-    /// If more are found, none is removed; 10 by default.
+    /// The limit of the removal: if more are found, none is removed. 10 by default, at most 10,000.
     #[param(maximum = 10000)]
     pub(crate) max: Option<usize>,
-    /// Only tells what would be removed.
+    /// Shows what would be removed, and removes nothing.
     pub(crate) dry_run: bool,
 }
 
@@ -187,7 +187,7 @@ impl RecallParams {
         if let Some(speaker) = &self.speaker {
             options.speaker = speaker.clone();
         }
-        let question = self.text.as_deref().ok_or_else(|| Error::invalid("text is missing: what is asked"))?;
+        let question = self.text.as_deref().ok_or_else(|| Error::invalid("text is missing: give the question"))?;
         Recall::with(question, query, options)
     }
 }

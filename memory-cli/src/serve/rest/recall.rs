@@ -19,22 +19,22 @@ use crate::serve::problem::Problem;
 use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
-/// A question: the parameters of `GET /v1/recall`, each with a list where it may be named several times, and a vector if the caller has
+/// A question: the parameters of `GET /v1/recall`, where one that may be repeated is a list, and a vector if the caller has
 /// made one.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RecallBody {
-    /// The question, of at most 16 KiB; with a vector it may be left out, which alone ranks then.
+    /// The question, of at most 16 KiB. It may be left out if a vector is given, which then ranks the hits alone.
     #[serde(default)]
     text: Option<String>,
-    /// What the question means, by the model of the database: the base64 of a vector, or its numbers.
+    /// The vector of the question, by the model of the database: the base64 of its bytes, or its numbers.
     #[serde(default)]
     #[schema(value_type = Option<VectorBody>)]
     vector: Option<Vector>,
-    /// Whether it is asked by what the question means, too: where the server has an embedding model, by default. Not with a vector.
+    /// Whether to search by meaning, too; by default if the server has an embedding model. Not with a vector.
     #[serde(default)]
     meaning: Option<bool>,
-    /// Asks the documents of this collection instead of the ledger.
+    /// Searches the documents of this collection instead of the ledger.
     #[serde(default)]
     #[schema(pattern = "^[a-z0-9_-]{1,64}$")]
     collection: Option<String>,
@@ -47,51 +47,51 @@ pub(super) struct RecallBody {
     /// Spaces that start with these bytes; `guild1` also finds `guild12`.
     #[serde(default)]
     prefix: Vec<String>,
-    /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
+    /// Spaces whose whole id matches a pattern of `*`, `?` and `[a-z]`.
     #[serde(default)]
     glob: Vec<String>,
-    /// Spaces in which a regular expression finds something.
+    /// Spaces in whose id a regular expression finds a match.
     #[serde(default)]
     regex: Vec<String>,
     /// Every space.
     #[serde(default)]
     all: bool,
-    /// A condition that hits satisfy, as in `metadata.topic = 'rust'`.
+    /// A condition that every hit must satisfy, as in `metadata.topic = 'rust'`.
     #[serde(default)]
     r#where: Option<String>,
-    /// Memories created after this many milliseconds since 1970 UTC, exclusively.
+    /// Memories created after this time (exclusive), in milliseconds since 1970 UTC.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     after: Option<Timestamp>,
-    /// Memories created before this, exclusively.
+    /// Memories created before this time (exclusive), in milliseconds since 1970 UTC.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     before: Option<Timestamp>,
-    /// Memories of one of these statuses.
+    /// Memories with one of these statuses.
     #[serde(default)]
     status: Vec<StatusName>,
-    /// Leaves out these memories.
+    /// Excludes the memories with these ids.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     exclude: Vec<MemoryId>,
-    /// How many hits at most; 10 by default.
+    /// The limit of hits: 10 by default, at most 1,000.
     #[serde(default, deserialize_with = "count")]
     #[schema(value_type = Option<u64>, maximum = 1000)]
     limit: Option<usize>,
-    /// How many records on each side of a hit in its container, for who reads on.
+    /// The number of records to show on each side of a hit in its container: 0 by default, at most 10.
     #[serde(default, deserialize_with = "count")]
     #[schema(value_type = Option<u64>, maximum = 10)]
     neighbours: Option<usize>,
-    /// Whether the terms that matched and the divisors of the scores are told.
+    /// Whether to show the terms that matched and the divisors of the scores.
     #[serde(default)]
     explain: bool,
-    /// `english`, `german` or another that the README lists, or `none`; that of the database by default.
+    /// The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database.
     #[serde(default)]
     language: Option<String>,
-    /// What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`.
+    /// What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`.
     #[serde(default)]
     container: Option<String>,
-    /// The key of the metadata that names who speaks; `speaker` by default.
+    /// The metadata key that names the speaker; `speaker` by default.
     #[serde(default)]
     speaker: Option<String>,
 }
@@ -108,7 +108,7 @@ enum By {
     },
 }
 
-/// Answers a question in words from the memories, or the documents, of a scope: the best first.
+/// Answers a question in words, best first, from the memories of some spaces, or the documents of a collection.
 #[utoipa::path(
     get,
     path = "/v1/recall",
@@ -127,7 +127,7 @@ pub(super) async fn recall(
 
 /// Answers a question in words, by a vector, or by both.
 ///
-/// As `GET` does, for what is too long for an address.
+/// As `GET` does, for questions that are too long for a URL.
 #[utoipa::path(
     post,
     path = "/v1/recall",
@@ -175,7 +175,10 @@ async fn answer(
     };
     access.check_collection(&collection)?;
     if !ledger.is_empty() {
-        return Err(Error::invalid("after, before, status and exclude ask for memories, and this for documents").into());
+        return Err(Error::invalid(
+            "after, before, status and exclude are conditions on memories, and collection asks for documents",
+        )
+        .into());
     }
     let (query, _patterns) = spaces.apply(DocumentQuery::builder(collection), &server.limits).await?;
     let recall = question.recall(access.confine(query))?;
@@ -185,10 +188,12 @@ async fn answer(
 impl By {
     fn of(server: &Server, vector: Option<Vector>, meaning: Option<bool>) -> Result<Self, Problem> {
         match (vector, meaning, &server.embedder) {
-            (Some(_), Some(true), _) => Err(mistake("vector and meaning don't go together: leave out one of the two")),
+            (Some(_), Some(true), _) => Err(mistake("vector and meaning can't be combined: leave one out")),
             (Some(vector), ..) => Ok(Self::Vector(vector)),
             (None, Some(false), _) | (None, None, None) => Ok(Self::Words),
-            (None, Some(true), None) => Err(mistake("meaning: this server has no embedding model; see serve --help")),
+            (None, Some(true), None) => Err(mistake(
+                "meaning: this server has no embedding model: leave it out, or start the server with --embedder",
+            )),
             (None, meaning, Some(embedder)) => {
                 Ok(Self::Meaning { embedder: Arc::clone(embedder), is_optional: meaning.is_none() })
             }

@@ -14,7 +14,7 @@ use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
 
-/// The rules by which records are kept, each for a path of its own.
+/// The retention rules, each for a space of its own.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RetentionBody {
@@ -24,23 +24,23 @@ pub(super) struct RetentionBody {
     rules: Vec<RetentionRule>,
 }
 
-/// How long records are kept in and below a space: a memory from when it was stored, a document from when it was last put. Of several rules that of
-/// the longest path holds.
+/// How long records are kept in and below a space: a memory from when it was stored, a document from when it was last put. The rule
+/// with the longest space holds.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RetentionRule {
     /// The space.
     #[schema(min_length = 1)]
     under: String,
-    /// In milliseconds.
+    /// The time, in milliseconds.
     #[serde(deserialize_with = "millis")]
     #[schema(minimum = 1, maximum = 8_640_000_000_000_i64)]
     keep: u64,
 }
 
-/// Shows the rules by which records are kept.
+/// Shows the retention rules.
 ///
-/// For tokens with `erase = true` that read every space.
+/// Requires a token with `erase = true` that may read every space.
 #[utoipa::path(
     get,
     path = "/v1/retention",
@@ -56,10 +56,10 @@ pub(super) async fn show(
     Ok(Json(RetentionBody::from(server.provider.retention().await?)))
 }
 
-/// Puts these rules in the place of those that are there.
+/// Replaces the retention rules.
 ///
-/// They hold at once, and for what is there already: what they have over is in no answer any more, and is erased. For who may erase
-/// everything, which no token of a file may.
+/// They hold at once, also for existing records: those over the time are in no answer any more, and are erased. Requires a caller that may
+/// erase everything, which no token of a file may.
 #[utoipa::path(
     put,
     path = "/v1/retention",

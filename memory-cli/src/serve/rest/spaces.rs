@@ -22,41 +22,41 @@ pub(super) struct ListingParams {
     /// Lists the spaces of the documents of this collection instead of those of the ledger.
     #[param(pattern = "^[a-z0-9_-]{1,64}$")]
     collection: Option<String>,
-    /// How many levels; 1 by default.
+    /// The number of levels: 1 by default, at most 8.
     #[param(minimum = 1, maximum = 8)]
     depth: Option<usize>,
-    /// How many spaces of each level at most; 50 by default.
+    /// The limit of each level, in spaces: 50 by default, at most 1,000.
     #[param(maximum = 1000)]
     limit: Option<usize>,
-    /// `next` of a level that was listed before; `under` is then what that lies below.
+    /// `next` of an earlier level; `under` must then be the same as that of the level.
     cursor: Option<String>,
 }
 
 /// Spaces, level by level.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LevelsBody {
-    /// The level that was asked for, and with a depth those below it.
+    /// The requested level, and with a `depth` those below it.
     levels: Vec<LevelBody>,
 }
 
 /// The spaces right below one, in the order of the bytes of their ids.
 #[derive(Debug, Serialize, ToSchema)]
 struct LevelBody {
-    /// What they lie below; absent for top-level spaces.
+    /// The space above them; absent for top-level spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     under: Option<String>,
     spaces: Vec<SpaceBody>,
-    /// Where the level goes on; absent at its end. A short level may have one.
+    /// The `cursor` of the rest of the level; absent at its end. A short level may have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// A space with what it and everything below it hold.
+/// A space, with the number of records in and below it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SpaceBody {
     #[schema(value_type = String)]
     id: SpaceId,
-    /// How many memories or documents, or more.
+    /// The number of memories or documents; with `more`, a lower bound.
     count: usize,
     /// Whether there are more than `count`.
     more: bool,
@@ -82,7 +82,7 @@ impl From<SpaceLevel> for LevelBody {
     }
 }
 
-/// Lists the spaces right below one, or the top-level spaces, with how much each holds of what the caller may read.
+/// Lists the spaces right below one, or the top-level spaces, with the number of records in each that the caller may read.
 #[utoipa::path(
     get,
     path = "/v1/spaces",

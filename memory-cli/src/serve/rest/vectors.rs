@@ -21,28 +21,28 @@ use crate::serve::extract::Body;
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
 
-/// The model that the database has its vectors from.
+/// The embedding model of the database.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = VectorModel)]
 pub(super) struct ModelBody {
-    /// What it is called.
+    /// The name of the model.
     #[schema(min_length = 1, max_length = 256)]
     name: String,
-    /// How many numbers a vector has.
+    /// The number of dimensions of a vector.
     #[serde(deserialize_with = "width")]
     #[schema(minimum = 1, maximum = 4096)]
     width: usize,
-    /// How they are kept.
+    /// The format of stored vectors.
     #[serde(default)]
     precision: PrecisionName,
 }
 
-/// Vectors that the caller has made.
+/// Vectors from the caller.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct EmbedBody {
-    /// The model that has made them, which is that of the database.
+    /// The model that made them, which must be that of the database.
     #[schema(min_length = 1, max_length = 256)]
     model: String,
     /// At most 1,000.
@@ -60,7 +60,7 @@ struct EmbeddingBody {
     #[schema(value_type = Option<String>)]
     collection: Option<Collection>,
     id: String,
-    /// The revision that the record has. A vector of an earlier one is not kept.
+    /// The current revision of the record. A vector of an earlier revision is not kept.
     #[serde(deserialize_with = "some_revision")]
     #[schema(value_type = u64, minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     revision: Revision,
@@ -68,14 +68,14 @@ struct EmbeddingBody {
     vector: Vector,
 }
 
-/// What became of vectors, in the order of the request.
+/// Which vectors were kept, in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct KeptBody {
-    /// Whether each is kept: not where the record is not there, or has another revision by now.
+    /// Whether each was kept: not if its record does not exist, or has another revision by now.
     kept: Vec<bool>,
 }
 
-/// Shows the model that the database has its vectors from.
+/// Shows the embedding model of the database.
 #[utoipa::path(
     get,
     path = "/v1/vector-model",
@@ -90,9 +90,9 @@ pub(super) async fn model(State(server): State<Server>) -> Result<Json<ModelBody
     }
 }
 
-/// Makes a model that of the database.
+/// Sets the embedding model of the database.
 ///
-/// The vectors of another one count no more, until that is the model again. For who may write everything, which no token of a file may.
+/// Vectors of another model are not used until it is set again. Requires a caller that may write everything, which no token of a file may.
 #[utoipa::path(
     put,
     path = "/v1/vector-model",
@@ -112,7 +112,7 @@ pub(super) async fn put_model(
     Ok(Json(model.into()))
 }
 
-/// Keeps vectors that the caller has made beside records that it may write, each by itself.
+/// Keeps vectors from the caller beside existing records that it may write, each independently of the others.
 #[utoipa::path(
     post,
     path = "/v1/embed",
@@ -133,7 +133,7 @@ pub(super) async fn embed(
     }
     let present = server.provider.vector_model().await?.ok_or_else(|| no_model(ErrorKind::Conflict))?;
     if present.name() != model {
-        let message = "the vectors of the database are not of this model: make it that of the database first";
+        let message = "the database has another embedding model: put this one at /v1/vector-model first";
         return Err(Problem::of_vectors(Error::new(ErrorKind::SchemaMismatch, message)));
     }
     let embeddings = embeddings.into_iter().map(EmbeddingBody::into_embedding).collect::<Result<Vec<_>, _>>()?;
@@ -243,7 +243,7 @@ impl Given {
             let rest = embeddings.split_off(embeddings.len().min(MAX_VECTORS));
             // The first half is done, whatever the second one has come to.
             let stored = |error: Error| {
-                let message = format!("it is stored, and its vector is not kept: {}", error.message());
+                let message = format!("it is stored, but its vector is not kept: {}", error.message());
                 Problem::of_vectors(error.with_message(message).with_outcome(Outcome::Unknown))
             };
             server.provider.embed(&model, embeddings).await.map_err(stored)?;

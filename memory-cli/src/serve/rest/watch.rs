@@ -25,11 +25,11 @@ use crate::telemetry::PAYLOADS;
 const HEADERS: [(HeaderName, &str); 2] =
     [(header::CACHE_CONTROL, "no-cache, no-transform"), (HeaderName::from_static("x-accel-buffering"), "no")];
 
-/// Tells what changes, until the client leaves.
+/// Streams the changes of records until the client disconnects.
 ///
-/// The `event` of each event is the `kind` of its `data`, and its `id` goes on behind it, as `Last-Event-ID` or `from`. An error behind the
-/// beginning is an event `error` with a problem as `data`, and the stream ends; a stream that ends without one was cut, and may go on. Where
-/// the feed has lost what came behind an id, the answer or the event is the problem `FeedReset` (410): begin anew with `from=start`.
+/// The `event` of each event is the `kind` of its `data`, and its `id` continues after it, as `Last-Event-ID` or `from`. A later error is
+/// an event `error` with a problem as `data`, and ends the stream; a stream that ends without one was cut, and can be continued. If the
+/// feed has lost the changes after an id, the answer or the event is the problem `FeedReset` (410): begin again with `from=start`.
 #[utoipa::path(
     get,
     path = "/v1/watch",
@@ -40,7 +40,7 @@ const HEADERS: [(HeaderName, &str); 2] =
         SearchParams,
         LedgerParams,
         WatchParams,
-        ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event that came; wins over `from`")
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event that was received; overrides `from`")
     ),
     responses((status = 200, body = ChangeBody, content_type = "text/event-stream"), Problem)
 )]

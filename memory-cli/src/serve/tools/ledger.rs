@@ -36,14 +36,18 @@ impl WriteLedger {
                 "space": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "Where it happened: the space that you may write, or one below it, which is the former by default."
+                    "description": "Where it happened: the space that you may write (the default), or one below it."
                 },
-                "trigger": { "description": "What happened: any JSON. Numbers beyond 64 bits belong into strings." },
+                "trigger": { "description": "What happened: any JSON. Write numbers beyond 64 bits as strings." },
                 "context": { "description": "What came of it, if that is known already: any JSON." },
                 "createdAt": { "type": "integer", "description": "When it happened, in milliseconds since 1970 UTC; now by default." },
                 "metadata": { "type": "object", "description": "Names and values to find it by later." },
                 "status": { "type": "string", "enum": Status::ALL.map(Status::as_str), "description": "pending by default." },
-                "idempotencyKey": { "type": "string", "minLength": 1, "description": "Makes a repetition find the first call." }
+                "idempotencyKey": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "A second call with the same key stores nothing and returns the first id."
+                }
             },
             "required": ["trigger"],
             "additionalProperties": false
@@ -59,9 +63,9 @@ impl WriteLedger {
             "properties": {
                 "id": { "type": "string", "description": "The id of the memory." },
                 "context": { "description": "What came of it: any JSON but null, which leaves it as it is." },
-                "clearContext": { "type": "boolean", "description": "Takes the context away." },
+                "clearContext": { "type": "boolean", "description": "Removes the context." },
                 "mergeMetadata": { "type": "object", "description": "Merged into the metadata (RFC 7396)." },
-                "replaceMetadata": { "type": "object", "description": "Takes the place of the metadata." },
+                "replaceMetadata": { "type": "object", "description": "Replaces the metadata." },
                 "status": { "type": "string", "enum": Status::ALL.map(Status::as_str), "description": "The new status." },
                 "ifRevision": { "type": "integer", "minimum": 1, "description": "Only if the memory is at this revision." }
             },
@@ -140,7 +144,7 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     let id = MemoryId::parse(&id).map_err(|error| NamedArguments::about("id", &error))?;
     let mut patch = MemoryPatch::new();
     match (given.flag("clearContext")?, given.json("context")) {
-        (true, Some(_)) => return Err(Error::invalid("context: does not go with clearContext")),
+        (true, Some(_)) => return Err(Error::invalid("context: can't be combined with clearContext; leave one out")),
         (true, None) => patch = patch.clear_context(),
         (false, Some(json)) => {
             let context = Context::parse(json.get()).map_err(|error| NamedArguments::about("context", &error))?;
@@ -150,7 +154,7 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     }
     match (metadata(&mut given, "mergeMetadata")?, metadata(&mut given, "replaceMetadata")?) {
         (Some(_), Some(_)) => {
-            return Err(Error::invalid("mergeMetadata: does not go with replaceMetadata"));
+            return Err(Error::invalid("mergeMetadata: can't be combined with replaceMetadata; leave one out"));
         }
         (Some(merged), None) => patch = patch.merge_metadata(merged),
         (None, Some(replaced)) => patch = patch.replace_metadata(replaced),

@@ -29,7 +29,7 @@ impl RecallMemory {
                 "status": {
                     "type": "array",
                     "items": { "type": "string", "enum": statuses },
-                    "description": "Only tasks of these statuses."
+                    "description": "Only memories with these statuses."
                 },
                 "where": of_query("where"),
                 "text": of_query("text"),
@@ -50,8 +50,8 @@ impl Executor for RecallMemory {
     }
 
     fn description(&self) -> &str {
-        "Recalls what happened from the ledger: ask a question in your own words, and what answers it best comes first. Without a \
-         question the newest comes first. Narrow it by space, time and status."
+        "Recalls what happened from the ledger: ask a question in your own words, and the best answers come first. \
+         Without a question the newest memories come first. Narrow it by space, time and status."
     }
 
     fn arguments(&self) -> &Value {

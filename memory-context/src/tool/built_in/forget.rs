@@ -27,7 +27,7 @@ async fn forget(Correction { fact, correction }: Correction, context: ToolContex
     let known = known.ok_or_else(|| {
         Error::new(
             ErrorKind::NotFound,
-            "no such fact became known in this conversation; others are changed where they did",
+            "no such fact was learned in this conversation; other facts can be changed where they were learned",
         )
     })?;
     let correction = correction.trim();

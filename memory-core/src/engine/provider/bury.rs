@@ -87,7 +87,7 @@ impl<E: Engine> Shared<E> {
 }
 
 fn too_slow() -> Error {
-    let message = "to look for what the documents were took half of the deadline: bring fewer tombstones at once";
+    let message = "looking up the erased documents took half of the deadline: restore fewer tombstones at once";
     Error::new(crate::ErrorKind::Timeout, message).retryable()
 }
 

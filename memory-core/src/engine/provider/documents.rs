@@ -201,7 +201,7 @@ struct Change {
 
 fn at_the_end() -> Error {
     Error::conflict(
-        "what was erased under this id was created at the end of time, and nothing comes behind it: take another id",
+        "a document with the latest possible time was erased under this id, and no later one is possible: take another id",
     )
 }
 

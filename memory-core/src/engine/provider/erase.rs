@@ -130,13 +130,13 @@ impl<E: Engine> Shared<E> {
 }
 
 fn too_slow() -> Error {
-    let message = "to look for the records took two thirds of the deadline, and nothing was erased: name a smaller part, \
-                   such as a span of time";
+    let message = "the search for the records took two thirds of the deadline, and nothing was erased: name a \
+                   smaller part, such as a span of time";
     Error::new(ErrorKind::Timeout, message).retryable()
 }
 
 fn no_page() -> Error {
-    Error::invalid("not a place that a page of tombstones gave")
+    Error::invalid("the cursor is not from a page of tombstones")
 }
 
 impl<E: Engine> Open<E> {

@@ -72,7 +72,7 @@ impl<E: Engine> Open<E> {
         self.check_erases([Some(first)])?;
         match first > self.settings.clock.now() {
             true => Ok(()),
-            false => Err(Error::invalid("an expiresAt lies in the future, in milliseconds since 1970")),
+            false => Err(Error::invalid("expiresAt must lie in the future, in milliseconds since 1970 UTC")),
         }
     }
 
@@ -80,7 +80,7 @@ impl<E: Engine> Open<E> {
     pub(super) fn check_erases(&self, times: impl IntoIterator<Item = Option<Timestamp>>) -> Result<()> {
         match E::ERASES || times.into_iter().flatten().next().is_none() {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::Unsupported, "this engine can't erase, so nothing expires in it")),
+            false => Err(Error::new(ErrorKind::Unsupported, "this engine can't erase, so records can't expire")),
         }
     }
 
@@ -124,7 +124,7 @@ impl<E: Engine> Open<E> {
 }
 
 fn too_slow() -> Error {
-    Error::new(ErrorKind::Timeout, "to look for what the documents were took all of the time").retryable()
+    Error::new(ErrorKind::Timeout, "looking up the expired documents took all of the time").retryable()
 }
 
 impl<E: Engine> Shared<E> {

@@ -36,8 +36,8 @@ impl<E: Engine> Open<E> {
             let since = self.retry().repeatable().run(|error| self.engine.is_temporary(error), keep).await;
             let since = since.map_err(|error| error.with_outcome(Outcome::NotDone))?;
             match (asked, since) {
-                (Some(true), None) => Err(mismatch("keeps no history, and the program asks for one")),
-                (Some(false), Some(_)) => Err(mismatch("keeps a history, and the program asks for none")),
+                (Some(true), None) => Err(mismatch("keeps no history, so history=all is refused: leave it out")),
+                (Some(false), Some(_)) => Err(mismatch("keeps a history, so history=none is refused: leave it out")),
                 _ => Ok(since),
             }
         };
@@ -171,7 +171,9 @@ async fn page<R: Reader>(reader: &mut R, asked: &Asked<(History, TransientKeys)>
     let (fingerprint, mut page) = (history.fingerprint(), HistoryPage::default());
     let behind = history.page_cursor().map(|cursor| {
         let position = key.open_bytes(cursor, &fingerprint).and_then(|bytes| Position::parse(&bytes));
-        position.ok_or_else(|| Error::invalid("not a cursor that a page of this history gave"))
+        position.ok_or_else(|| {
+            Error::invalid("the cursor is not from a page of this history: leave it out to begin at the first page")
+        })
     });
     let behind = behind.transpose()?;
     if history.page_limit() == 0 {

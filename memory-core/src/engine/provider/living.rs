@@ -116,7 +116,11 @@ impl<S: Reader> Living<'_, S> {
             return Ok(());
         }
         self.in_the_way.lock().unwrap_or_else(PoisonError::into_inner).extend(over);
-        Err(Error::new(ErrorKind::Unavailable, "what is over is in the way, and was not swept yet").retryable())
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "an expired record has this id or key, and was not swept yet: try again later",
+        )
+        .retryable())
     }
 }
 

@@ -33,7 +33,8 @@ impl<E: Engine> Open<E> {
         // Whatever a slice has done, the waiting call itself has done nothing.
         let left = self.complete(wanted).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         let Some(backfill) = left else { return Ok(()) };
-        let message = format!("not yet: {backfill}; agent-memory migrate does the rest");
+        let message =
+            format!("the schema change is not complete yet: {backfill}; run agent-memory migrate to complete it");
         Err(Error::new(ErrorKind::Unavailable, message).retryable())
     }
 

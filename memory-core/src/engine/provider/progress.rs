@@ -84,7 +84,7 @@ impl Progress {
     /// Opens a token. `InvalidInput` unless this key sealed it for this watch.
     pub(super) fn open(text: &str, key: &CursorKey, fingerprint: &Fingerprint) -> Result<Self> {
         let progress = key.open_bytes(text, fingerprint).and_then(|bytes| Self::parse(&bytes));
-        progress.ok_or_else(|| Error::invalid("not a token that a watch of these records gave"))
+        progress.ok_or_else(|| Error::invalid("the token is not from a watch of these records: begin without it"))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {

@@ -273,7 +273,7 @@ async fn vector_of<K: Kind>(
         return Ok(None);
     }
     let patience = PATIENCE.min(until.saturating_duration_since(Instant::now()) / 2);
-    let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in good time"));
+    let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in time"));
     timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late).map(|mut made| made.pop())
 }
 

@@ -86,15 +86,15 @@ impl Versions {
         let mut all = Vec::<(Version, Record)>::with_capacity(versions.len());
         for mut version in versions {
             let Some(record) = version.record.take() else {
-                return Err(Error::invalid("a removal is no version that can be restored"));
+                return Err(Error::invalid("a removal can't be restored as a version"));
             };
             if version.revision != record.revision() {
-                return Err(Error::invalid("a version has another revision than its record"));
+                return Err(Error::invalid("the revision of a version differs from that of its record"));
             }
             if let Some((_, before)) = all.last() {
                 if !is_later(&record, before) {
                     return Err(Error::invalid(
-                        "versions to restore are of one record, and each later than the one before",
+                        "versions to restore must belong to one record, each later than the one before",
                     ));
                 }
                 if version.committed_at.is_none() {

@@ -135,7 +135,7 @@ class AgentMemorySaver(SaverInThreads):
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         if strategy not in ("keep_latest", "delete"):
-            raise ValueError(f"the strategy is keep_latest or delete, not {strategy!r}")
+            raise ValueError(f"the strategy must be keep_latest or delete, not {strategy!r}")
         for thread in thread_ids:
             if strategy == "delete":
                 self.delete_thread(thread)

@@ -112,7 +112,7 @@ fn check_time(visitor: &Visitor, begun: Instant) -> Result<(), Problem> {
     if begun.elapsed() <= visitor.server.limits.time / 2 {
         return Ok(());
     }
-    let detail = "to look for it took too long, and nothing was done: narrow the selection";
+    let detail = "the search took too long, and nothing was done: narrow the selection";
     Err(Error::new(ErrorKind::Timeout, detail).retryable().into())
 }
 

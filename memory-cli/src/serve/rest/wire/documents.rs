@@ -15,17 +15,17 @@ use super::vector::VectorBody;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NewDocumentBody {
-    /// The space it is about.
+    /// The space of the document.
     #[schema(value_type = String, min_length = 1, max_length = 512, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub(crate) space_id: SpaceId,
     /// The text, of at most 1 MiB.
     #[schema(value_type = String)]
     pub(crate) content: Content,
-    /// What filters can look into.
+    /// Data for use in conditions.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub(crate) metadata: Metadata,
-    /// When it is made, in milliseconds since 1970 UTC; now by default.
+    /// When it was created, in milliseconds since 1970 UTC; now by default.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) created_at: Option<Timestamp>,
@@ -33,7 +33,7 @@ pub(crate) struct NewDocumentBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) expires_at: Option<Timestamp>,
-    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    /// Its vector, by the model of the database: the base64 of its bytes, or its numbers.
     #[serde(default)]
     #[schema(value_type = Option<VectorBody>)]
     pub(crate) vector: Option<Vector>,
@@ -58,28 +58,28 @@ pub(crate) struct PutsBody {
     pub(crate) documents: Vec<PutBody>,
 }
 
-/// A document to put, with its place and what must be there.
+/// A document to put, with its collection, its id and a precondition.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PutBody {
-    /// The set it belongs to.
+    /// The collection that it belongs to.
     #[schema(value_type = String, pattern = "^[a-z0-9_-]{1,64}$")]
     pub(crate) collection: Collection,
-    /// Its id; a new one is made when absent.
+    /// Its id; a new one by default.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
     id: Option<DocumentId>,
-    /// The space it is about.
+    /// The space of the document.
     #[schema(value_type = String, min_length = 1, max_length = 512, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     space_id: SpaceId,
     /// The text, of at most 1 MiB.
     #[schema(value_type = String)]
     content: Content,
-    /// What filters can look into.
+    /// Data for use in conditions.
     #[serde(default)]
     #[schema(value_type = Object)]
     metadata: Metadata,
-    /// When it is made, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+    /// When it was created, in milliseconds since 1970 UTC; now by default. A replacement keeps the time of the first put.
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     created_at: Option<Timestamp>,
@@ -87,10 +87,10 @@ pub(crate) struct PutBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     expires_at: Option<Timestamp>,
-    /// What must be in place; anything by default.
+    /// The precondition; none by default.
     #[serde(default)]
     expect: ExpectBody,
-    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    /// Its vector, by the model of the database: the base64 of its bytes, or its numbers.
     #[serde(default)]
     #[schema(value_type = Option<VectorBody>)]
     pub(crate) vector: Option<Vector>,
@@ -106,16 +106,16 @@ impl PutBody {
     }
 }
 
-/// What a put finds in place, or else nothing is put.
+/// The precondition of a put. If it does not hold, nothing is put.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 enum ExpectBody {
-    /// Anything or nothing.
+    /// No precondition.
     #[default]
     Any,
-    /// No document with this id.
+    /// No document has this id.
     Absent,
-    /// A document at this revision.
+    /// The document is at this revision.
     Revision(AnyRevision),
 }
 
@@ -134,13 +134,13 @@ impl From<ExpectBody> for Expect {
     }
 }
 
-/// What was put, in the order of the request.
+/// The documents that were put, in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PutManyBody {
     pub(crate) documents: Vec<PutDocumentBody>,
 }
 
-/// What a put has made of a document beside what it was given.
+/// The fields of a document that a put has set.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PutDocumentBody {
@@ -189,7 +189,7 @@ pub(crate) struct DocumentBody {
     updated_at: Option<Timestamp>,
     #[schema(value_type = u64)]
     pub(crate) revision: Revision,
-    /// From when on it is in no answer any more; never when absent.
+    /// When it expires: from then on it is in no answer. It never expires if this is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>)]
     expires_at: Option<Timestamp>,
@@ -215,14 +215,14 @@ impl From<Document> for DocumentBody {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DocumentPageBody {
     pub(crate) documents: Vec<DocumentBody>,
-    /// Documents that match as far as can be told, and can't be read.
+    /// Documents that can't be read, and that match as far as can be told.
     pub(crate) unreadable: Vec<UnreadableBody>,
-    /// Where the next page begins; absent at the end. A short page may have one.
+    /// The `cursor` of the next page; absent on the last page. A short page may have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }
 
-/// What was removed, or would be.
+/// The documents that were removed, or with `dryRun` would be.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RemovedBody {
@@ -231,7 +231,7 @@ pub(crate) struct RemovedBody {
     pub(crate) dry_run: bool,
 }
 
-/// The collections that hold a document, as far as they may be used.
+/// The collections that hold a document and that the caller may use.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CollectionsBody {
     #[schema(value_type = Vec<String>)]

@@ -15,7 +15,7 @@ use super::vector::VectorBody;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NewMemoryBody {
-    /// Where it happened.
+    /// Where it happened, from broad to narrow.
     #[schema(value_type = String, min_length = 1, max_length = 512, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub(crate) space_id: SpaceId,
     /// What happened: any JSON, kept byte for byte.
@@ -29,14 +29,14 @@ pub(crate) struct NewMemoryBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) created_at: Option<Timestamp>,
-    /// What filters can look into.
+    /// Data for use in conditions.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub(crate) metadata: Metadata,
-    /// How far its task is; `pending` by default.
+    /// The state of its task; `pending` by default.
     #[serde(default)]
     pub(crate) status: StatusName,
-    /// Makes a repetition find the first store.
+    /// A second store with the same key returns the first id.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub(crate) idempotency_key: Option<IdempotencyKey>,
@@ -44,7 +44,7 @@ pub(crate) struct NewMemoryBody {
     #[serde(default, deserialize_with = "time")]
     #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
     pub(crate) expires_at: Option<Timestamp>,
-    /// What it means, by the model of the database: the base64 of a vector, or its numbers.
+    /// Its vector, by the model of the database: the base64 of its bytes, or its numbers.
     #[serde(default)]
     #[schema(value_type = Option<VectorBody>)]
     pub(crate) vector: Option<Vector>,
@@ -63,7 +63,7 @@ impl NewMemoryBody {
     }
 }
 
-/// How far the task of a memory is.
+/// The state of a memory's task.
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum StatusName {
@@ -72,7 +72,7 @@ pub(crate) enum StatusName {
     Running,
     Completed,
     Failed,
-    /// Seen, never answered.
+    /// It was seen and is never answered.
     Observed,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct MemoryBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     idempotency_key: Option<IdempotencyKey>,
-    /// From when on it is in no answer any more; never when absent.
+    /// When it expires: from then on it is in no answer. It never expires if this is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>)]
     expires_at: Option<Timestamp>,
@@ -164,16 +164,16 @@ impl From<Memory> for MemoryBody {
     }
 }
 
-/// A change of a memory: what is not named stays.
+/// A change of a memory. Fields that are not given stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = MemoryPatch)]
 pub(crate) struct PatchBody {
-    /// Takes the context away, or sets it.
+    /// Clears or sets the context.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     context: Option<ContextChange>,
-    /// Replaces the metadata, or merges into them (RFC 7396).
+    /// Replaces the metadata, or merges into it (RFC 7396).
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     metadata: Option<MetadataChange>,
@@ -181,11 +181,11 @@ pub(crate) struct PatchBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     status: Option<StatusName>,
-    /// Takes the time of its expiry away, or sets it, in milliseconds since 1970 UTC.
+    /// Clears or sets the expiry, in milliseconds since 1970 UTC.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     expires_at: Option<ExpiryChange>,
-    /// The revision that the memory must have; as the header `If-Match`.
+    /// The revision that the memory must have; the same as the header `If-Match`.
     #[serde(default, deserialize_with = "revision")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     if_revision: Option<Revision>,
@@ -252,7 +252,7 @@ impl PatchBody {
     }
 }
 
-/// What an update left behind.
+/// The state of a memory after an update.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpdatedBody {
@@ -267,9 +267,9 @@ pub(crate) struct UpdatedBody {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MemoryPageBody {
     pub(crate) memories: Vec<MemoryBody>,
-    /// Rows that match as far as can be told, and can't be read.
+    /// Rows that can't be read, and that match as far as can be told.
     pub(crate) unreadable: Vec<UnreadableBody>,
-    /// Where the next page begins; absent at the end. A short page may have one.
+    /// The `cursor` of the next page; absent on the last page. A short page may have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }

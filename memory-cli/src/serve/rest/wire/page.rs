@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 
 use crate::serve::access::Access;
 
-/// A row that is no valid record.
+/// A row that is not a valid record.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadableBody {
-    /// Only for who may read every space, since nobody can vouch for the space of such a row.
+    /// Only for callers that may read every space, since the space of such a row can't be trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     reason: String,
