@@ -153,6 +153,7 @@ pub(crate) type Pooled = Object<Connector>;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connection: PgConnection,
+    opened: Instant,
     /// Whether nothing is in progress on it, so that it can be reused.
     pub(crate) is_clean: bool,
     /// When the server last answered on it.
@@ -274,13 +275,13 @@ async fn close(links: impl IntoIterator<Item = Link>) {
     }
 }
 
-/// Closes a connection to a server that is no longer the primary, and the idle connections too: these at most once a
-/// second, because a server may accept no writes at all.
+/// Closes a connection to a server that is no longer the primary, and the others before their next use: these at most
+/// once a second, because a server may accept no writes at all.
 pub(crate) fn demoted(link: Pooled) {
     if let Some(pool) = Object::pool(&link) {
         let (now, mut silence) = (Instant::now(), pool.manager().silence());
         if silence.demoted.is_none_or(|before| now.duration_since(before) >= BETWEEN_DEMOTIONS) {
-            (silence.lost, silence.demoted) = (now, Some(now));
+            silence.demoted = Some(now);
         }
     }
     drop(Object::take(link));
@@ -342,7 +343,7 @@ struct Silence {
     suspected: Instant,
     /// A connection without an answer since then is closed.
     lost: Instant,
-    /// When idle connections were last closed because the server accepts no writes.
+    /// When the server last refused a write, at most once a second. Each connection that was opened before is closed.
     demoted: Option<Instant>,
 }
 
@@ -397,7 +398,8 @@ impl Connector {
             }
             backend = (!self.is_pooled).then(|| Backend::of(&row)).transpose()?;
         }
-        Ok(Link { connection, is_clean: true, answered: Instant::now(), backend })
+        let now = Instant::now();
+        Ok(Link { connection, opened: now, is_clean: true, answered: now, backend })
     }
 
     // No code panics while it holds one of these locks.
@@ -501,9 +503,10 @@ impl Manager for Connector {
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<sqlx::Error> {
-        let Silence { suspected, lost, .. } = *self.silence();
+        let Silence { suspected, lost, demoted } = *self.silence();
         let idle = link.answered.elapsed();
-        if !link.is_clean || idle >= self.idle_timeout || link.answered < lost {
+        let is_lost = link.answered < lost || demoted.is_some_and(|demoted| link.opened < demoted);
+        if !link.is_clean || idle >= self.idle_timeout || is_lost {
             return Err(RecycleError::message("it is in the middle of something, or may be lost"));
         }
         if idle >= UNTESTED || link.answered < suspected {

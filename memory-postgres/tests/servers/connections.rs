@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Error, ErrorKind, Health, MemoryPage, MemoryProvider, MemoryQuery, Outcome};
+use memory_core::{
+    Collection, Content, DocumentWrite, Error, ErrorKind, Health, MemoryPage, MemoryProvider, MemoryQuery, Outcome,
+};
 use memory_postgres::{Password, PostgresMemory};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
@@ -16,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Case, LOCK, NOBODY_WAITS, SECRET, WAITS_FOR_A_LOCK, all, check, config, event, holds, open, run, until,
+    Case, LOCK, NOBODY_WAITS, SECRET, WAITS_FOR_A_LOCK, all, at, check, config, event, holds, open, run, until,
 };
 
 const NOBODY_IS_CONNECTED: &str =
@@ -134,10 +136,17 @@ pub(crate) fn read_only() -> Case {
         open(config(server.url())).await?.shutdown().await?;
         let mut admin = PgConnection::connect(server.url()).await?;
         admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on").await?;
-        let provider = Arc::new(open(config(server.url())).await?);
-        while_two_wait(server.url(), &provider, async || Ok(())).await?;
-        let refused = provider.store(event("a-b", 1)).await.expect_err("read-only");
-        check(&refused, ErrorKind::Unauthorized, "read-only");
+        let mut config = config(server.url());
+        config.pool_size = const { NonZeroU32::new(3).unwrap() };
+        let provider = Arc::new(open(config).await?);
+        let refused = async || {
+            let note = DocumentWrite::new(Collection::parse("notes")?, "a-b".parse()?, Content::parse("x")?, at(1));
+            let refused = provider.documents().put(note).await.expect_err("read-only");
+            check(&refused, ErrorKind::Unauthorized, "read-only");
+            Ok(())
+        };
+        // Also those that are in use at that time.
+        while_two_wait(server.url(), &provider, refused).await?;
         admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only").await?;
         provider.store(event("a-b", 2)).await?;
         Ok(())
