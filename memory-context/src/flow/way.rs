@@ -154,9 +154,10 @@ impl MessageService {
         }
     }
 
-    /// Adds the author of a message to its room, and then stores the author unless it exists. If the message is not new, it adds only an
-    /// author who is not known or has never joined the room, since the call that stored the message was cut off. Anybody else may have left
-    /// since. Where no authors are stored, nobody can tell, and the author is added.
+    /// Adds the author of a message to its room, and then stores the author unless it exists.
+    ///
+    /// If the message is not new, the call that stored it may have been cut off before this. Then an author who is known is not stored
+    /// again, and not added if they have left the room, maybe since. Where no authors are stored, nobody can tell, and the author is added.
     pub(crate) async fn admit(
         &self,
         room: &RoomId,
@@ -167,11 +168,12 @@ impl MessageService {
         let services = self.composer.services();
         let (participants, entities) = (services.records().participants(), services.records().entities());
         let admitted = async {
-            // The link to the room is written first and the author last, so either may tell of a cut.
-            if is_new || !entities.is_known(author).await? || !participants.has_joined(room, author).await? {
-                participants.join(room, author).await?;
+            let is_known = !is_new && entities.is_known(author).await?;
+            if is_known && participants.has_left(room, author).await? {
+                return Ok(());
             }
-            match entity {
+            participants.join(room, author).await?;
+            match entity.filter(|_| !is_known) {
                 Some(entity) => entities.ensure(entity).await.map(drop),
                 None => Ok(()),
             }
