@@ -403,24 +403,28 @@ async fn a_correction_that_was_cut_off_goes_on_or_makes_way() {
 
 #[tokio::test]
 async fn a_correction_that_goes_on_after_a_long_time_keeps_others_out() {
-    let clock = Arc::new(ManualClock::new(Timestamp::MIN));
-    let engine = Arc::new(InMemory::new().reopen(Arc::clone(&clock) as _, DEFAULT_DEADLINE));
-    engine.init().await.expect("opens");
-    let house = House { engine, doors: Arc::default() };
-    let records = house.records().with_clock(Arc::clone(&clock) as _);
-    let wrong = known(&records, "Ana is 3").await;
-    house.puts_are([Door::Open, Door::Unavailable]).await;
-    records.facts().replace(&wrong, fact("Ana is 30")).await.expect_err("cut off");
-    clock.set(Timestamp::from_millis(Timestamp::MIN.as_millis() + 180_000).expect("in range"));
-    house.puts_are([Door::Late]).await;
-    let meanwhile = async {
-        let other = records.facts().replace(&wrong, fact("Ana is 31")).await;
-        house.doors.allowed.notify_one();
-        other
-    };
-    let facts_of = records.facts();
-    let (one, other) = tokio::join!(facts_of.replace(&wrong, fact("Ana is 30")), meanwhile);
-    assert!(one.is_ok());
-    assert_eq!(other.expect_err("it is being replaced").kind(), ErrorKind::Conflict);
-    assert_eq!(facts(&records).await, ["Ana is 30"]);
+    for (goes_on_after, other_comes_after) in [(180_000, 180_000), (100_000, 130_000)] {
+        let after = |millis| Timestamp::from_millis(Timestamp::MIN.as_millis() + millis).expect("in range");
+        let clock = Arc::new(ManualClock::new(Timestamp::MIN));
+        let engine = Arc::new(InMemory::new().reopen(Arc::clone(&clock) as _, DEFAULT_DEADLINE));
+        engine.init().await.expect("opens");
+        let house = House { engine, doors: Arc::default() };
+        let records = house.records().with_clock(Arc::clone(&clock) as _);
+        let wrong = known(&records, "Ana is 3").await;
+        house.puts_are([Door::Open, Door::Unavailable]).await;
+        records.facts().replace(&wrong, fact("Ana is 30")).await.expect_err("cut off");
+        clock.set(after(goes_on_after));
+        house.puts_are([Door::Late]).await;
+        let meanwhile = async {
+            clock.set(after(other_comes_after));
+            let other = records.facts().replace(&wrong, fact("Ana is 31")).await;
+            house.doors.allowed.notify_one();
+            other
+        };
+        let facts_of = records.facts();
+        let (one, other) = tokio::join!(facts_of.replace(&wrong, fact("Ana is 30")), meanwhile);
+        assert!(one.is_ok());
+        assert_eq!(other.expect_err("it is being replaced").kind(), ErrorKind::Conflict);
+        assert_eq!(facts(&records).await, ["Ana is 30"]);
+    }
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::door::Entered;
 use super::way::Task;
 use super::{End, Journal, MessageService, Run, Tap};
-use crate::records::{OpenMessage, RoomId};
+use crate::records::{Entity, OpenMessage, RoomId};
 
 /// The result of recovering a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl MessageService {
                     ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
                 let (id, left) = (memory.id, self.in_time(self.take(&memory)).await?);
-                if let Some(run) = left.map(|left| self.go_on(left, Tap::default())) {
+                if let Some(run) = left.map(|left| self.go_on(left, None, Tap::default())) {
                     runs.spawn(async move { Recovered { message: id, end: run.await } });
                 }
                 while is_last && !runs.is_empty() {
@@ -124,19 +124,21 @@ impl MessageService {
         Ok(lease.map(|lease| Left { open, lease, entered }))
     }
 
-    /// Continues the run of a message. The call itself enters the message into its room's queue, at its time; the future does the work.
-    pub(super) fn go_on(self: &Arc<Self>, left: Left, tap: Tap) -> impl Future<Output = End> + Send + use<> {
+    /// Continues the run of a message. The author, if given, is stored unless it exists. The call itself enters the message into its room's
+    /// queue, at its time; the future does the work.
+    pub(super) fn go_on(
+        self: &Arc<Self>,
+        left: Left,
+        author: Option<Entity>,
+        tap: Tap,
+    ) -> impl Future<Output = End> + Send + use<> {
         let (service, Left { open, lease, entered }) = (Arc::clone(self), left);
         let (content, id) = (&open.message.content, open.run.unwrap_or_else(MemoryId::generate));
         let ticket = self.queues.enter_again(&content.room, open.message.created_at);
         let run = Run::go_on(&self.events, id, content.room.clone(), content.author.clone()).with_tap(tap);
-        let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
+        let task = Task { journal: Journal::new(lease, &open), open, author, is_left: true };
         async move {
-            let work = async |run: &Run| {
-                service.try_admit(run, None, false).await;
-                Ok(Box::pin(service.work(run, ticket, task)).await)
-            };
-            let end = run.drive(work).await;
+            let end = run.drive(async |run| Ok(Box::pin(service.work(run, ticket, task)).await)).await;
             drop(entered);
             end
         }

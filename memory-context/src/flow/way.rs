@@ -22,7 +22,7 @@ use super::respond::{Decision, Received};
 use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{End, FlowStep, Journal, MessageService, Run, Why, is_own};
-use crate::records::{Audience, Entity, EntityId, Message, NewMessage, OpenMessage, RoomId, Taken, WHY};
+use crate::records::{Audience, Entity, EntityId, Message, NewMessage, OpenMessage, RoomId, Taken, WHY, repeated};
 use crate::state::{Turn, cut};
 
 /// The longest text of a received message, in bytes.
@@ -52,6 +52,8 @@ impl Incoming {
 pub(super) struct Task {
     pub(super) open: OpenMessage,
     pub(super) journal: Journal,
+    /// The record of its author, to be stored unless it exists.
+    pub(super) author: Option<Entity>,
     /// Whether it was started before and is recovered.
     pub(super) is_left: bool,
 }
@@ -98,7 +100,7 @@ impl MessageService {
     pub(crate) fn receive_for(
         self: &Arc<Self>,
         incoming: Incoming,
-        author: Option<Entity>,
+        mut author: Option<Entity>,
         tap: Tap,
     ) -> impl Future<Output = End> + Send + use<> {
         let (service, content) = (Arc::clone(self), &incoming.message.content);
@@ -115,21 +117,22 @@ impl MessageService {
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => {
-                            service.try_admit(run, author.as_ref(), true).await;
-                            Ok(Box::pin(service.work(run, ticket, *task)).await)
+                            let task = Task { author: author.take(), ..*task };
+                            Ok(Box::pin(service.work(run, ticket, task)).await)
                         }
                         Stored::Known(memory) => {
-                            if author.is_some() {
+                            known = service.in_time(service.take(&memory)).await?;
+                            // The run that goes on with a message admits its author.
+                            if known.is_none() && author.is_some() {
                                 service.try_admit(run, author.as_ref(), false).await;
                             }
-                            known = service.in_time(service.take(&memory)).await?;
                             Ok(End::Ignored(Why::Known))
                         }
                     }
                 })
                 .await;
             match known {
-                Some(left) => Box::pin(service.go_on(left, tap)).await,
+                Some(left) => Box::pin(service.go_on(left, author, tap)).await,
                 None => end,
             }
         }
@@ -149,14 +152,15 @@ impl MessageService {
                 let lease = self.leases.hold(message.id, claim);
                 let open = OpenMessage { message: *message, run: None, is_addressed, journal: Vec::new() };
                 let journal = Journal::new(lease, &open);
-                Ok(Stored::New(Box::new(Task { journal, open, is_left: false })))
+                Ok(Stored::New(Box::new(Task { journal, open, author: None, is_left: false })))
             }
         }
     }
 
-    /// Adds the author of a message to its room, and then stores the author unless it exists. If the message is not new, it adds only an
-    /// author who is not known or has never joined the room, since the call that stored the message was cut off. Anybody else may have left
-    /// since. Where no authors are stored, nobody can tell, and the author is added.
+    /// Adds the author of a message to its room, and then stores the author unless it exists. It is repeated after errors that may pass.
+    ///
+    /// If the message is not new, the call that stored it may have been cut off before this. Then an author who is known is not stored
+    /// again, and not added if they have left the room, maybe since. Where no authors are stored, nobody can tell, and the author is added.
     pub(crate) async fn admit(
         &self,
         room: &RoomId,
@@ -166,40 +170,49 @@ impl MessageService {
     ) -> Result<()> {
         let services = self.composer.services();
         let (participants, entities) = (services.records().participants(), services.records().entities());
-        let admitted = async {
-            // The link to the room is written first and the author last, so either may tell of a cut.
-            if is_new || !entities.is_known(author).await? || !participants.has_joined(room, author).await? {
-                participants.join(room, author).await?;
+        let admitted = repeated(|| async {
+            let is_known = !is_new && entities.is_known(author).await?;
+            if is_known && participants.has_left(room, author).await? {
+                return Ok(());
             }
-            match entity {
+            participants.join(room, author).await?;
+            match entity.filter(|_| !is_known) {
                 Some(entity) => entities.ensure(entity).await.map(drop),
                 None => Ok(()),
             }
-        };
+        });
         self.in_time(admitted).await
     }
 
-    /// Admits the author of a run's message. The message is answered even if that fails.
-    pub(super) async fn try_admit(&self, run: &Run, entity: Option<&Entity>, is_new: bool) {
+    /// Admits the author of a run's message. Returns whether that succeeded; the message is answered even if not.
+    async fn try_admit(&self, run: &Run, entity: Option<&Entity>, is_new: bool) -> bool {
         let said = run.context();
-        if let Err(error) = self.admit(&said.room, &said.author, entity, is_new).await {
-            tracing::warn!(%error, "the author of a message may not be in its room");
-        }
+        let admitted = self.admit(&said.room, &said.author, entity, is_new).await;
+        admitted.inspect_err(|error| tracing::warn!(%error, "the author of a message may not be in its room")).is_ok()
     }
 
-    /// Processes a message while its lease is held, and then runs the evaluators.
+    /// Processes a message while its lease is held, and then runs the evaluators. Its author is admitted before the answer, or, if the
+    /// ledger failed, after it.
     pub(super) async fn work(&self, run: &Run, ticket: Ticket, task: Task) -> End {
         let mut turn = Turn::new(task.open.message.clone()).with_flow(self.flow_of(run));
         let lease = Arc::clone(task.journal.lease());
         let work = async {
-            let mut decided = None;
-            let answered = Box::pin(self.respond(run, ticket, &mut turn, &task, &mut decided));
+            let (mut decided, mut is_admitted) = (None, false);
+            let admit = || self.try_admit(run, task.author.as_ref(), !task.is_left);
+            let answered = async {
+                is_admitted = admit().await;
+                Box::pin(self.respond(run, ticket, &mut turn, &task, &mut decided)).await
+            };
             let answered = async { self.door.unless(Stopping::Everything, answered).await.flatten() };
             let end = match AssertUnwindSafe(answered).catch_unwind().await {
                 Ok(Ok(())) => End::Completed,
                 Ok(Err(end)) => end,
                 Err(_) => End::Failed { reason: "the run panicked".to_owned() },
             };
+            // A message that stays open has its author admitted by the run that continues it.
+            if !is_admitted && !matches!(end, End::Left { .. }) {
+                admit().await;
+            }
             self.conclude(&task.journal, decided, end).await
         };
         // The run does not wait for the vector; the end of the answer drops the request.

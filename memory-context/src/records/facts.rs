@@ -80,6 +80,9 @@ impl Facts<'_> {
     ///
     /// Fails with `Conflict` if somebody else has replaced or removed the known fact, or has begun to within the last two minutes. Then the
     /// new fact is not stored, unless it was known already: in that case the call succeeds.
+    ///
+    /// If the metadata of the known fact fill the 64 KiB of a document's labels, nothing keeps concurrent calls apart: all of them may
+    /// succeed, and then each new fact stays.
     pub async fn replace(&self, known: &Fact, new: NewFact) -> Result<Remembered> {
         let (id, collection) = (self.id(&new)?, fact_collection(self.records.agent(), &new.room)?);
         if id == known.id {
@@ -107,7 +110,8 @@ impl Facts<'_> {
 
     /// Labels a fact with the id of the fact that is to replace it, or with its own id if it is to be removed. Of concurrent calls with
     /// different ids one wins, before anything else is stored or removed. Returns whether the label has this id; `false` also if the fact
-    /// does not exist. A fact whose metadata have no room for the label needs none, so that it can be changed at all.
+    /// does not exist. A fact whose metadata have no room for the label needs none, so that it can be changed at all; then no call keeps
+    /// others out.
     async fn claim(&self, fact: &Fact, successor: &DocumentId) -> Result<bool> {
         let (documents, collection) = (self.records.documents(), fact_collection(self.records.agent(), &fact.room)?);
         within_deadline(async {
@@ -115,11 +119,10 @@ impl Facts<'_> {
                 let Some(document) = documents.get(&collection, &fact.id).await? else { return Ok(false) };
                 let mut labels = document.metadata.to_object();
                 let label = Json::String(successor.to_string());
-                // A stale label is written again even if it has this id, since anybody may overwrite it.
-                if let Some(claimed) = labels.insert(SUCCESSOR.to_owned(), label.clone())
-                    && self.is_fresh(&document)
-                {
-                    return Ok(claimed == label);
+                let claimed = labels.insert(SUCCESSOR.to_owned(), label.clone());
+                // A label with this id is written again, which keeps others out for the whole time from now on.
+                if claimed.is_some_and(|claimed| claimed != label) && self.is_fresh(&document) {
+                    return Ok(false);
                 }
                 let metadata = match Metadata::from_object(&labels) {
                     Err(error) if error.kind() == ErrorKind::TooLarge => return Ok(true),

@@ -1,7 +1,8 @@
 //! Links: sets of ids, each in one document, so that the cost of a look-up grows only with its result.
 //!
 //! A link only helps to find a record, and the record decides whether the link holds. Most links are written before their record, so that a
-//! crash in between leaves a dangling link, which readers skip, and not a record that nobody finds. Links are removed only by an erasure.
+//! crash in between leaves a dangling link, which readers skip, and not a record that nobody finds. Links are removed only by an erasure. A
+//! link to a room that its entity has left is marked, since a dangling one looks the same.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,15 @@ struct Link {
     from: String,
     /// The linked ids, in the order in which they were added.
     to: Vec<String>,
+    /// Those of them that were left and not added again since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<String>,
+}
+
+impl Link {
+    fn new(kind: Kind, from: &str) -> Self {
+        Self { kind, from: from.to_owned(), to: Vec::new(), left: Vec::new() }
+    }
 }
 
 impl Record for Link {
@@ -72,13 +82,36 @@ impl Records {
         Ok(link.map(|link| link.to).unwrap_or_default())
     }
 
-    /// Adds a link unless it exists. Fails with `TooLarge` if the document of links is full, at 1 MiB.
+    /// Whether a link is marked as left.
+    pub(super) async fn is_left(&self, kind: Kind, from: &str, to: &str) -> Result<bool> {
+        let link: Option<Link> = self.table().get(&link_document(self.agent(), kind, from)?).await?;
+        Ok(link.is_some_and(|link| link.left.iter().any(|left| left == to)))
+    }
+
+    /// Adds a link unless it exists, and removes its mark as left. Fails with `TooLarge` if the document of links is full, at 1 MiB.
     pub(super) async fn link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
         let document = link_document(self.agent(), kind, from)?;
         let change = |link: Option<Link>| {
-            let mut link = link.unwrap_or_else(|| Link { kind, from: from.to_owned(), to: Vec::new() });
+            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
+            link.left.retain(|left| left != to);
             if !link.to.iter().any(|known| known == to) {
                 link.to.push(to.to_owned());
+            }
+            Ok(link)
+        };
+        self.table().change(&document, self.now(), change).await.map(drop)
+    }
+
+    /// Marks a link as left, if it exists. Fails with `TooLarge` if the document of links is full, at 1 MiB.
+    pub(super) async fn mark_left(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
+        if !self.linked(kind, from).await?.iter().any(|known| known == to) {
+            return Ok(());
+        }
+        let document = link_document(self.agent(), kind, from)?;
+        let change = |link: Option<Link>| {
+            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
+            if !link.left.iter().any(|left| left == to) {
+                link.left.push(to.to_owned());
             }
             Ok(link)
         };
@@ -92,8 +125,9 @@ impl Records {
         }
         let document = link_document(self.agent(), kind, from)?;
         let change = |link: Option<Link>| {
-            let mut link = link.unwrap_or_else(|| Link { kind, from: from.to_owned(), to: Vec::new() });
+            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
             link.to.retain(|known| known != to);
+            link.left.retain(|left| left != to);
             Ok(link)
         };
         self.table().change(&document, self.now(), change).await.map(drop)

@@ -69,8 +69,8 @@ const ADDRESSED: &str = "addressed";
 pub(crate) const WHY: &str = "why";
 /// The label with a random value by which a writer recognises its own message.
 const RECEIPT: &str = "receipt";
-/// The pauses in ms before retries of storing a message with a key.
-const STORE_AGAIN: [u64; 3] = [100, 400, 1_600];
+/// The pauses in ms before retries of an idempotent write.
+const WRITE_AGAIN: [u64; 3] = [100, 400, 1_600];
 /// The pauses in ms before retries of reading a message that was just stored.
 const READ_AGAIN: [u64; 6] = [10, 40, 160, 640, 1_280, 2_560];
 /// How long [`Messages::earlier`] waits for the vector of a message: half as long as a prompt waits for its result.
@@ -123,16 +123,9 @@ impl Messages<'_> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
         let key = hash::of_parts([space.as_str(), "run", &about.to_string(), step]);
         let memory = self.memory(&new, &Metadata::default())?.with_idempotency_key(IdempotencyKey::parse(key)?);
-        let mut waits = STORE_AGAIN.into_iter();
-        loop {
-            let error = match self.records.provider().store(memory.clone()).await {
-                Ok(id) => return Ok(message(id, new)),
-                // The error is not `Conflict`, which would mean that the run has lost the message that it answers.
-                Err(error) => without_erasure(error, gone),
-            };
-            let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
-            sleep(Duration::from_millis(wait)).await;
-        }
+        let id = repeated(|| self.records.provider().store(memory.clone())).await;
+        // The error is not `Conflict`, which would mean that the run has lost the message that it answers.
+        Ok(message(id.map_err(|error| without_erasure(error, gone))?, new))
     }
 
     async fn store(&self, new: NewMessage, labels: &Metadata) -> Result<Taken> {
@@ -372,6 +365,19 @@ fn gone() -> Error {
 /// Whether an idempotent write may succeed if it is retried.
 pub(crate) fn may_be_repeated(error: &Error) -> bool {
     error.is_retryable() || error.outcome() == Outcome::Unknown
+}
+
+/// Makes an idempotent write, with retries after errors that may pass.
+pub(crate) async fn repeated<T, W: Future<Output = Result<T>>>(write: impl Fn() -> W) -> Result<T> {
+    let mut waits = WRITE_AGAIN.into_iter();
+    loop {
+        let error = match write().await {
+            Ok(written) => return Ok(written),
+            Err(error) => error,
+        };
+        let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
+        sleep(Duration::from_millis(wait)).await;
+    }
 }
 
 /// The reason for answering a message, if it is stored.

@@ -39,7 +39,7 @@ pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub(crate) use layout::is_fact_collection;
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
 pub use messages::{Added, Messages};
-pub(crate) use messages::{Described, OpenMessage, Taken, WHY, may_be_repeated};
+pub(crate) use messages::{Described, OpenMessage, Taken, WHY, may_be_repeated, repeated};
 pub use participant::{Participant, Participants, RoomState};
 pub use person::{Person, Traces};
 pub use reflection::{Reflection, Reflections};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use memory_core::{DocumentId, Result, SpaceId};
+use memory_core::{DocumentId, ErrorKind, Result, SpaceId};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{document_id, room_space};
@@ -120,6 +120,12 @@ impl Participants<'_> {
 
     /// Removes an entity from a room, if it is in it.
     pub async fn leave(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
+        // First, so that after a cut a repetition does both.
+        match self.records.mark_left(Kind::EntityRooms, entity.as_str(), room.as_str()).await {
+            // The mark only keeps a repeated delivery from adding it again.
+            Err(error) if error.kind() == ErrorKind::TooLarge => {}
+            marked => marked?,
+        }
         // A room without participants has no document, and needs none.
         if !self.members(room).await?.iter().any(|participant| participant.entity == *entity) {
             return Ok(());
@@ -163,9 +169,9 @@ impl Participants<'_> {
         rooms.iter().map(RoomId::parse).collect()
     }
 
-    /// Whether an entity has ever joined a room. One that joined and left again still has its link.
-    pub(crate) async fn has_joined(&self, room: &RoomId, entity: &EntityId) -> Result<bool> {
-        Ok(self.rooms_of(entity).await?.contains(room))
+    /// Whether an entity other than the agent has left a room and not joined it again since.
+    pub(crate) async fn has_left(&self, room: &RoomId, entity: &EntityId) -> Result<bool> {
+        self.records.is_left(Kind::EntityRooms, entity.as_str(), room.as_str()).await
     }
 
     /// Whether all of these entities are in a room.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory_context::agent::Agent;
 use memory_context::core::filter::Field;
-use memory_context::core::{Clock, Collection, DocumentQuery, Erasure, InMemory, SystemClock};
+use memory_context::core::{Clock, Collection, DocumentQuery, Erasure, InMemory, MemoryProvider, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::flow::{End, Incoming, Why};
 use memory_context::records::{Audience, ChannelType, Entity, EntityId, NewMessage, Room, RoomId};
@@ -129,25 +129,79 @@ async fn what_another_process_brings_once_more_puts_nobody_back_into_a_room() {
 /// The call was cut off after the message was stored, and the author is known from another room.
 #[tokio::test]
 async fn who_is_known_from_elsewhere_is_put_into_a_new_room_by_a_repeated_delivery() {
-    let model = Model::start().await;
-    let puts = Arc::new(AtomicUsize::new(usize::MAX));
-    let provider = Wrapped { engine: Arc::new(InMemory::new()), around: Refusing(Arc::clone(&puts)) };
-    let agent = Agent::builder("ada").memory(Arc::new(provider)).model(&model.url, "small").build().await;
-    let agent = agent.expect("an agent");
-    let hall = Room::new(RoomId::parse("hall").expect("valid"), ChannelType::Group);
-    let elsewhere = Origin { world: None, room: hall, author: person("bo") };
-    let brought = async |origin: Origin, id: &str| {
-        let message = NewMessage::new(origin.message("Hi"), SystemClock.now()).with_external_id(id);
-        agent.observe(origin, message).await
+    for (was_there, puts_before, leaves) in [(false, 0, false), (false, 1, false), (true, 1, false), (false, 1, true)] {
+        let model = Model::start().await;
+        let puts = Arc::new(AtomicUsize::new(usize::MAX));
+        let provider = Wrapped { engine: Arc::new(InMemory::new()), around: Refusing(Arc::clone(&puts)) };
+        let agent = Agent::builder("ada").memory(Arc::new(provider)).model(&model.url, "small").build().await;
+        let agent = agent.expect("an agent");
+        let hall = Room::new(RoomId::parse("hall").expect("valid"), ChannelType::Group);
+        let elsewhere = Origin { world: None, room: hall, author: person("bo") };
+        let left = async || agent.records().participants().leave(&kitchen().id, &person("bo").id).await.expect("left");
+        let brought = async |origin: Origin, id: &str| {
+            let message = NewMessage::new(origin.message("Hi"), SystemClock.now()).with_external_id(id);
+            agent.observe(origin, message).await
+        };
+        brought(elsewhere, "1").await.expect("kept");
+        brought(Origin { author: person("ana"), ..bos() }, "2").await.expect("kept");
+        if was_there {
+            brought(bos(), "3").await.expect("kept");
+            left().await;
+        }
+        puts.store(puts_before, Ordering::SeqCst);
+        brought(bos(), "4").await.expect_err("cut off");
+        assert_eq!(present(&agent).await, ["ada", "ana"]);
+        puts.store(usize::MAX, Ordering::SeqCst);
+        if leaves {
+            left().await;
+        }
+        brought(bos(), "4").await.expect("known");
+        let expected = if leaves { &["ada", "ana"][..] } else { &["ada", "ana", "bo"] };
+        assert_eq!(present(&agent).await, expected, "cut off behind {puts_before} puts");
+        within(agent.shutdown()).await.expect("closes");
+    }
+}
+
+/// Erases Bo after some more reads of documents.
+#[derive(Debug, Clone)]
+struct Erasing {
+    engine: Arc<InMemory>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Around for Erasing {
+    async fn around<T: Send>(&self, call: Call, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let done = work.await;
+        let one_less = |left: usize| left.checked_sub(1);
+        let left =
+            (call == Call::GetDocument).then(|| self.reads.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less));
+        if left == Some(Ok(1)) {
+            let query = DocumentQuery::builder(Collection::parse("_entities").expect("valid")).all();
+            let query = query.filter(Field::metadata(["entity"]).eq("bo"));
+            let erasure = Erasure::documents(query, "a test").expect("valid");
+            assert_eq!(self.engine.erase(&erasure).await.expect("erased").records.len(), 1);
+        }
+        done
+    }
+}
+
+#[tokio::test]
+async fn who_is_erased_during_a_repeated_delivery_is_not_kept_again() {
+    let (model, engine, reads) = (Model::start().await, Arc::new(InMemory::new()), Arc::new(AtomicUsize::new(0)));
+    let around = Erasing { engine: Arc::clone(&engine), reads: Arc::clone(&reads) };
+    let builder = Agent::builder("ada").memory(Arc::new(Wrapped { engine, around })).model(&model.url, "small");
+    let agent = builder.build().await.expect("an agent");
+    let brought = async || {
+        let message = NewMessage::new(bos().message("Hi"), SystemClock.now()).with_external_id("1");
+        agent.observe(bos(), message).await.expect("kept")
     };
-    brought(elsewhere, "1").await.expect("kept");
-    brought(Origin { author: person("ana"), ..bos() }, "2").await.expect("kept");
-    puts.store(0, Ordering::SeqCst);
-    brought(bos(), "3").await.expect_err("cut off");
-    assert_eq!(present(&agent).await, ["ada", "ana"]);
-    puts.store(usize::MAX, Ordering::SeqCst);
-    brought(bos(), "3").await.expect("known");
-    assert_eq!(present(&agent).await, ["ada", "ana", "bo"]);
+    let (first, audience) = (brought().await, Audience::new(kitchen().id, person("bo").id));
+    let known = async || agent.records().entities().get(&audience, &audience.entity).await.expect("read");
+    assert_eq!(known().await, Some(person("bo")));
+    // The room, and the author.
+    reads.store(2, Ordering::SeqCst);
+    assert_eq!(brought().await, first);
+    assert_eq!(known().await, None);
     within(agent.shutdown()).await.expect("closes");
 }
 

@@ -1,16 +1,16 @@
 //! Tools, by the endpoint's own calls and by the actions of an answer.
 
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_context::agent::{End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
 use memory_context::core::{Clock, InMemory, MemoryProvider, Outcome, SystemClock};
-use memory_context::flow::{MAX_CALLS, MAX_ROUNDS};
+use memory_context::flow::{MAX_CALLS, MAX_ROUNDS, Platform};
 use memory_context::model::{ChatMessage, Prompt};
-use memory_context::records::{Audience, FactQuery, NewFact};
+use memory_context::records::{Audience, ChannelType, FactQuery, Message, NewFact, Room, RoomId};
 use memory_context::state::{ContextProvider, Cx, MAX_RESULT, ProviderInfo, ProviderResult};
 use memory_context::template::{Template, Templates};
 use memory_context::{Error, ErrorKind, Result};
@@ -39,6 +39,42 @@ async fn the_conversation_of_the_example() {
     assert_eq!(results(&answer), [("weather", true, "It rains in Lima.")]);
     assert_eq!(answer.results[0].arguments, place("Lima"));
     assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (20, 4));
+    stage.ends().await;
+}
+
+/// A platform that says everything, and whose first two answers are lost.
+#[derive(Debug, Clone, Default)]
+struct Losing(Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Platform for Losing {
+    async fn say(&self, message: &Message) -> Result<()> {
+        let mut said = self.0.lock().expect("no panic");
+        said.push(message.content.text.clone());
+        match said.len() {
+            0..=2 => Err(Error::new(ErrorKind::Unavailable, "the answer is lost").with_outcome(Outcome::Unknown)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_text_beside_calls_that_may_have_been_said_is_not_said_again() {
+    let losing = Losing::default();
+    let mut stage =
+        Stage::with(|builder| builder.tool(Tool::new("weather", weather)).platform("house", losing.clone())).await;
+    let mut kitchen = Room::new(RoomId::parse("kitchen").expect("valid"), ChannelType::Group);
+    kitchen.source = "house".to_owned();
+    let kitchen = stage.agent.room(kitchen);
+    let question = tokio::spawn(async move { kitchen.ask("ana", "Does it rain in Lima?").await });
+    stage.model.asked().await.says_and_calls(Some("I look"), &[("weather", place("Lima"))]);
+    let asked = stage.model.asked().await;
+    let [.., (role, text), (_, result)] = asked.messages()[..] else { panic!("two more") };
+    assert_eq!((role, result), ("assistant", "It rains in Lima."));
+    assert!(text.contains("may have been told") && text.ends_with("I look"), "{text}");
+    asked.writes("It does.");
+    assert_eq!(answer(question).await.end, End::Completed);
+    assert_eq!(*losing.0.lock().expect("no panic"), ["I look", "I look", "It does."]);
     stage.ends().await;
 }
 

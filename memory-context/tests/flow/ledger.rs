@@ -12,7 +12,7 @@ use memory_context::tool::{self, Tool};
 use memory_core::{Error, ErrorKind, InMemory, MemoryProvider, Result, Status};
 
 use crate::engine::{Around, Call, Wrapped};
-use crate::stage::{Stage, actions, asking_for_facts, audience, once, said, text};
+use crate::stage::{NOW, Stage, actions, asking_for_facts, at, audience, once, said, text};
 
 /// The faults of the engine in memory. All clones share them.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +32,8 @@ struct Faults {
     keyed_stores_fail: AtomicUsize,
     /// No read of documents ends.
     documents_hang: AtomicBool,
+    /// So many reads of one document never end.
+    document_gets_hang: AtomicUsize,
     /// So many puts of documents fail.
     puts_fail: AtomicUsize,
 }
@@ -45,6 +47,7 @@ impl Around for Broken {
                 (is_set(&self.0.ends_hang), is_set(&self.0.ends_fail))
             }
             Call::ReadDocuments => (is_set(&self.0.documents_hang), false),
+            Call::GetDocument => (take_one(&self.0.document_gets_hang), false),
             Call::PutDocument => (false, take_one(&self.0.puts_fail)),
             _ => (false, false),
         };
@@ -60,8 +63,8 @@ impl Around for Broken {
     }
 }
 
-/// How many stores fail until the text of a reply is given up.
-const REPLY_FAILS: usize = 4;
+/// How many writes fail until a write that is tried again is given up.
+const ATTEMPTS: usize = 4;
 
 /// Whether there was one more.
 fn take_one(left: &AtomicUsize) -> bool {
@@ -162,7 +165,7 @@ async fn a_reply_beside_tools_outlives_a_failure_of_the_ledger() {
     let (broken, mut stage) = broken(None).await;
     let parts = || ContextParts::default().with_tool(Tool::new("COUNT", |(), _| async { Ok("one") }));
     stage.composer.add(parts()).expect("new names");
-    broken.keyed_stores_fail.store(REPLY_FAILS, Ordering::SeqCst);
+    broken.keyed_stores_fail.store(ATTEMPTS, Ordering::SeqCst);
     let answer = actions("REPLY, COUNT", "Hi");
     let (end, _) = stage.play(said("ana", "hello", 1), |call| once(call, &answer)).await;
     assert_eq!((end.as_str(), stage.results().await.len()), ("left", 0));
@@ -176,31 +179,65 @@ async fn a_reply_beside_tools_outlives_a_failure_of_the_ledger() {
     assert_eq!(results, [("COUNT".to_owned(), 1)]);
 }
 
-#[tokio::test]
+/// Whether Ana is in the room.
+async fn is_present(stage: &Stage) -> bool {
+    let participants = stage.records.participants();
+    participants.get(&audience(), &audience().entity).await.expect("read").is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_author_is_put_into_the_room_as_soon_as_the_ledger_takes_it() {
+    for (fails, is_there_before_the_answer) in [(1, true), (ATTEMPTS, false)] {
+        let (broken, mut stage) = broken(None).await;
+        broken.puts_fail.store(fails, Ordering::SeqCst);
+        let run = stage.receive(said("ana", "hello", 1));
+        let call = stage.asked().await;
+        assert_eq!(is_present(&stage).await, is_there_before_the_answer, "{fails} failures");
+        call.answer(text("Hi"));
+        assert_eq!(run.await.expect("no panic"), End::Completed);
+        assert!(is_present(&stage).await, "{fails} failures");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_author_who_was_not_put_into_the_room_is_in_it_when_the_message_is_taken_up() {
     let (broken, mut stage) = broken(None).await;
-    broken.puts_fail.store(1, Ordering::SeqCst);
+    broken.puts_fail.store(ATTEMPTS, Ordering::SeqCst);
     let run = stage.receive(said("ana", "hello", 1));
     let call = stage.asked().await;
     run.abort();
     call.dropped().await;
-    let participants = stage.records.participants();
-    assert!(participants.get(&audience(), &audience().entity).await.expect("read").is_none());
+    assert!(!is_present(&stage).await);
     stage.leases_run_out();
     let mut other = stage.elsewhere(ContextParts::default(), |service| service);
     let recovered = other.recover();
     other.asked().await.answer(text("Hi"));
     assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
-    let participants = other.records.participants();
-    assert!(participants.get(&audience(), &audience().entity).await.expect("read").is_some());
+    assert!(is_present(&other).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_is_answered_even_if_its_author_can_not_be_put_into_the_room() {
     let (broken, mut stage) = broken(None).await;
-    broken.puts_fail.store(1, Ordering::SeqCst);
+    broken.puts_fail.store(usize::MAX, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
     assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Completed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_held_while_its_author_is_put_into_the_room() {
+    let (broken, mut stage) = broken(None).await;
+    broken.document_gets_hang.store(1, Ordering::SeqCst);
+    let run = stage.receive(said("ana", "hello", 1));
+    stage.step(|step| matches!(step, FlowStep::Stored(_))).await;
+    stage.clock.set(at(NOW + 50_000));
+    let call = stage.asked().await;
+    // The lease that it was stored with has run out.
+    stage.clock.set(at(NOW + 70_000));
+    let other = stage.elsewhere(ContextParts::default(), |service| service);
+    assert_eq!(other.recover().await.expect("no panic"), []);
+    call.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
 }
 
 #[tokio::test]

@@ -48,8 +48,7 @@ impl Dialogue<'_> {
             let saying = format!("{step}.text");
             if self.say(&Spoken { step: &saying, text: &text, answer: None }).await?.is_err() {
                 // The tool has succeeded, so the result stays a success: after a failure the model would call it again.
-                let is_unclear = self.journal.said(&saying).is_some_and(|said| said.delivery == Delivery::Unclear);
-                let text = if is_unclear { format!("{MAY_BE_SAID}{text}") } else { text };
+                let text = self.may_be_said(&saying, &text).unwrap_or(text);
                 (result.is_said, result.text) = (false, Some(cut(&text, MAX_RESULT).into_owned()));
             }
         }
@@ -57,6 +56,12 @@ impl Dialogue<'_> {
         self.run.step(FlowStep::ActionEnded { action, success: result.success });
         self.keep(&step, result.clone()).await?;
         Ok(result)
+    }
+
+    /// What the model is told of a text whose delivery is unknown; `None` if it is known.
+    pub(super) fn may_be_said(&self, step: &str, text: &str) -> Option<String> {
+        let is_unclear = self.journal.said(step).is_some_and(|said| said.delivery == Delivery::Unclear);
+        is_unclear.then(|| format!("{MAY_BE_SAID}{text}"))
     }
 
     /// Returns the result of a call: from the journal, or else from the tool.

@@ -46,7 +46,7 @@ pub(super) const CALLS_TOOLS: &str = "callsTools";
 /// - `REPLY` says the text at its position among the actions. After tools, and if providers were requested that the model has not seen,
 ///   the text is held back: the model is asked again, and if it gives no answer, the held text is said.
 /// - A text that can't be said does not end the run, unless it is the whole answer or the ledger fails for now. In the latter case a later
-///   run says it.
+///   run says it. If nobody knows whether it was said, the model is told so.
 /// - Each result is stored as a message of the agent before the next tool is called. If it can't be stored, the run fails.
 /// - The model's answer of each round, each result and each text are steps of the journal, named by the numbers of round and call. If the
 ///   journal has the answer of a round, the model is not asked for it again. A call whose result it has is not repeated, except that the
@@ -320,10 +320,10 @@ impl<'a> Dialogue<'a> {
         let (mut text, thought, memory) = said.map(|said| (said.text, said.thought, said.memory)).unwrap_or_default();
         self.remember(&memory).await;
         self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
-        if !text.is_empty() && self.say(&Spoken { step: &self.text_step(), text: &text, answer: None }).await?.is_err()
-        {
-            // The calls are made nevertheless, and the model does not see the text among what it has said.
-            text.clear();
+        let step = self.text_step();
+        if !text.is_empty() && self.say(&Spoken { step: &step, text: &text, answer: None }).await?.is_err() {
+            // The calls are made nevertheless, and the model does not see a text that was not said among what it has said.
+            text = self.may_be_said(&step, &text).unwrap_or_default();
         }
         let (mut results, mut has_more_providers) = (Vec::new(), false);
         for (at, call) in tool_calls.iter_mut().enumerate() {
