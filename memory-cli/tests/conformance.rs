@@ -52,6 +52,16 @@ fn two_engines_are_compared_and_leave_nothing_behind() {
 }
 
 #[test]
+fn an_engine_is_tested_for_what_it_can() {
+    let cli = Cli::new();
+    let sqlite = format!("sqlite://{}", cli.path("tested.db").display());
+    // Each of these cases asks for the plain refusal of an engine that can't.
+    let erases = "erasure.records_are_erased_or_that_is_refused_plainly";
+    let shown = cli.ok(&["conformance", "--url", &sqlite, "--only", erases, "--only", "X1", "--only", "M1"]);
+    assert!(shown.contains("green") && !shown.contains("unsupported"), "{shown}");
+}
+
+#[test]
 fn an_engine_that_fails_makes_the_run_red() {
     let cli = Cli::new();
     // No folder, so that no database can be in it.

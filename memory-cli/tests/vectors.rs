@@ -79,7 +79,7 @@ fn a_model_takes_the_place_of_another_one_when_it_is_told_to() {
     let refused = cli.fails(1, &[&["embed"], &other[..]].concat());
     assert!(refused.contains("--take-over"), "{refused}");
     let refused = cli.fails(1, &[&["recall", "--all", QUESTION], &other[..]].concat());
-    assert!(refused.contains("another model than other"), "{refused}");
+    assert!(refused.contains("another embedding model than other"), "{refused}");
     let taken = cli.ok(&[&["embed", "--take-over", "--precision", "exact", "--json"], &other[..]].concat());
     assert_eq!(json_of(&taken)["embedded"], 4);
     let model = json!({ "name": "other", "width": 4, "precision": "exact" });

@@ -64,10 +64,6 @@ impl fmt::Debug for OneHost {
 
 #[async_trait]
 impl Harness for ByUrl {
-    fn can_erase(&self) -> bool {
-        false
-    }
-
     fn name(&self) -> &str {
         &self.name
     }
