@@ -76,7 +76,7 @@ async fn mistakes_are_refused_before_anything_is_touched() {
         (builder(&log).queue(0), "must not be 0"),
         (builder(&log).concurrency(0), "must not be 0"),
         (builder(&log).lease(Duration::ZERO), "must not be 0"),
-        (builder(&log).window(1_001), "a window must hold 1000"),
+        (builder(&log).window(1_001), "a window must hold at most 1000"),
         (builder(&log).instance(""), "the name of an instance"),
         (builder(&log).instance("x".repeat(129)), "the name of an instance"),
         (builder(&log).trigger(Arc::new(Feed)).trigger(Arc::new(Feed)), "the name of a trigger"),
