@@ -31,8 +31,9 @@ use crate::harness::Harness;
 #[cfg(all(feature = "power", target_os = "linux"))]
 pub(crate) use state::State;
 
-/// The time limit of a sequence: well above what any sequence takes, so it ends only one that hangs.
+/// The time limit of a sequence, with that of each of its calls: well above what any takes, so it ends only one that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
+const TIME_LIMIT_OF_CALL: Duration = Duration::from_secs(1);
 /// The limit of a comparison, in pages.
 const PAGES: usize = 25;
 /// The limit of a page when everything is compared, in rows. It is large, so that few pages are needed.
@@ -48,12 +49,13 @@ type Step<T = ()> = Result<T, String>;
 pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequence: Sequence) -> Step {
     let stage = Stage::new(Arc::clone(harness), settings);
     // A separate task, so that a panic ends only this sequence.
-    let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, play_on(stage.clone(), sequence))).await;
+    let limit = TIME_LIMIT + TIME_LIMIT_OF_CALL * sequence.calls.len() as u32;
+    let played = tokio::spawn(tokio::time::timeout(limit, play_on(stage.clone(), sequence))).await;
     let removed = stage.remove().await;
     match played {
         Ok(Ok(Ok(()))) => removed.map_err(|error| format!("the namespace could not be removed: {error:?}")),
         Ok(Ok(Err(difference))) => Err(difference),
-        Ok(Err(_)) => Err(format!("not over after {} s", TIME_LIMIT.as_secs())),
+        Ok(Err(_)) => Err(format!("not over after {} s", limit.as_secs())),
         Err(panic) => Err(format!("a panic: {panic}")),
     }
 }
