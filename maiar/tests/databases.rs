@@ -98,7 +98,7 @@ async fn what_is_no_database_of_maiar_is_refused() {
         (url("."), "is no file"),
         ("sqlite://".to_owned(), "names no file"),
         ("postgres://app:xyzzy@127.0.0.1:1/none".to_owned(), "can't be reached"),
-        ("mysql://app:xyzzy@127.0.0.1:1/none".to_owned(), "begins with"),
+        ("mysql://app:xyzzy@127.0.0.1:1/none".to_owned(), "must begin with"),
     ] {
         let error = read(&url).await.expect_err(&url);
         assert!(error.message().contains(expected), "{error:?}");
