@@ -457,6 +457,17 @@ mod tests {
         }
     }
 
+    /// However they are made.
+    #[test]
+    fn they_nest_up_to_a_limit() {
+        let nested = |depth: usize| {
+            (1..depth).fold(JsonObject::new(), |inner, _| [("a".to_owned(), Json::Object(inner))].into_iter().collect())
+        };
+        let refused = |object| Metadata::from_object(&object).err().map(|error| error.kind());
+        assert_eq!(refused(nested(MAX_DEPTH)), None);
+        assert_eq!(refused(nested(MAX_DEPTH + 1)), Some(ErrorKind::TooLarge));
+    }
+
     #[test]
     fn what_breaks_a_rule_is_refused() {
         for text in [

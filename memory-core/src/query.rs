@@ -309,6 +309,13 @@ mod tests {
     }
 
     #[test]
+    fn a_query_tells_its_cursor() {
+        let query = |builder: QueryBuilder<Ledger>| builder.all().build().expect("valid");
+        assert_eq!(query(MemoryQuery::builder()).cursor(), None);
+        assert_eq!(query(MemoryQuery::builder().cursor("sealed")).cursor(), Some("sealed"));
+    }
+
+    #[test]
     fn spaces_must_be_named() {
         assert_eq!(kind(MemoryQuery::builder()), Some(ErrorKind::InvalidInput));
         assert_eq!(kind(MemoryQuery::builder().all().exact("a")), Some(ErrorKind::InvalidInput));

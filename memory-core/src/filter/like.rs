@@ -200,6 +200,12 @@ mod tests {
         LikePattern::new(pattern, escape, case).expect("a valid pattern").matches(text)
     }
 
+    #[test]
+    fn a_pattern_tells_how_it_was_written() {
+        let pattern = LikePattern::new("a!%_B", Some('!'), Case::IgnoreAscii).expect("a valid pattern");
+        assert_eq!(pattern.as_str(), "a!%_B");
+    }
+
     /// By the definition: which parts of the text the pattern so far can match, one character after the other.
     fn naive(pattern: &str, case: Case, text: &str) -> bool {
         let fold = |char: char| if case == Case::IgnoreAscii { char.to_ascii_lowercase() } else { char };

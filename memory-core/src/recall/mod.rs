@@ -260,3 +260,23 @@ impl RecallOptions {
         self.weights.check()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_read() {
+        for (text, expected) in [
+            ("parent", Container::Parent),
+            ("depth:1", Container::Depth(1)),
+            ("depth:3", Container::Depth(3)),
+            ("metadata:room:a", Container::Metadata("room:a".to_owned())),
+        ] {
+            assert_eq!(text.parse::<Container>().expect(text), expected);
+        }
+        for text in ["", "parents", "depth", "depth:0", "depth:-1", "depth:x", "parent:a", "metadata"] {
+            assert_eq!(text.parse::<Container>().expect_err(text).kind(), crate::ErrorKind::InvalidInput);
+        }
+    }
+}
