@@ -73,7 +73,7 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
     let (count, calls) = (number("MEMORY_TEST_HISTORIES", 5)?, number("MEMORY_TEST_CALLS", 2_000)?);
     let first = number("MEMORY_TEST_SEED", fastrand::u32(..).into())?;
     println!("{name}: MEMORY_TEST_SEED={first}");
-    let (mut system, mut failovers, mut allowed, mut wrong) = (start()?, 0, 0, Vec::new());
+    let (mut system, mut failovers, mut allowed, mut undecided, mut wrong) = (start()?, 0, 0, 0, Vec::new());
     for seed in first..first + count {
         let start = Instant::now();
         let played = stage::play(&mut system, seed, calls as usize);
@@ -99,16 +99,18 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
         failovers += history.failovers.iter().filter(|failover| is_met(failover)).count();
         let verdict = judge(&history, system.setting());
         println!(
-            "{name}: seed {seed}: {} calls, {} told, {} in order, {} anomalies, {} allowed; {played:.1?} and {:.1?}; {}",
+            "{name}: seed {seed}: {} calls, {} told, {} in order, {} anomalies, {} allowed, {} undecided; {played:.1?} and {:.1?}; {}",
             history.calls.len(),
             history.told.len(),
             verdict.ordered,
             verdict.anomalies.len(),
             verdict.allowed.len(),
+            verdict.undecided.len(),
             start.elapsed(),
             happened.join("; "),
         );
         allowed += verdict.allowed.len();
+        undecided += verdict.undecided.len() as u64;
         for anomaly in verdict.anomalies.iter().take(3) {
             // At once, too, since many histories take long.
             println!("{name}: seed {seed}: {anomaly}");
@@ -127,6 +129,9 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
     // Without any loss the judge would prove nothing: each failover with such a setting loses writes.
     if system.setting().loss == Loss::Any && allowed == 0 {
         return Err("no failover has lost a write that was acknowledged".into());
+    }
+    if undecided > count {
+        return Err(format!("{undecided} losses could not be judged, and {allowed} could").into());
     }
     Ok(())
 }

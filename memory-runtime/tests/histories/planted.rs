@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::judge::rules::LAST;
 use crate::judge::search::Loss;
-use crate::judge::{GIVEN_UP, Past, Setting, judge};
+use crate::judge::{Past, Setting, judge};
 use crate::log::{Action, Answer, Call, History, How, Outcome, Page, Row, Told, Version, Wanted, What};
 use crate::stage::known_ids;
 
@@ -307,7 +307,7 @@ fn given_up() {
     let wrong = one(101, 102, get()).finds(doc(30, 22));
     let history = History { failovers: vec![(20, 100)], ..of(puts.chain([wrong])) };
     let verdict = judge(&history, Setting { loss: Loss::Any, past: Past::Nothing });
-    assert_eq!(verdict.anomalies.iter().map(|anomaly| anomaly.rule).collect::<Vec<_>>(), [GIVEN_UP]);
+    assert_eq!((verdict.anomalies.len(), verdict.undecided.len()), (0, 1), "{verdict:?}");
 }
 
 /// A client may be far ahead of another one in the plan, so the numbers of calls say nothing about their order.
