@@ -360,6 +360,8 @@ mod tests {
             (both(), of_status()),
             (documents(), all().status(Status::Failed)),
             (documents(), all().exclude(MemoryId::from_bytes([0; 16]))),
+            (documents(), all().created_after(Timestamp::MIN)),
+            (documents(), all().created_before(Timestamp::MIN)),
             (Watched::Documents(named(&[])), all()),
             (Watched::Memories, MemoryQuery::builder()),
         ] {
