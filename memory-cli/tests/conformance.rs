@@ -52,7 +52,7 @@ fn two_engines_are_compared_and_leave_nothing_behind() {
 }
 
 #[test]
-fn an_engine_is_tested_for_what_it_can() {
+fn an_engine_that_can_erase_is_tested_for_it() {
     let cli = Cli::new();
     let sqlite = format!("sqlite://{}", cli.path("tested.db").display());
     // Each of these cases asks for the plain refusal of an engine that can't.
