@@ -206,7 +206,9 @@ impl Agent {
         incoming.check()?;
         self.shared.keep_room(&origin).await?;
         let added = service.in_time(records.messages().add_once(incoming.message)).await?;
-        service.admit(&origin.room.id, &origin.author.id, Some(&origin.author), added.is_new).await?;
+        let admitted = service.admit(&origin.room.id, &origin.author.id, Some(&origin.author), added.is_new).await;
+        // The message is stored even if its author was refused.
+        admitted.map_err(|error| error.with_outcome(Outcome::Unknown))?;
         Ok(added.message.id)
     }
 

@@ -160,7 +160,8 @@ impl MessageService {
     /// Adds the author of a message to its room, and then stores the author unless it exists. It is repeated after errors that may pass.
     ///
     /// If the message is not new, the call that stored it may have been cut off before this. Then an author who is known is not stored
-    /// again, and not added if they have left the room, maybe since. Where no authors are stored, nobody can tell, and the author is added.
+    /// again, and not added to a room that they have joined before, since they may have left it. Where no authors are stored, nobody can
+    /// tell, and the author is added.
     pub(crate) async fn admit(
         &self,
         room: &RoomId,
@@ -172,7 +173,7 @@ impl MessageService {
         let (participants, entities) = (services.records().participants(), services.records().entities());
         let admitted = repeated(|| async {
             let is_known = !is_new && entities.is_known(author).await?;
-            if is_known && participants.has_left(room, author).await? {
+            if is_known && participants.has_joined(room, author).await? {
                 return Ok(());
             }
             participants.join(room, author).await?;
@@ -192,15 +193,14 @@ impl MessageService {
     }
 
     /// Processes a message while its lease is held, and then runs the evaluators. Its author is admitted before the answer, or, if the
-    /// ledger failed, after it.
+    /// ledger failed, after its end is stored.
     pub(super) async fn work(&self, run: &Run, ticket: Ticket, task: Task) -> End {
         let mut turn = Turn::new(task.open.message.clone()).with_flow(self.flow_of(run));
         let lease = Arc::clone(task.journal.lease());
         let work = async {
             let (mut decided, mut is_admitted) = (None, false);
-            let admit = || self.try_admit(run, task.author.as_ref(), !task.is_left);
             let answered = async {
-                is_admitted = admit().await;
+                is_admitted = self.try_admit(run, task.author.as_ref(), !task.is_left).await;
                 Box::pin(self.respond(run, ticket, &mut turn, &task, &mut decided)).await
             };
             let answered = async { self.door.unless(Stopping::Everything, answered).await.flatten() };
@@ -209,11 +209,13 @@ impl MessageService {
                 Ok(Err(end)) => end,
                 Err(_) => End::Failed { reason: "the run panicked".to_owned() },
             };
-            // A message that stays open has its author admitted by the run that continues it.
-            if !is_admitted && !matches!(end, End::Left { .. }) {
-                admit().await;
+            let concluded = self.conclude(&task.journal, decided, end).await?;
+            // The message is not new any more: its author may have left meanwhile. The author of a message that is still open is admitted
+            // by the run that continues it, and that of an erased one by nobody.
+            if !is_admitted && concluded.is_kept {
+                self.try_admit(run, task.author.as_ref(), false).await;
             }
-            self.conclude(&task.journal, decided, end).await
+            Ok(concluded)
         };
         // The run does not wait for the vector; the end of the answer drops the request.
         let aside = self.embed(&task.open.message.content.text).then(|()| pending::<Infallible>());

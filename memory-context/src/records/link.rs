@@ -2,15 +2,15 @@
 //!
 //! A link only helps to find a record, and the record decides whether the link holds. Most links are written before their record, so that a
 //! crash in between leaves a dangling link, which readers skip, and not a record that nobody finds. Links are removed only by an erasure. A
-//! link to a room that its entity has left is marked, since a dangling one looks the same.
+//! link to a room is marked until its entity has joined, since a dangling one looks like that of an entity that has left.
 
 use std::collections::BTreeMap;
 
-use memory_core::{Collection, DocumentId, Result, SpaceId};
+use memory_core::{Collection, DocumentId, ErrorKind, Result, SpaceId};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{agent_space, document_id};
-use super::table::Record;
+use super::table::{Record, absent};
 use super::{AgentId, Records};
 
 /// The kind of a link.
@@ -44,14 +44,14 @@ struct Link {
     from: String,
     /// The linked ids, in the order in which they were added.
     to: Vec<String>,
-    /// Those of them that were left and not added again since.
+    /// Those of them whose record may not be written yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    left: Vec<String>,
+    begun: Vec<String>,
 }
 
 impl Link {
     fn new(kind: Kind, from: &str) -> Self {
-        Self { kind, from: from.to_owned(), to: Vec::new(), left: Vec::new() }
+        Self { kind, from: from.to_owned(), to: Vec::new(), begun: Vec::new() }
     }
 }
 
@@ -82,59 +82,74 @@ impl Records {
         Ok(link.map(|link| link.to).unwrap_or_default())
     }
 
-    /// Whether a link is marked as left.
-    pub(super) async fn is_left(&self, kind: Kind, from: &str, to: &str) -> Result<bool> {
+    /// Whether a link exists, and what it leads to was written after it.
+    pub(super) async fn is_linked(&self, kind: Kind, from: &str, to: &str) -> Result<bool> {
         let link: Option<Link> = self.table().get(&link_document(self.agent(), kind, from)?).await?;
-        Ok(link.is_some_and(|link| link.left.iter().any(|left| left == to)))
+        let has = |ids: &[String]| ids.iter().any(|id| id == to);
+        Ok(link.is_some_and(|link| has(&link.to) && !has(&link.begun)))
     }
 
-    /// Adds a link unless it exists, and removes its mark as left. Fails with `TooLarge` if the document of links is full, at 1 MiB.
+    /// Adds a link unless it exists. Fails with `TooLarge` if the document of links is full, at 1 MiB.
     pub(super) async fn link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
-        let document = link_document(self.agent(), kind, from)?;
-        let change = |link: Option<Link>| {
+        self.change_link(kind, from, |link| {
             let mut link = link.unwrap_or_else(|| Link::new(kind, from));
-            link.left.retain(|left| left != to);
-            if !link.to.iter().any(|known| known == to) {
-                link.to.push(to.to_owned());
-            }
+            add(&mut link.to, to);
             Ok(link)
-        };
-        self.table().change(&document, self.now(), change).await.map(drop)
+        })
+        .await
     }
 
-    /// Marks a link as left, if it exists. Fails with `TooLarge` if the document of links is full, at 1 MiB.
-    pub(super) async fn mark_left(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
-        if !self.linked(kind, from).await?.iter().any(|known| known == to) {
-            return Ok(());
-        }
-        let document = link_document(self.agent(), kind, from)?;
-        let change = |link: Option<Link>| {
+    /// The same, and marks the link until [`end_link`](Self::end_link) says that what it leads to was written.
+    pub(super) async fn begin_link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
+        self.change_link(kind, from, |link| {
             let mut link = link.unwrap_or_else(|| Link::new(kind, from));
-            if !link.left.iter().any(|left| left == to) {
-                link.left.push(to.to_owned());
-            }
+            add(&mut link.to, to);
+            add(&mut link.begun, to);
             Ok(link)
-        };
-        self.table().change(&document, self.now(), change).await.map(drop)
+        })
+        .await
+    }
+
+    /// Removes the mark of a link, if it has one.
+    pub(super) async fn end_link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
+        self.change_known_link(kind, from, |link| link.begun.retain(|begun| begun != to)).await
     }
 
     /// Removes a link, if it exists.
     pub(super) async fn unlink(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
-        if !self.linked(kind, from).await?.iter().any(|known| known == to) {
-            return Ok(());
-        }
-        let document = link_document(self.agent(), kind, from)?;
-        let change = |link: Option<Link>| {
-            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
+        self.change_known_link(kind, from, |link| {
             link.to.retain(|known| known != to);
-            link.left.retain(|left| left != to);
+            link.begun.retain(|begun| begun != to);
+        })
+        .await
+    }
+
+    /// Changes a document of links. If there is none, as after an erasure, none is stored.
+    async fn change_known_link(&self, kind: Kind, from: &str, change: impl Fn(&mut Link)) -> Result<()> {
+        let changed = self.change_link(kind, from, |link| {
+            let mut link = link.ok_or_else(|| absent("link"))?;
+            change(&mut link);
             Ok(link)
-        };
+        });
+        match changed.await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            changed => changed,
+        }
+    }
+
+    async fn change_link(&self, kind: Kind, from: &str, change: impl Fn(Option<Link>) -> Result<Link>) -> Result<()> {
+        let document = link_document(self.agent(), kind, from)?;
         self.table().change(&document, self.now(), change).await.map(drop)
     }
 
     /// The collection and the id of the document that holds these links.
     pub(super) fn link_record(&self, kind: Kind, from: &str) -> Result<(Collection, DocumentId)> {
         Ok((Collection::parse(Link::COLLECTION)?, link_document(self.agent(), kind, from)?))
+    }
+}
+
+fn add(ids: &mut Vec<String>, id: &str) {
+    if !ids.iter().any(|known| known == id) {
+        ids.push(id.to_owned());
     }
 }

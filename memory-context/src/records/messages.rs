@@ -369,12 +369,13 @@ pub(crate) fn may_be_repeated(error: &Error) -> bool {
 
 /// Makes an idempotent write, with retries after errors that may pass.
 pub(crate) async fn repeated<T, W: Future<Output = Result<T>>>(write: impl Fn() -> W) -> Result<T> {
-    let mut waits = WRITE_AGAIN.into_iter();
+    let (mut waits, mut outcome) = (WRITE_AGAIN.into_iter(), Outcome::NotDone);
     loop {
         let error = match write().await {
             Ok(written) => return Ok(written),
-            Err(error) => error,
+            Err(error) => error.after(outcome),
         };
+        outcome = error.outcome();
         let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
         sleep(Duration::from_millis(wait)).await;
     }

@@ -104,10 +104,11 @@ impl Participants<'_> {
             return Ok(());
         }
         // The agent has no links: it is in all of its rooms, which may be more than one document of links can hold.
-        if *entity != self.records.agent().entity() {
-            self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
-        }
         let agent = self.records.agent().entity();
+        let has_link = *entity != agent;
+        if has_link {
+            self.records.begin_link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
+        }
         self.change(room, |members| {
             if !members.participants.iter().any(|participant| participant.entity == *entity) {
                 members.participants.push(Participant { entity: entity.clone(), state: None });
@@ -115,16 +116,20 @@ impl Participants<'_> {
             }
             Ok(())
         })
-        .await
+        .await?;
+        match has_link {
+            true => self.records.end_link(Kind::EntityRooms, entity.as_str(), room.as_str()).await,
+            false => Ok(()),
+        }
     }
 
     /// Removes an entity from a room, if it is in it.
     pub async fn leave(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
-        // First, so that after a cut a repetition does both.
-        match self.records.mark_left(Kind::EntityRooms, entity.as_str(), room.as_str()).await {
-            // The mark only keeps a repeated delivery from adding it again.
-            Err(error) if error.kind() == ErrorKind::TooLarge => {}
-            marked => marked?,
+        // First, so that nothing completes a join that was cut off before.
+        match self.records.end_link(Kind::EntityRooms, entity.as_str(), room.as_str()).await {
+            // A damaged document of links completes nothing.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            ended => ended?,
         }
         // A room without participants has no document, and needs none.
         if !self.members(room).await?.iter().any(|participant| participant.entity == *entity) {
@@ -169,9 +174,9 @@ impl Participants<'_> {
         rooms.iter().map(RoomId::parse).collect()
     }
 
-    /// Whether an entity other than the agent has left a room and not joined it again since.
-    pub(crate) async fn has_left(&self, room: &RoomId, entity: &EntityId) -> Result<bool> {
-        self.records.is_left(Kind::EntityRooms, entity.as_str(), room.as_str()).await
+    /// Whether an entity other than the agent has joined a room. It may have left it since.
+    pub(crate) async fn has_joined(&self, room: &RoomId, entity: &EntityId) -> Result<bool> {
+        self.records.is_linked(Kind::EntityRooms, entity.as_str(), room.as_str()).await
     }
 
     /// Whether all of these entities are in a room.

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use memory_context::embedding::Embedder;
 use memory_context::flow::{End, FlowStep, Incoming, Why};
+use memory_context::records::Entity;
 use memory_context::state::ContextParts;
 use memory_context::tool::{self, Tool};
-use memory_core::{Error, ErrorKind, InMemory, MemoryProvider, Result, Status};
+use memory_core::{Erasure, Error, ErrorKind, InMemory, MemoryProvider, Result, Status};
 
 use crate::engine::{Around, Call, Wrapped};
 use crate::stage::{NOW, Stage, actions, asking_for_facts, at, audience, once, said, text};
@@ -72,9 +73,13 @@ fn take_one(left: &AtomicUsize) -> bool {
 }
 
 async fn broken(embedder: Option<Arc<dyn Embedder>>) -> (Arc<Faults>, Stage) {
+    broken_upon(Arc::new(InMemory::new()), embedder).await
+}
+
+async fn broken_upon(engine: Arc<InMemory>, embedder: Option<Arc<dyn Embedder>>) -> (Arc<Faults>, Stage) {
     let around = Broken::default();
     let faults = Arc::clone(&around.0);
-    let engine = Wrapped { engine: Arc::new(InMemory::new()), around };
+    let engine = Wrapped { engine, around };
     engine.init().await.expect("opens");
     (faults, Stage::upon(Arc::new(engine), embedder))
 }
@@ -197,6 +202,37 @@ async fn an_author_is_put_into_the_room_as_soon_as_the_ledger_takes_it() {
         assert_eq!(run.await.expect("no panic"), End::Completed);
         assert!(is_present(&stage).await, "{fails} failures");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_author_who_may_have_left_meanwhile_is_not_put_into_the_room_after_the_answer() {
+    let (broken, mut stage) = broken(None).await;
+    let (room, ana) = (&audience().room, &audience().entity);
+    stage.records.entities().ensure(&Entity::new(ana.clone(), "Ana")).await.expect("stored");
+    stage.records.participants().join(room, ana).await.expect("joins");
+    stage.records.participants().leave(room, ana).await.expect("left");
+    broken.puts_fail.store(ATTEMPTS, Ordering::SeqCst);
+    let run = stage.receive(said("ana", "hello", 1));
+    let call = stage.asked().await;
+    assert!(!is_present(&stage).await, "the ledger refused it");
+    stage.records.participants().leave(room, ana).await.expect("left");
+    call.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert!(!is_present(&stage).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_author_of_a_message_that_is_erased_meanwhile_is_not_put_into_the_room() {
+    let engine = Arc::new(InMemory::new());
+    let (broken, mut stage) = broken_upon(Arc::clone(&engine), None).await;
+    broken.puts_fail.store(ATTEMPTS, Ordering::SeqCst);
+    let run = stage.receive(said("ana", "hello", 1));
+    let call = stage.asked().await;
+    let erasure = Erasure::records([stage.memory("hello").await.id.into()], "a test").expect("valid");
+    assert_eq!(engine.erase(&erasure).await.expect("erased").records.len(), 1);
+    call.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic").as_str(), "left");
+    assert!(!is_present(&stage).await);
 }
 
 #[tokio::test(start_paused = true)]
