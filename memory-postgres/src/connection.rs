@@ -93,13 +93,9 @@ impl Connections {
     /// Opens a session in which each statement is a transaction; behind a pooler the whole session is one. `until` is
     /// the deadline of its call, if any.
     pub(crate) async fn session(&self, access: Access, until: Option<Instant>) -> Result<Session> {
-        if access == Access::Write && !self.primary.current().admits_write().await {
-            let reason = "too many commits wait for the server or its synchronous standby: try again later";
-            return Err(Error::new(ErrorKind::Unavailable, reason));
-        }
         let replica = self.replica.as_ref().filter(|_| access == Access::Read);
         let is_transaction = self.namespace.is_pooled;
-        replica.unwrap_or(&self.primary).session(&self.namespace, is_transaction, until).await
+        replica.unwrap_or(&self.primary).session(access, &self.namespace, is_transaction, until).await
     }
 
     /// Runs a statement without parameters on a connection that no call uses; returns its row.
@@ -110,7 +106,7 @@ impl Connections {
             // exceed the role's limit.
             let link = tokio::select! {
                 biased;
-                link = pool.get() => link?,
+                link = pool.get(Access::Read) => link?,
                 Ok(row) = pool.ask(sql), if pool.asks_aside() => return Ok(row),
             };
             let mut session = Session::new(link, &self.namespace);
@@ -145,7 +141,7 @@ impl Connections {
     /// Opens the first transaction. Waits briefly for a server that is starting up; if it can't be reached, fails with
     /// `Unavailable` and the cause, which the pool does not report.
     pub(crate) async fn first_transaction(&self) -> Result<Session> {
-        let transaction = || self.primary.session(&self.namespace, true, None);
+        let transaction = || self.primary.session(Access::Write, &self.namespace, true, None);
         if let Ok(Ok(session)) = tokio::time::timeout(STARTING, transaction()).await {
             return Ok(session);
         }
@@ -191,11 +187,12 @@ impl Hosts {
     /// Opens a session on the primary, as a transaction or not.
     async fn session(
         &self,
+        access: Access,
         namespace: &Arc<Namespace>,
         is_transaction: bool,
         until: Option<Instant>,
     ) -> Result<Session> {
-        self.on_primary(|pool| Session::open(pool, namespace, is_transaction, until)).await.map_err(native)
+        self.on_primary(|pool| Session::open(pool, access, namespace, is_transaction, until)).await.map_err(native)
     }
 
     /// Does work on the primary.
@@ -288,11 +285,12 @@ impl Session {
 
     async fn open(
         pool: &Pool,
+        access: Access,
         namespace: &Arc<Namespace>,
         is_transaction: bool,
         until: Option<Instant>,
     ) -> sqlx::Result<Self> {
-        let mut session = Self::new(pool.get().await?, namespace);
+        let mut session = Self::new(pool.get(access).await?, namespace);
         session.until = until;
         if is_transaction {
             let begin = session.namespace.begin(until);

@@ -1,17 +1,17 @@
 //! The connection pool of one host.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
 use memory_core::Host;
+use memory_core::engine::Access;
 use migrations::WRITER;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::config::{PostgresConfig, Server, TlsMode};
@@ -58,6 +58,8 @@ pub(crate) const BACKEND: &str = "pg_backend_pid(), (extract(epoch FROM pg_postm
 #[derive(Debug)]
 pub(crate) struct Pool {
     connections: deadpool::managed::Pool<Connector>,
+    /// The turns of writes: three for each four connections, so that reads go on while all commits wait for a standby.
+    writes: Arc<Semaphore>,
     acquire_timeout: Duration,
 }
 
@@ -72,17 +74,23 @@ impl Pool {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(reap(connections.weak(), config.idle_timeout));
         }
-        Self { connections, acquire_timeout: config.acquire_timeout }
+        let writes = Arc::new(Semaphore::new((3 * size / 4).max(1)));
+        Self { connections, writes, acquire_timeout: config.acquire_timeout }
     }
 
-    /// Takes a free connection. Waits while the server is starting up or has no connection left, until it accepts one
-    /// or another call returns its own.
-    pub(crate) async fn get(&self) -> sqlx::Result<Pooled> {
+    /// Takes a free connection, for a write in its turn. Waits while the server is starting up or has no connection
+    /// left, until it accepts one or another call returns its own.
+    pub(crate) async fn get(&self, access: Access) -> sqlx::Result<Pooled> {
         let search = async {
+            let turn = match access {
+                // The semaphore is never closed.
+                Access::Write => Arc::clone(&self.writes).acquire_owned().await.ok(),
+                _ => None,
+            };
             loop {
                 match self.connections.get().await {
                     Ok(mut connection) => {
-                        connection.is_clean = false;
+                        (connection.is_clean, connection.turn) = (false, turn);
                         return Ok(connection);
                     }
                     Err(PoolError::Backend(error)) if is_starting(&error) => tokio::time::sleep(PAUSE).await,
@@ -93,18 +101,6 @@ impl Pool {
             }
         };
         timeout(self.acquire_timeout, search).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
-    }
-
-    /// Waits until a write may take a connection; `false` if it may not in time. Commits that go on after their calls have
-    /// connections beside the pool: as long as a synchronous standby is away, there must not be ever more of them.
-    pub(crate) async fn admits_write(&self) -> bool {
-        let most = (self.connections.status().max_size / 2).max(1);
-        let wait = async {
-            while self.connections.manager().committing.load(Ordering::Relaxed) >= most {
-                tokio::time::sleep(PAUSE).await;
-            }
-        };
-        timeout(self.acquire_timeout, wait).await.is_ok()
     }
 
     /// Opens and closes one connection outside the pool.
@@ -160,12 +156,15 @@ pub(crate) struct Link {
     pub(crate) answered: Instant,
     /// The server process that serves it, if known: behind a pooler, only during a transaction.
     pub(crate) backend: Option<Backend>,
+    /// The turn of the write that uses it, also while its commit goes on after its call: as long as a synchronous standby
+    /// is away, there must not be ever more of these.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Link {
     /// Marks it as reusable, because the server has answered.
     pub(crate) fn clear(&mut self) {
-        (self.is_clean, self.answered) = (true, Instant::now());
+        (self.is_clean, self.answered, self.turn) = (true, Instant::now(), None);
     }
 
     /// Makes it ready for another session; `false` if its commit is still in progress after `patience`.
@@ -207,7 +206,9 @@ impl Backend {
 /// open transaction. Closes it if it does not answer. If the session got no answer (`is_silent`), the server may have fallen silent.
 pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
     // Without a pool the connection is not needed any more.
-    let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else { return };
+    let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else {
+        return drop(Object::take(link));
+    };
     let start = Instant::now();
     if is_silent {
         pool.manager().silence().suspected = start;
@@ -228,28 +229,10 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
 
 /// Keeps a connection, outside the pool, until its commit has ended or the pool is closed.
 async fn until_committed(pool: &deadpool::managed::Pool<Connector>, mut link: Link) {
-    let connector = pool.manager();
-    let _counted = Committing::of(connector);
     let mut is_committing = true;
     while is_committing && !pool.is_closed() {
-        let looked = timeout(RECOVERY, link.recover(connector, BETWEEN_LOOKS, false)).await;
+        let looked = timeout(RECOVERY, link.recover(pool.manager(), BETWEEN_LOOKS, false)).await;
         is_committing = matches!(looked, Ok(Ok(false)));
-    }
-}
-
-/// Counts a connection whose commit goes on after its call, until it is dropped.
-struct Committing<'c>(&'c Connector);
-
-impl<'c> Committing<'c> {
-    fn of(connector: &'c Connector) -> Self {
-        connector.committing.fetch_add(1, Ordering::Relaxed);
-        Self(connector)
-    }
-}
-
-impl Drop for Committing<'_> {
-    fn drop(&mut self) {
-        self.0.committing.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -305,8 +288,6 @@ pub(crate) struct Connector {
     idle_timeout: Duration,
     refusal: std::sync::Mutex<Option<Refusal>>,
     silence: std::sync::Mutex<Silence>,
-    /// How many connections outside the pool have a commit in progress.
-    committing: AtomicUsize,
     /// A connection outside the pool, for work that must not wait for calls. Whoever uses it takes it out, so that it
     /// is not reused after a failure or an abandoned use.
     aside: Mutex<Option<Link>>,
@@ -381,7 +362,6 @@ impl Connector {
             idle_timeout: config.idle_timeout,
             refusal: std::sync::Mutex::default(),
             silence: std::sync::Mutex::new(Silence { suspected: now, lost: now, demoted: None }),
-            committing: AtomicUsize::default(),
             aside: Mutex::default(),
         }
     }
@@ -399,7 +379,7 @@ impl Connector {
             backend = (!self.is_pooled).then(|| Backend::of(&row)).transpose()?;
         }
         let now = Instant::now();
-        Ok(Link { connection, opened: now, is_clean: true, answered: now, backend })
+        Ok(Link { connection, opened: now, is_clean: true, answered: now, backend, turn: None })
     }
 
     // No code panics while it holds one of these locks.

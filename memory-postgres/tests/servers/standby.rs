@@ -1,17 +1,20 @@
 //! Streaming replicas: reads from one, and a failover to one.
 
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
 
 use conformance::server::postgres::LocalPostgres;
+use futures::future::join_all;
 use memory_core::{
-    Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, Status, WatchFrom,
+    Collection, Content, DocumentWrite, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryQuery, Outcome, Status, WatchFrom,
 };
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
 
-use crate::common::{Case, all, check, config, event, holds, open, run};
+use crate::common::{Case, all, at, check, config, event, holds, open, run};
 use crate::feed::{everything, next};
 
 pub(crate) fn reads() -> Case {
@@ -143,19 +146,37 @@ pub(crate) fn reads_beside_commits() -> Case {
     let primary = LocalPostgres::start()?;
     run(async {
         open(config(primary.url())).await?.shutdown().await?;
-        let provider =
-            open(config(&format!("{}?deadline_ms=2000&acquire_timeout_ms=500&pool_size=4", primary.url()))).await?;
+        let mut config = config(&format!("{}?deadline_ms=2000&acquire_timeout_ms=500", primary.url()));
+        config.pool_size = const { NonZeroU32::new(4).unwrap() };
+        let provider = open(config).await?;
         let first = provider.store(event("a", 0)).await?;
         let mut admin = without_standby(&primary).await?;
-        let refused = loop {
-            match provider.store(event("a", 1)).await {
-                Err(error) if error.kind() == ErrorKind::Timeout => {}
-                refused => break refused.expect_err("nobody confirms it"),
-            }
+        // Stores that come at once would share a commit.
+        let documents = provider.documents();
+        let note = || {
+            Ok::<_, Error>(DocumentWrite::new(Collection::parse("notes")?, "a".parse()?, Content::parse("x")?, at(1)))
         };
-        check(&refused, ErrorKind::Unavailable, "too many commits wait");
-        assert_eq!(refused.outcome(), Outcome::NotDone);
-        assert_eq!(ids(&provider).await?, [first]);
+        for round in 0..3 {
+            let notes = (0..12).map(|_| note()).collect::<Result<Vec<_>, _>>()?;
+            let mut puts = pin!(join_all(notes.into_iter().map(|note| documents.put(note))));
+            let ended = loop {
+                tokio::select! {
+                    ended = &mut puts => break ended,
+                    found = ids(&provider) => assert_eq!(found?, [first]),
+                }
+            };
+            let refused: Vec<_> = ended.into_iter().map(|put| put.expect_err("nobody confirms it")).collect();
+            let (begun, refused): (Vec<_>, Vec<_>) =
+                refused.into_iter().partition(|error| error.kind() == ErrorKind::Timeout);
+            // Those that began in the first round have all turns.
+            assert_eq!(begun.len(), if round == 0 { 3 } else { 0 });
+            for error in refused {
+                check(&error, ErrorKind::Unavailable, "no connection to the server in time");
+                assert_eq!((error.outcome(), error.is_retryable()), (Outcome::NotDone, true));
+            }
+            let waiting = admin.fetch_one("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").await?;
+            assert_eq!(waiting.try_get::<i64, _>(0)?, 3);
+        }
         admin.execute("ALTER SYSTEM RESET synchronous_standby_names").await?;
         admin.execute("SELECT pg_reload_conf()").await?;
         while let Err(error) = provider.store(event("a", 2)).await {
