@@ -8,6 +8,7 @@ use tokio::task::JoinError;
 
 use crate::case::{Case, Settings, Stage};
 use crate::harness::Harness;
+use crate::model::play::time_limit;
 
 /// The time limit of a case: well above what any case takes, so it ends only a case that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
@@ -83,7 +84,9 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
     }
     let stage = Stage::new(harness, settings);
     let pieces = settings.calls.map_or(1, |calls| calls.div_ceil(500));
-    let limit = TIME_LIMIT.max(SEQUENCE_TIME * settings.sequences.saturating_mul(pieces));
+    // A sequence that hangs ends first, and is reported with its seed.
+    let one = settings.calls.map_or(TIME_LIMIT, |calls| TIME_LIMIT + time_limit(calls));
+    let limit = one.max(SEQUENCE_TIME * settings.sequences.saturating_mul(pieces));
     // A separate task, so that a panic ends only this case.
     let played = tokio::spawn(tokio::time::timeout(limit, (case.run)(stage.clone()))).await;
     let removed = stage.remove().await;

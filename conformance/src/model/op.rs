@@ -26,7 +26,7 @@ pub(crate) struct Call {
 /// A `slot` is the index of an id that the sequence has made, erased ones included, modulo their number. A `StoreRun` is a batch of copies
 /// of one item, without a key and at a few different times. `twice` repeats the records within the same call. A `WatchOn` continues one of
 /// the watches that were begun. An `Embed` keeps vectors, each for the record's revision or for a wrong one. An `Advance` moves the clock
-/// forward. A `RestoreErased` restores an erased record, a memory perhaps under a new id.
+/// forward. A `RestoreErased` restores an erased record, a memory perhaps under a new id. A `Recall` asks by a word, a vector, or both.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Store(Item),
@@ -43,6 +43,7 @@ pub(crate) enum Op {
     PutMany(Vec<Write>),
     GetDocument { collection: &'static str, slot: usize },
     QueryDocuments { collection: &'static str, ask: Ask },
+    Recall { collection: Option<&'static str>, question: Question, word: &'static str, number: Option<u8> },
     Remove { collection: &'static str, slots: Vec<usize>, ask: Ask, max: usize },
     RestoreDocuments { writes: Vec<Write>, twice: bool },
     Spaces(Tree),
@@ -89,6 +90,8 @@ pub(crate) struct Slices {
 pub(crate) struct Item {
     pub(crate) space: String,
     pub(crate) trigger: &'static str,
+    /// Whether the trigger also has a text of [`LARGE`] bytes.
+    pub(crate) is_large: bool,
     pub(crate) context: Option<&'static str>,
     pub(crate) created_at: i64,
     pub(crate) metadata: &'static str,
@@ -199,6 +202,8 @@ pub(crate) struct Write {
     pub(crate) id: Option<&'static str>,
     pub(crate) space: String,
     pub(crate) content: &'static str,
+    /// Whether [`LARGE`] bytes follow the content.
+    pub(crate) is_large: bool,
     pub(crate) created_at: i64,
     pub(crate) metadata: &'static str,
     pub(crate) expect: Expect,
@@ -208,8 +213,9 @@ pub(crate) struct Write {
 }
 
 impl Op {
-    /// The batch of an [`Op::StoreRun`].
+    /// The batch of an [`Op::StoreRun`]: a tenth of the copies if they are large.
     pub(crate) fn run(item: &Item, count: usize) -> Vec<Item> {
+        let count = if item.is_large { count.div_ceil(10) } else { count };
         let item = |number: i64| Item { created_at: item.created_at + number % 7, key: None, ..item.clone() };
         (0..).map(item).take(count).collect()
     }
@@ -233,7 +239,10 @@ pub(crate) fn end(since: Since, millis: Option<i64>) -> Option<Timestamp> {
 impl Item {
     pub(crate) fn to_memory(&self, since: Since) -> NewMemory {
         let mut memory = new_memory(&self.space, self.created_at);
-        memory.trigger = trigger(self.trigger);
+        memory.trigger = match self.is_large {
+            true => trigger(&format!(r#"[{},"{}"]"#, self.trigger, filler())),
+            false => trigger(self.trigger),
+        };
         memory.context = self.context.map(context);
         memory.metadata = metadata(self.metadata);
         memory.status = self.status;
@@ -356,7 +365,9 @@ impl Selector {
 
 impl Write {
     pub(crate) fn to_write(&self, since: Since) -> DocumentWrite {
-        let mut write = new_document(self.collection, self.id.unwrap_or("made"), &self.space, self.content);
+        let filler = if self.is_large { filler() } else { String::new() };
+        let content = format!("{}{filler}", self.content);
+        let mut write = new_document(self.collection, self.id.unwrap_or("made"), &self.space, &content);
         if self.id.is_none() {
             write.id = None;
         }
@@ -365,6 +376,14 @@ impl Write {
         write.actor = self.actor.map(actor);
         write.with_metadata(metadata(self.metadata)).expect(self.expect)
     }
+}
+
+/// The size of a large text in bytes. Above 64 KiB, engines read a text apart from its row, or measure it first.
+const LARGE: usize = 70_000;
+
+/// A large text of one word, which no query names.
+fn filler() -> String {
+    " filler".repeat(LARGE / 7)
 }
 
 /// The times that the clock is set to, which may go back. The third is where it begins. Records are also asked for as of these times.
@@ -413,6 +432,8 @@ const MEMORY_IDS: &[&str] = &[
     "80000000-0000-1000-8000-000000000000",
     "ffffffff-ffff-ffff-ffff-ffffffffffff",
 ];
+/// The words of recalls. No two words of the texts above have the same stem. Without a word, a recall asks by a vector only.
+const WORDS: &[&str] = &["red", "Pear", "blue", ""];
 const GLOBS: &[&str] = &["a*", "*1", "[ab]?*", "*-*", "a", "[^a]*", "?", "[", "%*", "a[-.]b*", "a-[a-c]*", "*[]b]"];
 const REGEXES: &[&str] = &["^a", "1$", "a.b", "^[^-]*$", "(?i)A", ":|/", r"^a\.b", "(-b){3,}"];
 /// The spaces of most rows: a space, spaces below it, and siblings that start with the same bytes.
@@ -444,6 +465,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => vec(write(), 0..4).prop_map(Op::PutMany),
         2 => (collection(), slot()).prop_map(|(collection, slot)| Op::GetDocument { collection, slot }),
         5 => (collection(), ask()).prop_map(|(collection, ask)| Op::QueryDocuments { collection, ask }),
+        5 => recall(),
         5 => (collection(), prop_oneof![Just(vec![]), vec(slot(), 1..4)], ask(), select(&[0, 1, 2, 100][..]))
             .prop_map(|(collection, slots, ask, max)| Op::Remove { collection, slots, ask, max }),
         1 => (vec(write(), 0..4), arbitrary::<bool>())
@@ -475,6 +497,22 @@ fn op() -> impl Strategy<Value = Op> {
         4 => select(STEPS).prop_map(Op::Advance),
         1 => Just(Op::Reopen),
     ]
+}
+
+/// A recall takes no text, no offset, and only the default order.
+fn recall() -> impl Strategy<Value = Op> {
+    let number = prop_oneof![1 => Just(None), 3 => (0..4_u8).prop_map(Some)];
+    (option::of(select(COLLECTIONS)), question(), select(WORDS), number).prop_map(
+        |(collection, question, word, number)| {
+            let ask = Ask { text: None, offset: 0, order: Order::NewestFirst, ..question.ask };
+            Op::Recall { collection, question: Question { ask, ..question }, word, number }
+        },
+    )
+}
+
+/// Whether a text is large. Few are, because every comparison reads all of them.
+fn largeness() -> impl Strategy<Value = bool> {
+    weighted(0.01)
 }
 
 fn whose() -> impl Strategy<Value = Whose> {
@@ -531,11 +569,12 @@ fn slot() -> impl Strategy<Value = usize> {
 
 fn item() -> impl Strategy<Value = Item> {
     let key = option::weighted(0.2, select(KEYS));
-    let text = (select(TRIGGERS), option::of(select(CONTEXTS)), select(METADATA));
+    let text = (select(TRIGGERS), largeness(), option::of(select(CONTEXTS)), select(METADATA));
     (space(), text, select(TIMES), status(), key, lifetime()).prop_map(
-        |(space, (trigger, context, metadata), created_at, status, key, expires)| Item {
+        |(space, (trigger, is_large, context, metadata), created_at, status, key, expires)| Item {
             space,
             trigger,
+            is_large,
             context,
             created_at,
             metadata,
@@ -618,13 +657,14 @@ fn write() -> impl Strategy<Value = Write> {
         2 => (1..4_u64).prop_map(|number| Expect::Revision(Revision::new(number).expect("a valid revision"))),
     ];
     let id = option::weighted(0.8, select(DOCUMENT_IDS));
-    let text = (select(CONTENTS), select(METADATA));
+    let text = (select(CONTENTS), largeness(), select(METADATA));
     (select(COLLECTIONS), id, space(), text, select(TIMES), expect, who(), lifetime()).prop_map(
-        |(collection, id, space, (content, metadata), created_at, expect, actor, expires)| Write {
+        |(collection, id, space, (content, is_large, metadata), created_at, expect, actor, expires)| Write {
             collection,
             id,
             space,
             content,
+            is_large,
             created_at,
             metadata,
             expect,

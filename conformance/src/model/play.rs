@@ -3,6 +3,7 @@
 mod embed;
 mod erase;
 mod expire;
+mod recall;
 #[cfg(all(feature = "power", target_os = "linux"))]
 mod state;
 
@@ -31,9 +32,6 @@ use crate::harness::Harness;
 #[cfg(all(feature = "power", target_os = "linux"))]
 pub(crate) use state::State;
 
-/// The time limit of a sequence, with that of each of its calls: well above what any takes, so it ends only one that hangs.
-const TIME_LIMIT: Duration = Duration::from_secs(180);
-const TIME_LIMIT_OF_CALL: Duration = Duration::from_secs(1);
 /// The limit of a comparison, in pages.
 const PAGES: usize = 25;
 /// The limit of a page when everything is compared, in rows. It is large, so that few pages are needed.
@@ -45,11 +43,16 @@ const UNKNOWN: MemoryId = MemoryId::from_bytes([0x42; 16]);
 /// The result of a step. `Err` describes how engine and model differ.
 type Step<T = ()> = Result<T, String>;
 
+/// The time limit of a sequence with so many calls: well above what any takes, so it ends only one that hangs.
+pub(crate) fn time_limit(calls: u32) -> Duration {
+    Duration::from_secs(60) + Duration::from_millis(200) * calls
+}
+
 /// Plays a sequence in a new namespace, which is removed afterwards.
 pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequence: Sequence) -> Step {
     let stage = Stage::new(Arc::clone(harness), settings);
     // A separate task, so that a panic ends only this sequence.
-    let limit = TIME_LIMIT + TIME_LIMIT_OF_CALL * sequence.calls.len() as u32;
+    let limit = time_limit(sequence.calls.len() as u32);
     let played = tokio::spawn(tokio::time::timeout(limit, play_on(stage.clone(), sequence))).await;
     let removed = stage.remove().await;
     match played {
@@ -183,6 +186,12 @@ impl Sides {
                 same("documents.get", engine, Ok(self.model.document(&name, &id).map(json)))
             }
             Op::QueryDocuments { collection: name, ask } => self.query(handle, &Asked::Documents { name, ask }).await,
+            Op::Recall { collection: None, question, word, number } => {
+                self.recall(handle, &self.asked(question), word, *number).await
+            }
+            Op::Recall { collection: Some(name), question: Question { ask, .. }, word, number } => {
+                self.recall(handle, &Asked::Documents { name, ask }, word, *number).await
+            }
             Op::Remove { collection: name, slots, ask, max } => self.remove(handle, name, slots, ask, *max).await,
             Op::RestoreDocuments { writes, twice } => {
                 let mut documents: Vec<_> = writes.iter().map(|write| self.restored_document(write)).collect();

@@ -6,6 +6,7 @@
 mod erasure;
 mod expiry;
 mod filter;
+mod recall;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use super::op::{Ask, Of, Question, Selector, Watching};
 use crate::fixture::at;
 use expiry::is_over;
 use filter::View;
+pub(crate) use recall::{Scope, Wanted};
 
 /// The answer that a call must get. A refused call has done nothing.
 pub(crate) type Answer<T> = Result<T, ErrorKind>;

@@ -30,8 +30,7 @@ impl Sides {
                 (true, _) => present - 1,
             };
             let revision = Revision::new(revision).expect("a valid revision");
-            let vector = Vector::new(&[1.0, f32::from(number), f32::from(place)]).expect("a direction");
-            embeddings.push(Embedding { record, revision, vector, texts: None });
+            embeddings.push(Embedding { record, revision, vector: vector(number, place), texts: None });
         }
         let engine = self.engine(handle).embed(&vector_model(), embeddings.clone()).await;
         let (mut kept, mut names) = (Vec::new(), Vec::new());
@@ -68,6 +67,11 @@ impl Sides {
         };
         same("vectors", engine, Ok(of.iter().map(kept).collect::<Vec<_>>()))
     }
+}
+
+/// A vector with a few possible directions.
+pub(super) fn vector(number: u8, place: u8) -> Vector {
+    Vector::new(&[1.0, f32::from(number), f32::from(place)]).expect("a direction")
 }
 
 fn vector_model() -> VectorModel {

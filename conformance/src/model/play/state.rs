@@ -76,6 +76,7 @@ fn another() -> Op {
     Op::Store(Item {
         space: "a-b".to_owned(),
         trigger: r#""behind the loss""#,
+        is_large: false,
         context: None,
         created_at: 3,
         metadata: "{}",
