@@ -103,13 +103,13 @@ pub fn run(engine: &dyn Engine) {
     );
     if let Some(minimum) = minimum {
         let slow = bench.ratios.below(minimum);
-        assert!(slow.is_empty(), "slower than {minimum} of the bare driver: {slow:?}");
+        assert!(slow.is_empty(), "slower than {minimum} times the speed of the bare driver: {slow:?}");
     }
 }
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let value = std::env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name} is no such number: {value}")))
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} is not a valid number: {value}")))
 }
 
 struct Bench<'e> {

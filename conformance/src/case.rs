@@ -80,7 +80,7 @@ impl Needs {
         let (is_there, reason) = match self {
             Self::Nothing => return None,
             Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
-            Self::NewerSchema => (harness.can_make_newer(), "the harness can't leave a schema of a later program"),
+            Self::NewerSchema => (harness.can_make_newer(), "the harness can't make the schema of a later program"),
             Self::ReadOnly => (harness.can_be_read_only(), "the engine can't be made read-only"),
             Self::Feed => (harness.can_watch(), "the engine has no feed"),
             Self::History => (harness.keeps_history(), "the engine keeps no history"),

@@ -96,7 +96,7 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
             Err(error) => Outcome::Error(format!("the namespace could not be removed: {error:?}")),
         },
         Ok(Ok(Err(error))) => Outcome::Error(format!("{error:?}")),
-        Ok(Err(_)) => Outcome::Timeout(format!("not over after {} s", limit.as_secs())),
+        Ok(Err(_)) => Outcome::Timeout(format!("did not end within {} s", limit.as_secs())),
         Err(panic) => Outcome::Fail(message_of(panic)),
     }
 }

@@ -101,7 +101,7 @@ mod tests {
             (&["query", "--all", "--limit", "1001"], "--limit: must be a whole number from 0 to 1000"),
             (
                 &["query", "--all", "--after", "secret"],
-                "--after: a time is a whole number of milliseconds since 1970 UTC",
+                "--after: must be a whole number of milliseconds since 1970 UTC",
             ),
             (&["export", "--limit", "secret"], "--limit: must be a whole number"),
             (&["get"], "the following required arguments were not provided: <ID>; see --help"),

@@ -299,7 +299,11 @@ fn what_no_change_tells_of_comes_with_the_next_run() {
     let finish = ["copy", "--finish", "--to", &to];
     let output = cli.run(&finish);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(stderr(&output).contains("the document a is the first that the target lacks"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("the document a is the first record that the target lacks"),
+        "{}",
+        stderr(&output)
+    );
     assert!(cli.ok(&finish).contains("the target has the same hash"));
     assert_eq!(export(&cli, &from), export(&cli, &to));
 }

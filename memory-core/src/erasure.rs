@@ -140,7 +140,7 @@ impl Erasure {
     /// Sets how many records one call erases at most: 1 to [`MAX_ERASED`], else `InvalidInput`; 100 by default.
     pub fn limit(mut self, limit: usize) -> Result<Self> {
         if !(1..=MAX_ERASED).contains(&limit) {
-            return Err(Error::invalid(format!("a call erases 1 to {MAX_ERASED} records")));
+            return Err(Error::invalid(format!("the limit of an erasure must be from 1 to {MAX_ERASED} records")));
         }
         self.limit = limit;
         Ok(self)

@@ -78,9 +78,11 @@ impl Metadata {
             }
             Err(error) => {
                 // The parser's message may quote the text, which is payload; line and column are enough.
-                let reason = refusal.unwrap_or("something that is not JSON, or a number out of range,");
                 let place = format!("line {} column {}", error.line(), error.column());
-                Err(Error::invalid(format!("metadata must not hold {reason} at {place}")))
+                Err(Error::invalid(match refusal {
+                    Some(reason) => format!("metadata must not hold {reason} at {place}"),
+                    None => format!("metadata is not valid JSON, or holds a number out of range, at {place}"),
+                }))
             }
         }
     }
@@ -91,8 +93,10 @@ impl Metadata {
         if !depth_is_at_most(object, MAX_DEPTH) {
             return Err(Error::too_large(format!("metadata nests more than {MAX_DEPTH} deep")));
         }
-        let text = serde_json::to_string(object)
-            .map_err(|error| Error::invalid("metadata must not hold a number that is not finite").with_source(error))?;
+        let text = serde_json::to_string(object).map_err(|error| {
+            let message = "metadata must not hold a number that is not finite, or an integer of more than 64 bits";
+            Error::invalid(message).with_source(error)
+        })?;
         if text.contains("\\u0000") && object.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)) {
             return Err(Error::invalid("metadata must not hold U+0000"));
         }

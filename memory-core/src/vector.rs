@@ -324,8 +324,10 @@ impl VectorModel {
 
     /// Makes the error for a namespace that has another model.
     pub(crate) fn is_another(&self) -> Error {
-        let name = &self.name;
-        let message = format!("the namespace has another embedding model than {name}, which must take over first");
+        let Self { name, width, .. } = self;
+        let message = format!(
+            "the namespace has another embedding model than {name} with {width} numbers: take over with this one first"
+        );
         Error::new(ErrorKind::SchemaMismatch, message)
     }
 

@@ -140,7 +140,8 @@ fn check_namespace(name: &str) -> Result<()> {
     let is_odd = |character: char| character.is_control() || "/\\. \"$*<>:|?".contains(character);
     if name.is_empty() || name.len() > 63 || name.contains(is_odd) {
         return Err(Error::invalid(
-            "a namespace must be the name of a database: 1 to 63 bytes without white space and any of /\\.\"$*<>:|?",
+            "a namespace must be the name of a database: 1 to 63 bytes without spaces, control \
+             characters or any of /\\.\"$*<>:|?",
         ));
     }
     if ["admin", "config", "local"].contains(&name) {

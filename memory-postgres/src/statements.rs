@@ -683,7 +683,7 @@ fn quote(name: &str) -> Result<(String, String)> {
     // A longer name would be truncated, and two namespaces could become one. The steps name the schema inside texts
     // quoted with $$.
     if name.is_empty() || name.len() > 63 || name.contains(char::is_control) || name.contains("$$") {
-        let message = "a namespace must be the name of a schema: 1 to 63 bytes without control characters and $$";
+        let message = "a namespace must be the name of a schema: 1 to 63 bytes without control characters or $$";
         return Err(Error::invalid(message));
     }
     if name.starts_with("pg_") || name == "information_schema" {

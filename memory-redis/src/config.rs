@@ -213,7 +213,7 @@ impl Config for RedisConfig {
         let name = &self.namespace;
         // Braces would end the hash tag early, and the namespace's keys would not share a slot.
         if name.is_empty() || name.len() > 64 || name.contains(['{', '}']) || name.contains(char::is_control) {
-            return Err(Error::invalid("a namespace must have 1 to 64 bytes without braces and control characters"));
+            return Err(Error::invalid("a namespace must have 1 to 64 bytes without braces or control characters"));
         }
         match &self.topology {
             Topology::Cluster(_) if self.database != 0 => Err(Error::invalid("a cluster has the database 0 only")),

@@ -158,7 +158,7 @@ impl From<&Error> for Refused {
     fn from(error: &Error) -> Self {
         match error.kind() {
             // The answer does not say that an operator erased the task. It is not 503 either, since a retry would bring the task back.
-            ErrorKind::Erased => Self::new(StatusCode::CONFLICT, "the task was given up, since it is there no more"),
+            ErrorKind::Erased => Self::new(StatusCode::CONFLICT, "the task was given up, since it no longer exists"),
             kind => Self::new(status(kind), error.message()),
         }
     }

@@ -53,7 +53,7 @@ impl<'a> Worker<'a> {
     pub(crate) async fn run(mut self) -> Result<Finished> {
         let begun = self.lease.runs();
         let status = if begun >= self.equipment.settings.max_runs {
-            let message = format!("the task was begun {begun} times and never came to its end");
+            let message = format!("the task was begun {begun} times and never ended");
             self.fail(&Error::new(ErrorKind::LimitExceeded, message))?
         } else {
             let runs = metadata(&json!({ TASK: { "runs": begun.saturating_add(1) } }))?;

@@ -136,7 +136,7 @@ async fn a_client_does_not_learn_that_its_task_was_erased() {
     let erasure = Erasure::records([id.into()], "a test").expect("valid");
     assert_eq!(aside.erase(&erasure).await.expect("erased").records.len(), 1);
     let (status, body) = second.await.expect("no panic");
-    assert_eq!((status, body), (409, json!({ "error": "the task was given up, since it is there no more" })));
+    assert_eq!((status, body), (409, json!({ "error": "the task was given up, since it no longer exists" })));
     over.send_replace(true);
     runtime.shutdown().await.expect("ends");
 }

@@ -668,7 +668,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Keeps vectors from the caller beside existing records that it may write, each independently of the others. */
+        /**
+         * Keeps vectors from the caller beside existing records.
+         * @description Each is kept independently of the others. A record that the caller may read but not write refuses the call.
+         */
         post: {
             parameters: {
                 query?: never;
@@ -727,8 +730,8 @@ export interface paths {
         put?: never;
         /**
          * Erases memories, and with `documents` also documents, with their history: one slice per call.
-         * @description A slice is erased as a whole or not at all. Repeat the call until `isComplete` is true. Requires a token with `erase = true` that may
-         *     write the ledger, and erases only where it may read and write.
+         * @description A slice is erased as a whole or not at all. Repeat the call until `isComplete` is true. Requires a caller that may erase (a token of a
+         *     file needs `erase = true`) and write the ledger, and erases only where it may read and write.
          */
         post: {
             parameters: {
@@ -908,7 +911,11 @@ export interface paths {
             };
         };
         put?: never;
-        /** Stores a memory. A repeated call with the same idempotency key stores nothing and returns the first id. */
+        /**
+         * Stores a memory.
+         * @description A second store with the same idempotency key, trigger and space stores nothing and returns the first id; another trigger or space is
+         *     refused.
+         */
         post: {
             parameters: {
                 query?: never;
@@ -1220,7 +1227,7 @@ export interface paths {
                     explain?: boolean;
                     /** @description The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database. */
                     language?: string;
-                    /** @description What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`. */
+                    /** @description What groups records into containers: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`. */
                     container?: string;
                     /** @description The metadata key that names the speaker; `speaker` by default. */
                     speaker?: string;
@@ -1330,7 +1337,7 @@ export interface paths {
         };
         /**
          * Shows the retention rules.
-         * @description Requires a token with `erase = true` that may read every space.
+         * @description Requires a caller that may erase (a token of a file needs `erase = true`) and read every space.
          */
         get: {
             parameters: {
@@ -1831,7 +1838,7 @@ export interface components {
         ExpiryChange: "clear" | {
             set: components["schemas"]["AnyTime"];
         };
-        /** @description The divisors of the parts of the scores: the best value of each part in this answer. */
+        /** @description The divisors of the parts of the scores: the best value of each part among all scored records. */
         ExplainedBody: {
             /** Format: double */
             averageLength: number;
@@ -1988,7 +1995,7 @@ export interface components {
              * @description When it expires, in milliseconds since 1970 UTC; never by default.
              */
             expiresAt?: number | null;
-            /** @description A second store with the same key returns the first id. */
+            /** @description A second store with the same key, trigger and space stores nothing and returns the first id; another trigger or space is refused. */
             idempotencyKey?: string | null;
             /** @description Data for use in conditions. */
             metadata?: Record<string, never>;
@@ -2014,7 +2021,7 @@ export interface components {
             meaning: number;
             /**
              * Format: double
-             * @description From the terms of its neighbours in the container.
+             * @description From the terms of the record and its neighbours in the container.
              */
             neighbours: number;
             /**
@@ -2125,7 +2132,7 @@ export interface components {
             before?: number | null;
             /** @description Searches the documents of this collection instead of the ledger. */
             collection?: string | null;
-            /** @description What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`. */
+            /** @description What groups records into containers: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`. */
             container?: string | null;
             /** @description Excludes the memories with these ids. */
             exclude?: string[];
@@ -2167,7 +2174,7 @@ export interface components {
         };
         /** @description The answer to a question. */
         RecalledBody: {
-            /** @description Whether the whole scope was examined and all hits fit into the answer. If not, these are the best hits of the newest part. */
+            /** @description Whether the whole scope was examined, and all hits with their neighbours fit. If not, part of the scope, hits or neighbours are left out. */
             complete: boolean;
             /** @description The number of records that were examined. */
             examined: number;

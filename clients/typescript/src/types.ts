@@ -44,7 +44,10 @@ export interface MemoryOptions extends Expiry {
   readonly status?: Status;
   /** When it happened; now by default. A number is milliseconds since 1970 UTC. */
   readonly createdAt?: number | Date;
-  /** A second store with the same key returns the first id; made for the call by default. */
+  /**
+   * A second store with the same key, trigger and space returns the first id; another trigger or space is refused. Made for the call by
+   * default.
+   */
   readonly idempotencyKey?: string;
   /** Its vector, by the model of the database. A server with an embedding model makes one by default. */
   readonly vector?: Vector;
@@ -320,7 +323,7 @@ export interface Recalled {
   readonly hits: readonly Hit[];
   /** How many records of the scope were examined. */
   readonly examined: number;
-  /** Whether the whole scope was examined. If not, the hits are the best of its newest part. */
+  /** Whether the whole scope was examined, and all hits with their neighbours fit. If not, part of these is left out. */
   readonly complete: boolean;
   /** The number of examined records that have no vector yet; absent if the search was by words alone. */
   readonly unembedded?: number;

@@ -76,7 +76,7 @@ async fn swept(provider: &dyn MemoryProvider, from: Sweep) -> Result<(Vec<Record
         taken += tombstones;
         next = behind;
     }
-    panic!("a round does not come to an end");
+    panic!("a round does not end");
 }
 
 /// These records, in ascending order.

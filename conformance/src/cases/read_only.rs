@@ -87,7 +87,7 @@ async fn each_write_is_refused_and_reads_go_on(stage: Stage) -> CaseResult {
     provider.update(id, MemoryPatch::new()).await?;
     provider.set_read_only(false).await?;
     for (what, error) in write_each(&*provider, id, restored).await {
-        assert!(error.is_none(), "{what} is refused still: {error:?}");
+        assert!(error.is_none(), "{what} is still refused: {error:?}");
     }
     Ok(())
 }
@@ -159,12 +159,12 @@ async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
     let (memories, notes) = (ledger(&*operator).await?, documents(&*operator).await?);
     let mut acknowledged = Vec::new();
     for (stored, is_late, error) in try_join_all(writers).await? {
-        assert!(!is_late, "a write that was begun behind the answer was done");
+        assert!(!is_late, "a write that began after the answer was done");
         check_refused::<()>("a write under way", Err(error));
         acknowledged.extend(stored);
     }
-    assert_eq!(ledger(&*operator).await?, memories, "a memory was written behind the answer");
-    assert_eq!(documents(&*operator).await?, notes, "a document was put behind the answer");
+    assert_eq!(ledger(&*operator).await?, memories, "a memory was written after the answer");
+    assert_eq!(documents(&*operator).await?, notes, "a document was put after the answer");
     for id in acknowledged {
         assert!(memories.iter().any(|memory| memory.id == id), "an acknowledged memory is missing");
     }

@@ -86,7 +86,7 @@ impl Proxy {
         let port = port.ok_or_else(|| io::Error::other("the URL of the server has no port"))?;
         let target = format!("{host}:{port}");
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let cannot = |_| io::Error::other("the URL of the server takes no other host");
+        let cannot = |_| io::Error::other("the port of the URL of the server can't be changed");
         url.set_host(Some("127.0.0.1")).map_err(io::Error::other)?;
         url.set_port(Some(listener.local_addr()?.port())).map_err(cannot)?;
         let shared = Arc::new(Shared { target, fault: watch::Sender::new(Fault::None), left: Mutex::default() });

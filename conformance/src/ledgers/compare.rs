@@ -106,5 +106,8 @@ fn assert_same(asked: &impl Debug, found: Vec<String>, due: Vec<String>) {
         some.iter().filter(|record| !others.contains(record)).cloned().collect()
     };
     let (lost, strange) = (without(&due, &found), without(&found, &due));
-    assert!(found == due, "{asked:?} lacks {lost:#?} and has {strange:#?}, or has them in another order or twice");
+    assert!(
+        found == due,
+        "{asked:?} lacks {lost:#?} and has {strange:#?} in addition, or the order or the count differs"
+    );
 }

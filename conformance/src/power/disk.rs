@@ -120,7 +120,7 @@ impl Disk {
     }
 
     fn file(&mut self, inode: u64) -> Result<&mut Content, String> {
-        let file = self.inodes.get(&inode).ok_or_else(|| format!("nobody saw how the file {inode} was created"))?;
+        let file = self.inodes.get(&inode).ok_or_else(|| format!("the log lacks the creation of the file {inode}"))?;
         Ok(&mut self.files[*file])
     }
 }

@@ -64,7 +64,7 @@ impl Play {
         let (made, found) = (disk.image(Loss::Kept), Image::read(recorder.folder())?);
         for name in made.names().chain(found.names()).filter(|name| !is_shared_memory(name)) {
             if made.file(name) != found.file(name) {
-                return Err(format!("the recorder has missed what became of {}", name.display()).into());
+                return Err(format!("the recorder missed a change of {}", name.display()).into());
             }
         }
         Ok(Recording { seed, calls, namespace, states, events })

@@ -67,7 +67,7 @@ impl Recorder {
         let record = Event::acknowledgement(calls);
         match OpenOptions::new().append(true).open(&self.log)?.write(&record)? == record.len() {
             true => Ok(()),
-            false => Err(io::Error::other("an acknowledgement was cut")),
+            false => Err(io::Error::other("an acknowledgement was cut short")),
         }
     }
 

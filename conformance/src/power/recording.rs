@@ -94,7 +94,7 @@ impl Recording {
                     known.data.insert(digest, step);
                     return Ok(());
                 }
-                Err(difference) => differences.push(format!("it is not what step {step} has left: {difference}")),
+                Err(difference) => differences.push(format!("not the state after step {step}: {difference}")),
             }
         }
         if let Some(step) = known.data.get(&digest) {

@@ -64,8 +64,8 @@ impl fmt::Display for Report {
         let Self { seed, calls, records, points, images, distinct, torn, compared, failures } = self;
         write!(
             f,
-            "seed {seed}: {calls} writing calls left {records} records; the power failed behind {points} of them: {images} images, \
-             {distinct} of them different, {torn} of them torn, with {compared} different data; {} failures",
+            "seed {seed}: {calls} writing calls made {records} records; the power failed after {points} of them: \
+             {images} images ({distinct} different, {torn} torn) with {compared} different data; {} failures",
             failures.len()
         )?;
         failures.iter().take(3).try_for_each(|failure| write!(f, "\n{failure}"))
@@ -75,7 +75,7 @@ impl fmt::Display for Report {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { point, event, loss, acknowledged, wrong } = self;
-        write!(f, "behind record {point} ({event}), {loss:?}, {acknowledged} steps acknowledged: {wrong}")
+        write!(f, "after record {point} ({event}), {loss:?}, {acknowledged} steps acknowledged: {wrong}")
     }
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Wrong {
         let shown = |text: &str| text.chars().take(SHOWN).collect::<String>();
         match self {
             Self::DoesNotStart(reason) => write!(f, "the engine does not start: {}", shown(reason)),
-            Self::Lost { step } => write!(f, "it has what step {step} has left, and nothing of the later ones"),
+            Self::Lost { step } => write!(f, "it has the state after step {step}, and nothing of later steps"),
             Self::Differs(difference) => f.write_str(&shown(difference)),
         }
     }

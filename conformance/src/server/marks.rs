@@ -121,16 +121,16 @@ impl Marks {
         let found = self.found(at)?;
         let is_missing = |field: &&str| !found.values().any(|fields| fields.contains(*field));
         let missing: Vec<_> = Self::FIELDS.into_iter().filter(is_missing).collect();
-        assert!(missing.is_empty(), "{self}: not found are {missing:?}; the files with others are {found:#?}");
+        assert!(missing.is_empty(), "{self}: {missing:?} were not found; the other marks are in {found:#?}");
         Ok(())
     }
 
     /// Panics if any file at or below a path contains a mark.
     #[track_caller]
     pub fn check_gone(&self, from: &Path) -> io::Result<()> {
-        assert!(from.exists(), "there is no {}", from.display());
+        assert!(from.exists(), "{} does not exist", from.display());
         let found = self.found(from)?;
-        assert!(found.is_empty(), "{self}: still there are {found:#?}");
+        assert!(found.is_empty(), "{self}: marks are still in {found:#?}");
         Ok(())
     }
 

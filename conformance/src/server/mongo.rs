@@ -248,13 +248,13 @@ fn binary() -> Option<PathBuf> {
 
 fn local() -> Result<TestServer, Missing> {
     let nodes = variable(NODES_VARIABLE).map_or(Ok(1), |nodes| nodes.parse());
-    let nodes = nodes.map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
+    let nodes = nodes.map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} must be a number")))?;
     LocalMongo::start_with(nodes, &[]).map(|set| TestServer::new(set.url(), set))
 }
 
 fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     if variable(NODES_VARIABLE).is_some() {
-        return Err(format!("{NODES_VARIABLE} is set").into());
+        return Err(format!("{NODES_VARIABLE} is set, but a container has one node").into());
     }
     let container = Container::start(image, PORT, &[], &["--replSet", SET], |address| hello(address).is_ok())?;
     let (host, port) = container.address();
@@ -265,7 +265,7 @@ fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     if holds(|| Ok(is_primary((host, port))))? {
         Ok(TestServer::new(url, container))
     } else {
-        Err("it elects no primary".into())
+        Err("the replica set has no primary".into())
     }
 }
 

@@ -116,7 +116,7 @@ fn kill_all(process: u32) -> io::Result<()> {
     let is_gone = |id: &Pid| fs::read(format!("/proc/{id}/cmdline")).map_or(true, |line| line.is_empty());
     match holds(|| Ok(all.iter().all(is_gone)))? {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::TimedOut, "a killed server has a process that is not gone")),
+        false => Err(io::Error::new(io::ErrorKind::TimedOut, "a process of a killed server is still there")),
     }
 }
 

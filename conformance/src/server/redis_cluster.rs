@@ -55,7 +55,7 @@ impl RedisCluster {
                 return Ok(node.port);
             }
         }
-        Err(io::Error::other(format!("nobody holds the slot {slot}")))
+        Err(io::Error::other(format!("no node holds the slot {slot}")))
     }
 
     /// Returns the process id of the node on this port; `None` after it was killed.
@@ -127,7 +127,7 @@ impl RedisCluster {
         };
         match holds(is_whole)? {
             true => Ok(()),
-            false => Err(io::Error::other("the cluster did not become whole in good time")),
+            false => Err(io::Error::other("the cluster did not become complete in time")),
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct RankingArgs {
     /// in the URL).
     #[arg(long, value_parser = values::language)]
     language: Option<Language>,
-    /// What groups records to a container: parent (the space above), depth:N (the first N segments of the space) or metadata:KEY.
+    /// What groups records into containers: parent (the space above), depth:N (the first N segments of the space) or metadata:KEY.
     #[arg(long, default_value = "parent", value_parser = values::container)]
     container: Container,
     /// The metadata key that names the speaker.

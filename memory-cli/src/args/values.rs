@@ -43,7 +43,7 @@ value_parsers! {
 
 /// Parses a time in milliseconds since 1970 UTC.
 pub(crate) fn timestamp(text: &str) -> Result<Timestamp, String> {
-    let millis = text.parse().map_err(|_| "a time is a whole number of milliseconds since 1970 UTC".to_owned())?;
+    let millis = text.parse().map_err(|_| "must be a whole number of milliseconds since 1970 UTC".to_owned())?;
     Timestamp::from_millis(millis).map_err(|error| error.message().to_owned())
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix(unit).and_then(|number| number.parse::<u64>().ok());
     let of_unit = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, millis)| millis);
     let millis = number.zip(of_unit).and_then(|(number, millis)| number.checked_mul(*millis));
-    millis.map(Duration::from_millis).ok_or_else(|| "a time is a number with ms, s, m, h, d or w, as in 30d".to_owned())
+    millis.map(Duration::from_millis).ok_or_else(|| "must be a number with ms, s, m, h, d or w, as in 30d".to_owned())
 }
 
 /// Writes a duration as [`duration`] parses it.
@@ -87,7 +87,7 @@ fn at_most(most: usize, text: &str) -> Result<usize, String> {
 
 /// Parses the revision of a record.
 pub(crate) fn revision(text: &str) -> Result<Revision, String> {
-    let number = text.parse().map_err(|_| "a revision is a whole number from 1".to_owned())?;
+    let number = text.parse().map_err(|_| "must be a whole number from 1".to_owned())?;
     Revision::new(number).map_err(|error| error.message().to_owned())
 }
 

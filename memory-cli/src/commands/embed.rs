@@ -56,6 +56,7 @@ pub(crate) async fn run(
         return show(&status(provider.as_ref()).await?, output);
     }
     let embedder = embedder.required().await?;
+    let wanted = VectorModel::new(embedder.model(), embedder.width(), args.precision.into())?;
     let progress = Arc::new(Progress::new(None, args.progress));
     let (made, told) = (AtomicU64::new(0), Arc::clone(&progress));
     let embedder = observed(embedder, move |texts| {
@@ -79,7 +80,12 @@ pub(crate) async fn run(
     };
     let kept = match kept {
         Err(error) if error.kind() == ErrorKind::SchemaMismatch && !args.take_over => {
-            return Err(error).context("the database has another embedding model: replace it with --take-over");
+            // The schema may be too new instead, which --take-over does not change.
+            let present = provider.vector_model().await.ok().flatten();
+            return match present.is_some_and(|present| !present.is_same(&wanted)) {
+                true => Err(error).context("the database has another embedding model: replace it with --take-over"),
+                false => Err(error.into()),
+            };
         }
         kept => kept?,
     };

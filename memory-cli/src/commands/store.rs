@@ -33,7 +33,8 @@ pub(crate) struct StoreArgs {
     /// The status: pending, running, completed, failed or observed.
     #[arg(long, default_value_t, value_parser = values::status)]
     status: Status,
-    /// An idempotency key: repeating the store under the same key returns the first memory.
+    /// An idempotency key. A second store with the same key, trigger and space stores nothing and prints the first id; another trigger or
+    /// space is refused.
     #[arg(long, value_name = "KEY", value_parser = values::idempotency_key)]
     idempotency_key: Option<IdempotencyKey>,
     #[command(flatten)]

@@ -76,7 +76,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
         Entrance::Pass | Entrance::Form | Entrance::Token => (&limits.requests, limits.time),
     };
     let Some(place) = places.take(caller) else {
-        let detail = "the server has reached its limit of concurrent requests: try again later";
+        let detail = "the server or this token has reached its limit of concurrent requests: try again later";
         return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
     };
     let place = Arc::new(Mutex::new(Some(place)));

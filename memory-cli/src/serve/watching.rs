@@ -56,7 +56,11 @@ pub(crate) async fn changes(
     places: u32,
 ) -> Result<impl Stream<Item = Told> + Send + use<>, Problem> {
     let place = server.limits.watches.take_many(&access.name, places);
-    let place = place.ok_or_else(|| Problem::too_many("the limit of open watches is reached: end one"))?;
+    let place = place.ok_or_else(|| {
+        Problem::too_many(
+            "too many watches are open, or this one names too many spaces and conditions: end one, or name fewer",
+        )
+    })?;
     let changes = server.provider.watch(watch).await.map_err(|error| match error.kind() {
         ErrorKind::LimitExceeded => Problem::too_many(error.message()),
         _ => error.into(),
@@ -73,9 +77,7 @@ pub(crate) async fn changes(
 /// What is watched, as far as the caller may use it.
 pub(crate) fn watched(of: WatchedName, named: BTreeSet<Collection>, access: &Access) -> memory_core::Result<Watched> {
     if of == WatchedName::Memories && !named.is_empty() {
-        return Err(Error::invalid(
-            "collection selects documents, and this watches memories: set of to documents or both",
-        ));
+        return Err(Error::invalid("of: must be documents or both, since collection selects documents"));
     }
     named.iter().try_for_each(|collection| access.check_collection(collection))?;
     let collections = match (&access.collections, named.is_empty()) {

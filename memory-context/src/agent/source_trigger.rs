@@ -138,7 +138,7 @@ async fn finished(provider: &dyn MemoryProvider, id: MemoryId, answer: &Answer) 
 
 /// The error for an erased message. It does not say that the message was erased, since only operators may know that.
 fn gone() -> Error {
-    Error::new(ErrorKind::NotFound, "the message is there no more")
+    Error::new(ErrorKind::NotFound, "the message no longer exists")
 }
 
 impl fmt::Debug for SourceTrigger {

@@ -127,7 +127,8 @@ impl MessageTrigger for HttpTrigger<Arrival> {
             let (context, place) = (context.clone(), Arc::clone(&places).try_acquire_owned());
             async move {
                 let _place = place.map_err(|_| {
-                    let message = "the agent works on as many messages of this route as it takes at once: try again";
+                    let message =
+                        "the agent has reached its limit of concurrent messages of this route: try again later";
                     Error::new(ErrorKind::Unavailable, message).retryable()
                 })?;
                 let answer = context.agent()?.receive(origin, incoming).await?;

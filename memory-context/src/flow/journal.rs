@@ -208,7 +208,7 @@ impl Journal {
 
     fn put(&self, step: &str, new: EntryState) -> Result<()> {
         if step.len() > MAX_STEP {
-            return Err(Error::too_large(format!("the name of a step has {MAX_STEP} bytes at most")));
+            return Err(Error::too_large(format!("the name of a step must have at most {MAX_STEP} bytes")));
         }
         let entry = Entry { step: step.to_owned(), state: new };
         let mut state = self.state();
@@ -256,7 +256,7 @@ impl State {
 /// Turns `NotFound` and `Erased` into `Conflict`, since an erasure must not show in the end of a run, which any subscriber sees.
 pub(super) fn lost(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::Erased => Error::conflict("the message is there no more"),
+        ErrorKind::NotFound | ErrorKind::Erased => Error::conflict("the message no longer exists"),
         _ => error,
     }
 }
@@ -380,7 +380,7 @@ mod tests {
             journal.end(Status::Completed, &[("end", "completed")]).await,
         ] {
             let error = failed.expect_err("nothing is there");
-            assert_eq!((error.kind(), error.message()), (ErrorKind::Conflict, "the message is there no more"));
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Conflict, "the message no longer exists"));
         }
         assert!(!journal.is_stuck(), "nobody goes on with it");
     }

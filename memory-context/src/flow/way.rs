@@ -255,7 +255,7 @@ impl MessageService {
         let known = Dialogue::decided(&task.journal)?;
         *decided = known.flatten();
         if begun > self.limits.runs {
-            let reason = format!("the work on it was begun {} times and never came to its end", self.limits.runs);
+            let reason = format!("the work on it was begun {} times and never ended", self.limits.runs);
             return Err(End::Failed { reason });
         }
         let (_claim, mut dialogue, said) = match known {

@@ -359,7 +359,7 @@ fn taken() -> Error {
 
 /// The error for a step whose message was erased.
 fn gone() -> Error {
-    Error::new(ErrorKind::NotFound, "what this step has said is there no more")
+    Error::new(ErrorKind::NotFound, "what this step has said no longer exists")
 }
 
 /// Whether an idempotent write may succeed if it is retried.

@@ -222,7 +222,7 @@ impl Tool {
     pub(crate) fn validate(&self) -> Result<()> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !(1..=MAX_NAME).contains(&self.name.len()) || !self.name.bytes().all(is_allowed) {
-            return Err(Error::invalid(format!("the name of a tool has 1 to {MAX_NAME} letters, digits, _ and -")));
+            return Err(Error::invalid(format!("the name of a tool must be 1 to {MAX_NAME} letters, digits, _ or -")));
         }
         let names = || self.similes.iter().chain([&self.name]);
         if let Some(word) = [REPLY, IGNORE].into_iter().find(|word| names().any(|name| name.eq_ignore_ascii_case(word)))

@@ -293,7 +293,7 @@ async fn a_source_is_told_that_what_was_erased_is_not_there() {
     assert_eq!(stage.erases(&erasure).await, 1);
     asked.says("Who is there?");
     let gone = within(heard.recv()).await.expect("told").expect_err("nobody answers it");
-    assert_eq!((gone.kind(), gone.message()), (ErrorKind::NotFound, "the message is there no more"));
+    assert_eq!((gone.kind(), gone.message()), (ErrorKind::NotFound, "the message no longer exists"));
     assert!(records.messages().recent(&audience, 9).await.expect("read").is_empty());
     assert!(stage.agent.remove(&ContextPart::Trigger("bell".into())));
     within(rings.closed()).await;

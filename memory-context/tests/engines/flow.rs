@@ -132,7 +132,7 @@ async fn the_run_of_a_message_that_is_erased_ends_and_says_nothing(stage: Stage)
     let end = run.await?;
     let End::Left { reason } = &end else { panic!("{end:?}") };
     // That it was erased is for operators.
-    assert!(reason.contains("the message is there no more") && !reason.contains("rased"), "{reason}");
+    assert!(reason.contains("the message no longer exists") && !reason.contains("rased"), "{reason}");
     assert!(platform.said.lock().expect("no panic").is_empty());
     assert!(records.messages().recent(&audience, 9).await?.is_empty());
     assert!(service.recover().await?.is_empty(), "nobody goes on with it");

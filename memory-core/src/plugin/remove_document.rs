@@ -127,7 +127,12 @@ impl Executor for RemoveDocument {
         };
         let removed = removed.map_err(|error| match error.kind() {
             ErrorKind::LimitExceeded => {
-                let advice = format!("narrow the selection, or raise max, up to {MAX_REMOVED}");
+                // A higher `max` does not help against the limit of bytes, nor beyond that of the verb.
+                let is_over_max = error.message() == Error::limit_exceeded(max).message();
+                let advice = match is_over_max && max < MAX_REMOVED {
+                    true => format!("narrow the selection, or raise max, up to {MAX_REMOVED}"),
+                    false => "narrow the selection, or remove them in several calls".to_owned(),
+                };
                 let message = format!("{}: {advice}", error.message());
                 error.with_message(message)
             }

@@ -255,7 +255,7 @@ impl RecallOptions {
             return Err(Error::invalid(format!("{count} neighbours; at most {MAX_NEIGHBOURS} are allowed")));
         }
         if self.container == Container::Depth(0) {
-            return Err(Error::invalid("a container has at least one segment of the space"));
+            return Err(Error::invalid("a container must have at least one segment of the space"));
         }
         self.weights.check()
     }

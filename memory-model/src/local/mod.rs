@@ -197,7 +197,7 @@ impl Pooling {
 fn tokenizer(settings: &Settings, file: &[u8]) -> Result<Tokenizer> {
     let path = &settings.tokenizer;
     let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| {
-        refused(path, "this is not a tokenizer that this program can read: get it anew").with_source(error)
+        refused(path, "this is not a tokenizer that this program can read: download it again").with_source(error)
     })?;
     if settings.max_tokens < MIN_TOKENS {
         return Err(refused(path, format!("a model for texts of {} tokens is not supported", settings.max_tokens)));

@@ -50,14 +50,14 @@ impl Weights {
         if header_length > rest.min(MAX_HEADER) {
             return Err(refused(
                 path,
-                "this is not a safetensors file, or it is cut short: get it anew (a clone of git needs git-lfs)",
+                "this is not a safetensors file, or it is cut short: download it again (a clone of git needs git-lfs)",
             ));
         }
         let header = source.take(header_length as usize)?;
         let metadata: Metadata = serde_json::from_slice(&header)
-            .map_err(|error| refused(path, "this is not a safetensors file: get it anew").with_source(error))?;
+            .map_err(|error| refused(path, "this is not a safetensors file: download it again").with_source(error))?;
         if metadata.data_len() as u64 != rest - header_length {
-            return Err(refused(path, "its length is not what its header says: get it anew"));
+            return Err(refused(path, "its length is not what its header says: download it again"));
         }
         let mut tensors = HashMap::new();
         // `Metadata` checks that tensors lie one after the other without gaps.
@@ -106,7 +106,7 @@ impl Weights {
 impl Source<'_> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         self.reader.read_exact(bytes).map_err(|error| match error.kind() {
-            IoErrorKind::UnexpectedEof => refused(self.path, "the file is cut short: get it anew"),
+            IoErrorKind::UnexpectedEof => refused(self.path, "the file is cut short: download it again"),
             _ => unreadable(self.path, error),
         })?;
         self.hash.update(bytes);
@@ -189,7 +189,7 @@ mod tests {
         for (header, data) in [(HEADER, cut), (HEADER, &long), (&gap, &data()), ("{", &[]), ("[]", &[])] {
             let Err(error) = read(header, data) else { panic!("read {header}") };
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            assert!(error.message().contains("get it anew"), "{error}");
+            assert!(error.message().contains("download it again"), "{error}");
         }
         let folder = TempDir::new().expect("a folder");
         let file = folder.path().join("model.safetensors");

@@ -277,7 +277,7 @@ class Change(Neighbour):
 
 
 class Explained(Model):
-    """The divisors of the parts of the scores: the greatest value of each in this answer."""
+    """The divisors of the parts of the scores: the greatest value of each among all scored records."""
 
     records: int
     average_length: float
@@ -299,7 +299,8 @@ class Recalled(Model):
     examined: int
     """How many records of the scope were examined."""
     complete: bool
-    """Whether the whole scope was examined; if not, the hits are the best of its newest part."""
+    """Whether the whole scope was examined, and all hits with their neighbours fit; if not, part of the scope, hits or neighbours are left
+    out."""
     unembedded: int | None = None
     """The number of examined records that have no vector yet; ``None`` if the search was by words alone."""
     explained: Explained | None = None

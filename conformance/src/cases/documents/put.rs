@@ -64,7 +64,7 @@ async fn revision_expectation_takes_that_revision_only(stage: Stage) -> CaseResu
 
     documents.put(note("a", "x", "one")).await?;
     let second = documents.put(at_revision(Revision::FIRST)).await?;
-    assert_eq!(second.revision.get(), 2, "the revision that was just made is no stale one");
+    assert_eq!(second.revision.get(), 2, "the revision that was just made is not stale");
     for wrong in [1, 3, Revision::MAX.get()] {
         let refused = documents.put(at_revision(Revision::new(wrong)?)).await.expect_err("another revision");
         assert_eq!(refused.kind(), ErrorKind::Conflict, "revision {wrong}");

@@ -163,7 +163,7 @@ async fn walk_is_exact_while_others_write(stage: Stage) -> CaseResult {
         let mut seen = Vec::new();
         let mut next = documents.query(&query().build()?).await?;
         for round in 0.. {
-            assert!(round < 1_000, "the walk does not come to an end");
+            assert!(round < 1_000, "the walk does not end");
             seen.extend(ids(&next.documents).into_iter().map(str::to_owned));
             let Some(cursor) = next.next else { break };
             documents.put(write(format!("new-{round:03}-early"), -1_000)).await?;

@@ -87,7 +87,7 @@ async fn a_document_that_is_put_anew_is_another_one(stage: Stage) -> CaseResult 
     assert_eq!(store.restore(vec![before]).await?.conflicts, [0], "what is there stays");
     remove(&*provider, "n").await?;
     let report = store.restore(vec![after.clone()]).await?;
-    assert_eq!((report.written, report.erased), (1, vec![]), "it was put behind the erasure");
+    assert_eq!((report.written, report.erased), (1, vec![]), "it was put after the erasure");
     assert!(provider.tombstone(&note("n")).await?.is_some());
     Ok(())
 }
@@ -120,7 +120,7 @@ async fn nothing_comes_behind_the_end_of_time(stage: Stage) -> CaseResult {
     put(&*provider, last("text")).await?;
     assert_eq!(erase(&*provider, [note("n")]).await?, [note("n")]);
     for write in [last("again"), new_document(NOTES, "n", "a", "again")] {
-        let refused = put(&*provider, write).await.expect_err("nothing comes behind it");
+        let refused = put(&*provider, write).await.expect_err("nothing comes after it");
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Conflict, Outcome::NotDone));
     }
     assert_eq!(provider.documents().get(&collection(NOTES), &document_id("n")).await?, None);

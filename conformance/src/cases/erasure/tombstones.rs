@@ -30,7 +30,7 @@ async fn tombstones_keep_out_elsewhere_too(stage: Stage) -> CaseResult {
     let report = other.restore_tombstones(page.tombstones.clone(), &hash_key).await?;
     assert_eq!((report.written, report.equal), (2, 0));
     let report = other.restore_tombstones(page.tombstones.clone(), &hash_key).await?;
-    assert_eq!((report.written, report.equal), (0, 2), "to repeat it changes nothing");
+    assert_eq!((report.written, report.equal), (0, 2), "repeating it changes nothing");
     assert_eq!(other.hash_key().await?.as_ref(), Some(&hash_key));
     let mut there = other.tombstones(None).await?.tombstones;
     let mut here = page.tombstones;
@@ -70,7 +70,7 @@ async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
     let hash_key = provider.hash_key().await?.ok_or("a key")?;
     let tombstones = provider.tombstones(None).await?.tombstones;
     let report = other.restore_tombstones(tombstones.clone(), &hash_key).await?;
-    assert_eq!((report.written, report.equal), (3, 1), "what was put behind the erasure stays");
+    assert_eq!((report.written, report.equal), (3, 1), "what was put after the erasure stays");
     assert_eq!(other.documents().get(&collection(NOTES), &document_id("n")).await?, None);
     assert_eq!(other.documents().get(&collection(NOTES), &document_id("o")).await?, Some(later));
     for id in [memory.id, gone.id] {

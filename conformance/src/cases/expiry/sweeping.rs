@@ -133,7 +133,7 @@ async fn a_round_goes_on_where_its_slices_end(stage: Stage) -> CaseResult {
     assert!((1..=100).contains(&slice.records.len()), "a slice of {}", slice.records.len());
     set_clock(&stage, END + 1);
     let mut erased = slice.records;
-    erased.extend(swept(&*provider, slice.next.ok_or("more is over")?).await?.0);
+    erased.extend(swept(&*provider, slice.next.ok_or("the first slice was the last")?).await?.0);
     erased.extend(swept(&*provider, Sweep::due()).await?.0);
     assert_eq!(sorted(erased), sorted(first.into_iter().chain(more).map(RecordId::from)));
     assert_eq!(ledger(&*provider).await?, []);

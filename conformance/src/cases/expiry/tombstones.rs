@@ -32,7 +32,7 @@ async fn tombstones_of_expiry_go_after_90_days(stage: Stage) -> CaseResult {
     assert_eq!(kind(provider.get(id).await), Some(ErrorKind::Erased));
     assert_eq!(kind(provider.store(keyed()).await), Some(ErrorKind::Erased));
     set_clock(&stage, END + 90 * DAY);
-    assert_eq!(swept(&*provider, Sweep::due()).await?, (vec![], 0), "which looks at records alone");
+    assert_eq!(swept(&*provider, Sweep::due()).await?, (vec![], 0), "this sweep takes records alone");
     assert_eq!(kind(provider.store(keyed()).await), Some(ErrorKind::Erased), "until they are taken away");
     assert_eq!(swept(&*provider, Sweep::all()).await?, (vec![], 2));
     assert_eq!(swept(&*provider, Sweep::all()).await?, (vec![], 0), "once");

@@ -143,8 +143,8 @@ impl Attempt {
             Told::Wrong => false,
         };
         Ok((!fits || !is_right).then(|| {
-            let what = if is_right { "as asked for" } else { "not as asked for or told" };
-            format!("{}: {done} of {whole} are there, {what}, and the answer was {:?}", self.name, self.answer)
+            let what = if is_right { "as asked for" } else { "not as asked for or answered" };
+            format!("{}: {done} of {whole} exist, {what}, and the answer was {:?}", self.name, self.answer)
         }))
     }
 
@@ -157,7 +157,7 @@ impl Attempt {
     pub(super) async fn mistake_repeated(&self, provider: &dyn MemoryProvider) -> Result<Option<String>> {
         in_good_time(|| async { self.ask(provider).await.map(drop) }).await?;
         let (Effect { done, is_right }, whole) = (self.effect(provider).await?, self.whole());
-        let message = || format!("{}: {done} of {whole} are there when it is repeated", self.name);
+        let message = || format!("{}: {done} of {whole} exist after the call was repeated", self.name);
         Ok((done != whole || !is_right).then(message))
     }
 

@@ -47,7 +47,7 @@ async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseR
         trouble.provider.query(&everything),
         trouble.provider.check_health(),
     );
-    let read = read.err().ok_or("a read through a dead line answers")?;
+    let read = read.err().ok_or("a read through a dead connection answers")?;
     assert!(is_trouble(&read), "{read:?}");
     assert_eq!(health.map_err(|error| error.kind()).err(), Some(ErrorKind::Unavailable));
     for _ in &CALLS[1..] {

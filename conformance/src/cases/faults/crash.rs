@@ -35,7 +35,11 @@ async fn a_killed_server_keeps_what_it_acknowledged(stage: Stage) -> CaseResult 
         load.makes(CALLS).await;
         server = tokio::task::spawn_blocking(move || server.kill().map(|()| server)).await??;
         let health = provider.check_health().await;
-        assert_eq!(health.map_err(|error| error.kind()).err(), Some(ErrorKind::Unavailable), "a dead server is well");
+        assert_eq!(
+            health.map_err(|error| error.kind()).err(),
+            Some(ErrorKind::Unavailable),
+            "a dead server is healthy"
+        );
         server = tokio::task::spawn_blocking(move || server.restart().map(|()| server)).await??;
         works_again(&*provider).await?;
         clients = load.stop().await?;

@@ -202,7 +202,7 @@ async fn nothing_is_held_while_a_model_is_asked(stage: Stage) -> CaseResult {
             return Ok(());
         }
     }
-    panic!("while a model is asked, other calls wait until it is not waited for any more");
+    panic!("while a model is asked, other calls wait until that has ended");
 }
 
 /// Whether other calls finish while all of the recalls still wait.

@@ -369,7 +369,9 @@ impl<'t> Expected<'t> {
     fn check_scope(&self, answer: &Answer) -> Checked {
         let without = self.cosines.iter().filter(|cosine| cosine.is_none()).count();
         let told = (answer.examined, answer.unembedded);
-        ensure(told == (self.told.len(), Some(without)), || format!("{told:?} records are told, {without} without"))?;
+        ensure(told == (self.told.len(), Some(without)), || {
+            format!("{told:?} records are counted, {without} have no vector")
+        })?;
         let Explained { least_cosine, greatest_cosine, .. } = answer.explained;
         let is_right = close(least_cosine, self.least) && close(greatest_cosine, self.greatest);
         ensure(is_right, || {

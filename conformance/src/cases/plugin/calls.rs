@@ -33,7 +33,7 @@ async fn every_argument_is_checked(stage: Stage) -> CaseResult {
         let refused = call(&*world.plugin, &scope(), executor.name(), json!({ "xyzzy": 1 })).await;
         let sentence = sentence(refused);
         for known in executor.arguments()["properties"].as_object().expect("named arguments").keys() {
-            assert!(sentence.contains(known.as_str()), "{sentence} does not tell of {known}");
+            assert!(sentence.contains(known.as_str()), "{sentence} does not name {known}");
         }
         assert!(!sentence.contains(SECRET), "{sentence}");
     }

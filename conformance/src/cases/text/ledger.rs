@@ -123,7 +123,7 @@ async fn ledger_text_comes_in_order_over_its_pages(stage: Stage) -> CaseResult {
             assert_eq!(ids(&found), expected, "{order:?}, {limit} a page");
         }
         let behind = query(|query| query.under("a").text("red, blue").order(order).offset(100));
-        assert_eq!(ids(&provider.query(&behind).await?.memories), expected[100..], "{order:?}, behind an offset");
+        assert_eq!(ids(&provider.query(&behind).await?.memories), expected[100..], "{order:?}, after an offset");
     }
     Ok(())
 }

@@ -34,8 +34,8 @@ async fn a_watch_ends_with_its_handle(stage: Stage) -> CaseResult {
     provider.shutdown().await?;
     let (end, mut waiting) = waits.await?;
     assert_eq!(kind(end), Some(ErrorKind::Closed));
-    assert!(waiting.next().await.is_none(), "an error is the end");
-    assert_eq!(next(&mut idle).await?.kind, ChangeKind::Reached, "what it had is told");
+    assert!(waiting.next().await.is_none(), "nothing follows an error");
+    assert_eq!(next(&mut idle).await?.kind, ChangeKind::Reached, "what it had is delivered");
     assert_eq!(kind(next(&mut idle).await), Some(ErrorKind::Closed));
     assert_eq!(kind(provider.watch(&everything(WatchFrom::Now)).await), Some(ErrorKind::Closed));
     other.store(new_memory("a", 1)).await?;

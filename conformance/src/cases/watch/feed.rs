@@ -77,7 +77,7 @@ async fn batches_and_restores_come_whole(stage: Stage) -> CaseResult {
     }
     due.sort_unstable();
     told.sort_unstable();
-    assert_eq!(told, due, "each once, as nothing has changed twice");
+    assert_eq!(told, due, "each comes once, since nothing has changed twice");
     Ok(())
 }
 

@@ -90,7 +90,7 @@ async fn a_storage_that_went_back_is_reset(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for more in 0..8 {
         for (number, token) in lost.iter().enumerate() {
-            assert!(is_reset(&*provider, token).await, "token {number} behind {more} changes");
+            assert!(is_reset(&*provider, token).await, "token {number} after {more} changes");
         }
         // Deliveries from before the backup remain valid.
         let told = until_reached(&mut provider.watch(&everything(before.clone())).await?).await?;

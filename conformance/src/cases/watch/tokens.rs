@@ -91,8 +91,8 @@ async fn a_token_in_the_midst_of_a_batch_goes_on_there(stage: Stage) -> CaseResu
     let names = all_shown(&told);
     for (place, change) in told.iter().enumerate() {
         let behind = all_shown(&until_reached(&mut other.watch(&everything(change.token.clone())).await?).await?);
-        assert!(behind.ends_with(&names[place + 1..]), "behind {place}: {behind:?}");
-        assert!(behind.len() < 40, "it goes on, and does not begin anew: {behind:?}");
+        assert!(behind.ends_with(&names[place + 1..]), "after {place}: {behind:?}");
+        assert!(behind.len() < 40, "it continues, and does not begin again: {behind:?}");
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ impl Leaver {
 async fn behind(stage: &Stage, left: &dyn MemoryProvider) -> Result<Arc<dyn MemoryProvider>> {
     let stored = try_join_all((0..50).map(|time| left.store(new_memory("after", time)))).await?;
     let found = walk(left, |query| query.exact("after")).await?;
-    assert_eq!(found.len(), stored.len(), "the provider does not work any more");
+    assert_eq!(found.len(), stored.len(), "the provider no longer works");
     left.check_health().await?;
     left.shutdown().await?;
     stage.open().await

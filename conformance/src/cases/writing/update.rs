@@ -183,7 +183,11 @@ async fn empty_patch_changes_nothing_and_answers(stage: Stage) -> CaseResult {
     assert_eq!(the(&*provider, id).await?, new_memory("a", 1).into_memory(id));
     let changed = provider.update(id, MemoryPatch::new().clear_context()).await?;
     stage.namespace().clock.set(at(6));
-    assert_eq!(provider.update(id, MemoryPatch::new()).await?, changed, "it tells the last update, not the present");
+    assert_eq!(
+        provider.update(id, MemoryPatch::new()).await?,
+        changed,
+        "its time is that of the last update, not the present"
+    );
     Ok(())
 }
 

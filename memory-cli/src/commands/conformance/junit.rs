@@ -72,7 +72,7 @@ mod tests {
             r#"<testsuite name="sqlite" tests="4" skipped="0" errors="2" failures="1">"#,
             r#"<failure message="an id is missing" type="fail"/>"#,
             r#"<error message="the file is gone" type="error"/>"#,
-            r#"<error message="not over after 180 s" type="timeout"/>"#,
+            r#"<error message="did not end within 180 s" type="timeout"/>"#,
         ] {
             assert_eq!(xml.matches(expected).count(), 1, "{expected} in {xml}");
         }

@@ -21,7 +21,7 @@ pub(super) fn red() -> Report {
             case("store.works", &["W1"], Outcome::Pass),
             case("store.answers_wrong", &["W2", "W3"], Outcome::Fail("an id is missing".to_owned())),
             case("update.breaks", &["W7"], Outcome::Error("the file is gone".to_owned())),
-            case("update.hangs", &["W8"], Outcome::Timeout("not over after 180 s".to_owned())),
+            case("update.hangs", &["W8"], Outcome::Timeout("did not end within 180 s".to_owned())),
         ],
         slowest: vec![SlowCase { engine: "sqlite".to_owned(), id: "update.hangs", seconds: 180.0 }],
     }

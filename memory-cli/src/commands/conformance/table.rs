@@ -93,7 +93,7 @@ mod tests {
             [
                 "sqlite::store.answers_wrong (W2, W3): fail: an id is missing",
                 "sqlite::update.breaks (W7): error: the file is gone",
-                "sqlite::update.hangs (W8): timeout: not over after 180 s",
+                "sqlite::update.hangs (W8): timeout: did not end within 180 s",
             ]
         );
         let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is not in {text}"));

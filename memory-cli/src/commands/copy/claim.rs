@@ -32,7 +32,7 @@ pub(super) async fn is_of(source: &dyn MemoryProvider, r#move: &str) -> Result<b
     let found = source.documents().get(&mark::collection()?, &DocumentId::parse(ID)?).await?;
     let Some(document) = found else { return Ok(false) };
     let unreadable =
-        |error| memory_core::Error::corrupt("whose the fence of the source is can't be read").with_source(error);
+        |error| memory_core::Error::corrupt("the claim on the fence of the source can't be read").with_source(error);
     let claim: Claim = serde_json::from_str(document.content.as_str()).map_err(unreadable)?;
     Ok(claim.r#move == r#move)
 }

@@ -47,8 +47,7 @@ impl Mark {
     /// Reads the mark of a target; `None` if it follows no source yet.
     pub(super) async fn read(target: &dyn DocumentStore) -> Result<Option<Self>> {
         let Some(document) = target.get(&collection()?, &DocumentId::parse(ID)?).await? else { return Ok(None) };
-        let unreadable =
-            |error| memory_core::Error::corrupt("what the target has noted can't be read").with_source(error);
+        let unreadable = |error| memory_core::Error::corrupt("the mark in the target can't be read").with_source(error);
         let mark: Self = serde_json::from_str(document.content.as_str()).map_err(unreadable)?;
         Ok(Some(Self { revision: Some(document.revision), ..mark }))
     }

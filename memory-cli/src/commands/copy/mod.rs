@@ -89,7 +89,8 @@ pub(crate) async fn run(
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
     if args.is_move() && (args.documents || !args.is_everything()) {
-        let message = "--follow, --finish and --unfence apply to everything: leave out the options that select a part";
+        let message = "--follow, --finish and --unfence apply to everything: leave out --documents and the \
+                       options that select spaces or memories";
         return Err(Usage(message.to_owned()).into());
     }
     if args.unfence {
@@ -185,7 +186,7 @@ async fn move_over(
     let unreadable = moved.as_ref().map_or(follower.unreadable.len() as u64, |copied| copied.unreadable);
     let is_verified = moved.as_ref().is_some_and(Copied::is_verified);
     if let Some(name) = moved.as_ref().and_then(|copied| copied.differs.as_ref()) {
-        progress.note(&format!("error: {name} is the first that the target lacks or has otherwise"));
+        progress.note(&format!("error: {name} is the first record that the target lacks or holds differently"));
     }
     let erased = moved.as_ref().map_or(follower.erased.len() as u64, |copied| copied.erased);
     let verdict = match &moved {

@@ -85,7 +85,7 @@ pub(super) async fn run(
     verdict.absent = count_absent(provider, &selection.named()).await?;
     let documents = certificate.documents.len();
     verdict.judge(shown, documents > 0, format!("none of the {documents} documents is there"));
-    verdict.judge(without_tombstone, done > 0, format!("a tombstone is there of each of the {done} records"));
+    verdict.judge(without_tombstone, done > 0, format!("each of the {done} records has a tombstone"));
     Ok(verdict)
 }
 
@@ -98,7 +98,8 @@ impl Verdict {
     /// Records a sentence as verified, or as failed if there are exceptions.
     fn judge(&mut self, exceptions: usize, is_about_something: bool, sentence: String) {
         if exceptions > 0 {
-            self.failed.push(format!("this does not hold of {exceptions}: {sentence}"));
+            let noun = if exceptions == 1 { "exception" } else { "exceptions" };
+            self.failed.push(format!("{exceptions} {noun} to: {sentence}"));
         } else if is_about_something {
             self.held.push(sentence);
         }

@@ -98,7 +98,7 @@ impl Mcp {
     async fn bounded(&self, tool: &Tool, access: &Access, arguments: &str) -> memory_core::Result<AnswerJson> {
         // The permit is held until the answer is complete, so that a shutdown waits for it.
         let Some(_place) = self.server.limits.tool_calls.take(&access.name) else {
-            let sentence = "the server has reached its limit of concurrent calls: try again later";
+            let sentence = "the server or this token has reached its limit of concurrent calls: try again later";
             return Err(Error::new(ErrorKind::Unavailable, sentence).retryable());
         };
         let arguments = Arguments::parse(arguments)?;
@@ -162,7 +162,7 @@ impl ServerHandler for Mcp {
             // A client that initializes twice keeps its first permit.
             let _ = self.place.set(place);
         } else if self.place.get().is_none() {
-            let sentence = "the server has reached its limit of sessions: end one, or try again later";
+            let sentence = "the server or this token has reached its limit of sessions: end one, or try again later";
             return Err(ErrorData::internal_error(sentence, None));
         }
         let answer = self.negotiate_initialize(&request);

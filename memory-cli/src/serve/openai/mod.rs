@@ -79,7 +79,7 @@ async fn complete(
 fn busy() -> Problem {
     let problem = Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        "the agent has reached its limit of concurrent questions: try again later",
+        "the agent or this token has reached its limit of concurrent questions: try again later",
     );
     Problem { error: Some("Unavailable".to_owned()), retryable: true, ..problem }
 }

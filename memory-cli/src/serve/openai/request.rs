@@ -86,8 +86,9 @@ impl Message {
     fn text(self) -> Result<String, Problem> {
         let content = self.content.as_deref().map_or("null", RawValue::get);
         // The parser's message may quote the text.
-        let content = serde_json::from_str(content)
-            .map_err(|_| mistake("messages: the content of the last message must be a text or a list of parts"))?;
+        let content = serde_json::from_str(content).map_err(|_| {
+            mistake("messages: the content of the last message with the role user must be a text or a list of parts")
+        })?;
         let text = match content {
             Content::Text(text) => text,
             Content::Parts(parts) => {

@@ -125,8 +125,8 @@ struct ErasedRecord {
 
 /// Erases memories, and with `documents` also documents, with their history: one slice per call.
 ///
-/// A slice is erased as a whole or not at all. Repeat the call until `isComplete` is true. Requires a token with `erase = true` that may
-/// write the ledger, and erases only where it may read and write.
+/// A slice is erased as a whole or not at all. Repeat the call until `isComplete` is true. Requires a caller that may erase (a token of a
+/// file needs `erase = true`) and write the ledger, and erases only where it may read and write.
 #[utoipa::path(
     post,
     path = "/v1/erase",
@@ -159,7 +159,7 @@ pub(super) async fn erase(
         }
         (None, Some(query)) if documents && query.is_of_memories() => {
             return Err(Error::invalid(
-                "after, before, status and exclude are conditions on memories: leave them out, or documents",
+                "after, before, status and exclude are conditions on memories: leave out these, or leave out documents",
             )
             .into());
         }

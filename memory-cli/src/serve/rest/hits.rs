@@ -14,7 +14,7 @@ pub(crate) struct RecalledBody {
     hits: Vec<HitBody>,
     /// The number of records that were examined.
     examined: usize,
-    /// Whether the whole scope was examined and all hits fit into the answer. If not, these are the best hits of the newest part.
+    /// Whether the whole scope was examined, and all hits with their neighbours fit. If not, part of the scope, hits or neighbours are left out.
     complete: bool,
     /// The number of examined records without a vector. Absent if the search used words alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub(crate) struct RecordBody {
 struct PartsBody {
     /// From the terms that the record itself holds.
     words: f64,
-    /// From the terms of its neighbours in the container.
+    /// From the terms of the record and its neighbours in the container.
     neighbours: f64,
     /// From the terms of its container.
     container: f64,
@@ -79,7 +79,7 @@ struct TermBody {
     count: u32,
 }
 
-/// The divisors of the parts of the scores: the best value of each part in this answer.
+/// The divisors of the parts of the scores: the best value of each part among all scored records.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ExplainedBody {

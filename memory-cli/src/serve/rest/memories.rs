@@ -20,7 +20,10 @@ use crate::serve::records::{apply_patch, readable_memory};
 use crate::serve::scope::SpaceParams;
 use crate::serve::state::Server;
 
-/// Stores a memory. A repeated call with the same idempotency key stores nothing and returns the first id.
+/// Stores a memory.
+///
+/// A second store with the same idempotency key, trigger and space stores nothing and returns the first id; another trigger or space is
+/// refused.
 #[utoipa::path(
     post,
     path = "/v1/memories",

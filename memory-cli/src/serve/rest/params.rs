@@ -67,7 +67,7 @@ pub(crate) struct RecallParams {
     pub(super) explain: bool,
     /// The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database.
     pub(super) language: Option<String>,
-    /// What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`.
+    /// What groups records into containers: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`.
     pub(super) container: Option<String>,
     /// The metadata key that names the speaker; `speaker` by default.
     pub(super) speaker: Option<String>,

@@ -88,7 +88,7 @@ pub(super) struct RecallBody {
     /// The language of the question: `english`, `german` or another that the README lists, or `none`; by default that of the database.
     #[serde(default)]
     language: Option<String>,
-    /// What groups records to a container: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`.
+    /// What groups records into containers: `parent` (the space above, the default), `depth:N` (the first N segments) or `metadata:KEY`.
     #[serde(default)]
     container: Option<String>,
     /// The metadata key that names the speaker; `speaker` by default.

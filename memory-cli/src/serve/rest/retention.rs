@@ -40,7 +40,7 @@ struct RetentionRule {
 
 /// Shows the retention rules.
 ///
-/// Requires a token with `erase = true` that may read every space.
+/// Requires a caller that may erase (a token of a file needs `erase = true`) and read every space.
 #[utoipa::path(
     get,
     path = "/v1/retention",

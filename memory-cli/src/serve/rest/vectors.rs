@@ -112,7 +112,9 @@ pub(super) async fn put_model(
     Ok(Json(model.into()))
 }
 
-/// Keeps vectors from the caller beside existing records that it may write, each independently of the others.
+/// Keeps vectors from the caller beside existing records.
+///
+/// Each is kept independently of the others. A record that the caller may read but not write refuses the call.
 #[utoipa::path(
     post,
     path = "/v1/embed",

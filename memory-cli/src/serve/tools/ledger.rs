@@ -46,7 +46,8 @@ impl WriteLedger {
                 "idempotencyKey": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "A second call with the same key stores nothing and returns the first id."
+                    "description": "A second call with the same key, trigger and space stores nothing and returns \
+                                    the first id; another trigger or space is refused."
                 }
             },
             "required": ["trigger"],

@@ -124,7 +124,7 @@ impl<E: Engine> Open<E> {
 }
 
 fn too_slow() -> Error {
-    Error::new(ErrorKind::Timeout, "looking up the expired documents took all of the time").retryable()
+    Error::new(ErrorKind::Timeout, "looking up the expired documents took the whole deadline").retryable()
 }
 
 impl<E: Engine> Shared<E> {

@@ -118,7 +118,7 @@ impl<S: Reader> Living<'_, S> {
         self.in_the_way.lock().unwrap_or_else(PoisonError::into_inner).extend(over);
         Err(Error::new(
             ErrorKind::Unavailable,
-            "an expired record has this id or key, and was not swept yet: try again later",
+            "an expired document has this id, and was not swept yet: try again later",
         )
         .retryable())
     }

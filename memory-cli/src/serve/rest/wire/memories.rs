@@ -36,7 +36,7 @@ pub(crate) struct NewMemoryBody {
     /// The state of its task; `pending` by default.
     #[serde(default)]
     pub(crate) status: StatusName,
-    /// A second store with the same key returns the first id.
+    /// A second store with the same key, trigger and space stores nothing and returns the first id; another trigger or space is refused.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub(crate) idempotency_key: Option<IdempotencyKey>,
