@@ -39,7 +39,7 @@ const CASES: [(&str, usize); 21] = [
     ("reading", 47),
     ("recall", 30),
     ("restore", 17),
-    ("spaces", 28),
+    ("spaces", 29),
     ("store", 17),
     ("text", 18),
     ("update", 17),

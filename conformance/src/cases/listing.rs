@@ -15,6 +15,7 @@ chapter!("spaces":
     a_listing_tells_the_newest_among_many_places ["S9"],
     a_listing_is_walked_in_the_order_of_bytes ["S10"],
     a_listing_goes_down_to_its_depth ["S10"],
+    a_listing_goes_down_to_the_deepest_space ["S8", "V2"],
     a_cursor_of_a_listing_belongs_to_it ["S10", "Q6"],
     a_listing_of_documents_follows_them ["S8", "S9", "S10"],
     a_listing_of_many_spaces_begins_at_once ["S10", "L8"],
@@ -266,6 +267,25 @@ async fn level(provider: &dyn MemoryProvider, query: SpaceQueryBuilder) -> Resul
     let mut levels = provider.spaces(&query.build()?).await?;
     assert_eq!(levels.len(), 1, "a listing of one level has one: {levels:?}");
     Ok(levels.swap_remove(0))
+}
+
+/// S8, V2: an id of 33 levels, below which no other can lie.
+async fn a_listing_goes_down_to_the_deepest_space(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let path = |levels: usize| (0..levels).map(|level| format!("l{level}")).collect::<Vec<_>>().join("-");
+    let deepest = path(33);
+    provider.store(new_memory(&deepest, 1)).await?;
+    let documents = provider.documents();
+    documents.put(new_document("notes", "1", &deepest, "text")).await?;
+    for under in [30, 31, 32, 33] {
+        let query = SpaceQuery::builder().under(path(under)).depth(3).build()?;
+        let expected: Vec<_> = (under + 1..=33).map(|levels| (path(levels), 1)).collect();
+        for levels in [provider.spaces(&query).await?, documents.spaces(&collection("notes"), &query).await?] {
+            let found: Vec<_> = levels.iter().flat_map(|level| counted(&level.spaces)).collect();
+            assert_eq!(found, expected, "below {under} levels");
+        }
+    }
+    Ok(())
 }
 
 /// The spaces of all pages of a level.

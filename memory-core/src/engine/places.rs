@@ -120,7 +120,7 @@ fn siblings_of_each(prefixes: usize) -> usize {
 }
 
 /// Returns whether a valid space id can lie there.
-fn can_hold_spaces(place: &Place) -> bool {
+pub(super) fn can_hold_spaces(place: &Place) -> bool {
     let boundaries = place.path().matches(BOUNDARIES).count();
     let is_deep = match place {
         Place::Space(_) => boundaries > SpaceId::MAX_BOUNDARIES,

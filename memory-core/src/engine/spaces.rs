@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::pages::Walkable;
-use super::places::Places;
+use super::places::{Places, can_hold_spaces};
 use super::session::Reader;
 use super::walk::{Mark, Place, Row, Source, Walk};
 use super::watch::Watch;
@@ -352,9 +352,9 @@ impl<R: Reader, W> Tree<'_, R, W> {
         W: Walkable<K>,
     {
         // If the name ends with a boundary, ids below it are separate spaces (S8).
-        let is_leaf = name.ends_with(BOUNDARIES);
-        let mut places = BTreeSet::from([Place::Space(name.to_owned())]);
-        places.extend((!is_leaf).then(|| Place::Below(name.to_owned())));
+        let below = Some(Place::Below(name.to_owned())).filter(|_| !name.ends_with(BOUNDARIES)).filter(can_hold_spaces);
+        let is_leaf = below.is_none();
+        let places = BTreeSet::from_iter([Place::Space(name.to_owned())].into_iter().chain(below));
         let Places::Only(places) = Places::Only(places).and(self.scope.clone()) else { return Ok(Look::Nothing) };
         let places: Vec<_> = places.into_iter().collect();
         let share = (MAX_EXAMINED / places.len().div_ceil(R::PLACES).max(1)).max(1);
