@@ -159,9 +159,8 @@ impl MessageService {
 
     /// Adds the author of a message to its room, and then stores the author unless it exists. It is repeated after errors that may pass.
     ///
-    /// If the message is not new, the call that stored it may have been cut off before this. Then an author who is known is not stored
-    /// again, and not added to a room that they have joined before, since they may have left it. Where no authors are stored, nobody can
-    /// tell, and the author is added.
+    /// If the message is not new, the call that stored it may have been cut off before this. Then an author is not added to a room that they
+    /// have joined before, since they may have left it, and not stored again if they are known.
     pub(crate) async fn admit(
         &self,
         room: &RoomId,
@@ -173,10 +172,9 @@ impl MessageService {
         let (participants, entities) = (services.records().participants(), services.records().entities());
         let admitted = repeated(|| async {
             let is_known = !is_new && entities.is_known(author).await?;
-            if is_known && participants.has_joined(room, author).await? {
-                return Ok(());
+            if is_new || !participants.has_joined(room, author).await? {
+                participants.join(room, author).await?;
             }
-            participants.join(room, author).await?;
             match entity.filter(|_| !is_known) {
                 Some(entity) => entities.ensure(entity).await.map(drop),
                 None => Ok(()),
@@ -210,9 +208,9 @@ impl MessageService {
                 Err(_) => End::Failed { reason: "the run panicked".to_owned() },
             };
             let concluded = self.conclude(&task.journal, decided, end).await?;
-            // The message is not new any more: its author may have left meanwhile. The author of a message that is still open is admitted
-            // by the run that continues it, and that of an erased one by nobody.
-            if !is_admitted && concluded.is_kept {
+            // The message is not new any more: its author may have left meanwhile. The author of a message that was given back is admitted by
+            // the run that continues it, and that of an erased one by nobody.
+            if !is_admitted && !matches!(concluded.end, End::Left { .. }) {
                 self.try_admit(run, task.author.as_ref(), false).await;
             }
             Ok(concluded)

@@ -117,10 +117,11 @@ impl Participants<'_> {
             Ok(())
         })
         .await?;
-        match has_link {
-            true => self.records.end_link(Kind::EntityRooms, entity.as_str(), room.as_str()).await,
-            false => Ok(()),
+        // It has joined; the mark of a link does no harm beside it.
+        if has_link && let Err(error) = self.records.end_link(Kind::EntityRooms, entity.as_str(), room.as_str()).await {
+            tracing::warn!(%error, "the link of a participant may be marked as begun");
         }
+        Ok(())
     }
 
     /// Removes an entity from a room, if it is in it.
