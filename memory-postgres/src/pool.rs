@@ -205,10 +205,10 @@ impl Backend {
 /// Recovers a connection whose session was abandoned: cancels a running statement, unless it commits, and rolls back an
 /// open transaction. Closes it if it does not answer. If the session got no answer (`is_silent`), the server may have fallen silent.
 pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
+    // Until the server has answered; not longer, whatever becomes of the connection.
+    let turn = link.turn.take();
     // Without a pool the connection is not needed any more.
-    let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else {
-        return drop(Object::take(link));
-    };
+    let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else { return };
     let start = Instant::now();
     if is_silent {
         pool.manager().silence().suspected = start;
@@ -216,7 +216,7 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
     runtime.spawn(async move {
         match timeout(RECOVERY, link.recover(pool.manager(), PROMPT, is_transaction)).await {
             Ok(Ok(true)) => return link.clear(),
-            Ok(Ok(false)) => return until_committed(&pool, Object::take(link)).await,
+            Ok(Ok(false)) => return until_committed(&pool, Object::take(link), turn).await,
             Ok(Err(_)) => {}
             Err(_) => {
                 let mut silence = pool.manager().silence();
@@ -227,8 +227,12 @@ pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
     });
 }
 
-/// Keeps a connection, outside the pool, until its commit has ended or the pool is closed.
-async fn until_committed(pool: &deadpool::managed::Pool<Connector>, mut link: Link) {
+/// Keeps a connection, outside the pool, and its turn until its commit has ended or the pool is closed.
+async fn until_committed(
+    pool: &deadpool::managed::Pool<Connector>,
+    mut link: Link,
+    _turn: Option<OwnedSemaphorePermit>,
+) {
     let mut is_committing = true;
     while is_committing && !pool.is_closed() {
         let looked = timeout(RECOVERY, link.recover(pool.manager(), BETWEEN_LOOKS, false)).await;
