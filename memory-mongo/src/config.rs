@@ -10,8 +10,10 @@ use mongodb::options::{
     Acknowledgment, ClientOptions, ConnectionString, DriverInfo, ReadConcern, ReadConcernLevel, WriteConcern,
 };
 
-use crate::connection::LONGEST;
 use crate::error::native;
+
+/// The upper limit for a set-up or for the confirmation of a write, whatever the deadline of calls.
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Which servers to use, and the settings of the provider.
 ///

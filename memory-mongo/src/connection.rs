@@ -24,15 +24,13 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{MongoConfig, program};
+use crate::config::{LONGEST, MongoConfig, program};
 use crate::election::Elections;
 use crate::error::{WRITE_CONFLICT, code, is_ended, is_of_server, is_temporary, native, replaced};
 use crate::statements::abandoned;
 
 /// The pause before retrying a commit or the lock.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
-/// The upper limit for a set-up or for the confirmation of a write, whatever the deadline of calls.
-pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// After this time a write counts as held up, perhaps by a transaction whose program is gone.
 const HELD_UP: Duration = Duration::from_millis(500);
 /// The pause between two searches for such transactions while they find some. Each search that finds none doubles it,

@@ -24,13 +24,13 @@ use mongodb::bson::{self, Bson, doc};
 
 use crate::connection::MongoSession;
 use crate::error::{DUPLICATE_KEY, code};
+use crate::find::{all, each, each_in};
 use crate::history;
-use crate::read::{all, each, each_in};
 use crate::row::{
-    ERASED, binary, bson, bytes, erased_row, hash, impossible, key_mark, memory_id_of, number, optional, text, uuid,
+    AT_ONCE, ERASED, at_once, binary, bson, bytes, erased_row, hash, impossible, key_mark, memory_id_of, number,
+    optional, text, uuid,
 };
 use crate::statements::{document_key, removed, same_memory};
-use crate::write::{AT_ONCE, at_once};
 
 /// The most places that a tombstone has.
 const PLACES: usize = 1_024;

@@ -19,9 +19,8 @@ use mongodb::options::Hint;
 use crate::connection::{MongoSession, Rows};
 use crate::erasure::{id, marked, read, record_of};
 use crate::error::code;
-use crate::read::{all, all_in, each_in};
-use crate::row::{ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, uuid};
-use crate::write::AT_ONCE;
+use crate::find::{all, all_in, each_in};
+use crate::row::{AT_ONCE, ERASED, bson, bytes, erased_row, expiry_key, hash, impossible, key_mark, number, uuid};
 
 /// The error code of a search whose index doesn't exist, or not yet.
 const NO_HINT: i32 = 2;

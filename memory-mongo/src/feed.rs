@@ -14,7 +14,7 @@ use mongodb::change_stream::ChangeStream;
 use crate::connection::MongoSession;
 use crate::erasure::{hashes, record_of};
 use crate::error::{code, native, not_ready};
-use crate::read::all;
+use crate::find::all;
 use crate::row::{memory_id, memory_id_of, text, uuid};
 
 /// How long the server waits for another event before it answers that there is none: for a page, and for a waiting

@@ -21,7 +21,7 @@ use mongodb::bson::{Document, RawDocumentBuf, doc, rawdoc};
 
 use crate::connection::MongoSession;
 use crate::error::native;
-use crate::read::{each, each_in};
+use crate::find::{each, each_in};
 use crate::row::{append, binary, bytes, impossible, key_of, number, optional, text};
 
 /// How many newest entries are looked up concurrently.

@@ -8,6 +8,7 @@ mod erasure;
 mod error;
 mod expiry;
 mod feed;
+mod find;
 mod history;
 mod read;
 mod row;

@@ -10,15 +10,16 @@ use memory_core::{
     Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Tombstone, Verdict,
 };
 use migrations::PATHS;
+use mongodb::Cursor;
 use mongodb::action::Find;
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::Hint;
-use mongodb::{ClientSession, Cursor};
 use tokio::sync::mpsc::channel;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::connection::{MongoSession, Rows, ended_early};
 use crate::error::native;
+use crate::find::each;
 use crate::row::{Stored, StoredRow, VECTOR, found, is_erased, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
 use crate::{erasure, expiry, feed, history, vectors};
@@ -27,8 +28,6 @@ use crate::{erasure, expiry, feed, history, vectors};
 const MOST: usize = 4_096;
 /// How many rows with vectors are read ahead of those being visited.
 const AHEAD: usize = 512;
-/// How many ids one search looks for: a command has at most 16 MiB, and a document id at most 400 bytes.
-const IDS: usize = 10_000;
 
 impl Reader for MongoSession {
     /// The place of a document's newest history entry; 0 if its row has none, because it was written before there was a
@@ -172,65 +171,6 @@ impl Reader for MongoSession {
         let millis = row.as_deref().map(|row| optional(row, "storedAt", number)).transpose()?.flatten();
         millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
     }
-}
-
-/// Reads each row with one of these `_id`s, without its vector, which has a separate query.
-pub(crate) async fn each<T: Send>(
-    session: &MongoSession,
-    on: &Rows,
-    ids: Vec<Bson>,
-    read: impl Fn(&RawDocument) -> Result<T> + Send + Sync,
-) -> Result<Vec<T>> {
-    if let [id] = ids.as_slice() {
-        let find = on.find_one(doc! { "_id": id }).projection(doc! { VECTOR: 0 });
-        let row = find.max_time(session.left()?).await.map_err(native)?;
-        return row.iter().map(|row| read(row)).collect();
-    }
-    let mut found = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(IDS) {
-        let find = on.find(doc! { "_id": { "$in": ids } }).projection(doc! { VECTOR: 0 });
-        found.append(&mut all(session, find, &read).await?);
-    }
-    Ok(found)
-}
-
-/// The same, as a transaction sees the rows.
-pub(crate) async fn each_in<T: Send>(
-    session: &MongoSession,
-    on: &Rows,
-    ids: Vec<Bson>,
-    transaction: &mut ClientSession,
-    read: impl Fn(&RawDocument) -> Result<T> + Send,
-) -> Result<Vec<T>> {
-    all_in(session, on.find(doc! { "_id": { "$in": ids } }), transaction, read).await
-}
-
-/// Reads all rows that are found.
-pub(crate) async fn all<T: Send>(
-    session: &MongoSession,
-    find: Find<'_, RawDocumentBuf>,
-    read: impl Fn(&RawDocument) -> Result<T> + Send,
-) -> Result<Vec<T>> {
-    let (mut rows, mut all) = (find.max_time(session.left()?).await.map_err(native)?, Vec::new());
-    while rows.advance().await.map_err(native)? {
-        all.push(read(rows.current())?);
-    }
-    Ok(all)
-}
-
-/// The same, as a transaction sees the rows.
-pub(crate) async fn all_in<T: Send>(
-    session: &MongoSession,
-    find: Find<'_, RawDocumentBuf>,
-    transaction: &mut ClientSession,
-    read: impl Fn(&RawDocument) -> Result<T> + Send,
-) -> Result<Vec<T>> {
-    let find = find.max_time(session.left()?).session(&mut *transaction);
-    let (mut rows, mut all) = (find.await.map_err(native)?, Vec::new());
-    while rows.advance(transaction).await.map_err(native)? {
-        all.push(read(rows.current())?);
-    }
-    Ok(all)
 }
 
 /// Offers the next rows of these lists from one search, with a hint if it must use a certain index.

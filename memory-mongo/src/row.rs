@@ -12,6 +12,8 @@ use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawBsonRef, RawDocum
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{self, Binary, Bson, RawDocumentBuf, doc, rawdoc};
 
+/// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
+pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
 /// The path that every row has. No path of a space contains a control character.
 pub(crate) static EVERYTHING: LazyLock<i64> = LazyLock::new(|| path_hash("\0"));
 
@@ -340,4 +342,14 @@ pub(crate) fn append(row: &mut RawDocumentBuf, name: &CStr, value: Option<impl B
     if let Some(value) = value {
         row.append(name, value);
     }
+}
+
+/// How many of the first documents, with these sizes, fit in one command; at least one.
+pub(crate) fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0;
+    let fits = |size: &usize| {
+        bytes += size;
+        bytes <= AT_ONCE.1
+    };
+    sizes.take(AT_ONCE.0).take_while(fits).count().max(1)
 }

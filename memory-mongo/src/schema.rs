@@ -14,7 +14,7 @@ use mongodb::bson::{Bson, Document, RawDocument, doc};
 use crate::config::MongoConfig;
 use crate::connection::{Collections, Connections, MongoSession, PAUSE, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write};
-use crate::read::all;
+use crate::find::all;
 use crate::row::{any_number, bson, document_paths, number, text, written};
 
 /// The error for a server that is no member of a replica set, with the way out.

@@ -19,10 +19,9 @@ use mongodb::bson::{Document, doc};
 use crate::connection::{MongoSession, Rows};
 use crate::erasure::{id, record_of};
 use crate::error::{check, native_write};
-use crate::read::{all, all_in};
-use crate::row::{VECTOR, binary, bson, impossible, number, vector, written};
+use crate::find::{all, all_in};
+use crate::row::{AT_ONCE, VECTOR, at_once, binary, bson, impossible, number, vector, written};
 use crate::statements::{same_document, same_texts};
-use crate::write::{AT_ONCE, at_once};
 
 /// The vectors of these records.
 pub(crate) async fn vectors(session: &MongoSession, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {

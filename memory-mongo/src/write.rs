@@ -10,16 +10,14 @@ use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write, of_code, refusals};
-use crate::read::{all, each};
+use crate::find::{all, each};
 use crate::row::{
-    ERASED, document_row, hash, is_erased, key_mark, key_of, key_row, mark_row, memory_id, memory_row, next_row, text,
-    uuid,
+    ERASED, at_once, document_row, hash, is_erased, key_mark, key_of, key_row, mark_row, memory_id, memory_row,
+    next_row, text, uuid,
 };
 use crate::statements::{document_key, removed, replaced, same_document};
 use crate::{expiry, history, vectors};
 
-/// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
-pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
 /// The pause while what blocks a write is not majority-committed yet.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -461,14 +459,4 @@ fn record_id(document: &Document) -> RecordId {
 /// Inserts each row by itself, and returns the error codes of refused rows by their position.
 async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usize, i32>> {
     on.insert_many(rows).ordered(false).await.map_or_else(refusals, |_| Ok(HashMap::new()))
-}
-
-/// How many of the first documents, with these sizes, fit in one command; at least one.
-pub(crate) fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
-    let mut bytes = 0;
-    let fits = |size: &usize| {
-        bytes += size;
-        bytes <= AT_ONCE.1
-    };
-    sizes.take(AT_ONCE.0).take_while(fits).count().max(1)
 }

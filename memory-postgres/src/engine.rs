@@ -10,7 +10,7 @@ use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
 use crate::error::is_passing;
 use crate::feed::Feed;
-use crate::read::column;
+use crate::row::column;
 use crate::schema;
 
 /// Agent memory in a schema of a PostgreSQL database.

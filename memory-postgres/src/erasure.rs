@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::connection::{Session, Statement};
 use crate::error::is_locked;
-use crate::read::{column, memory_id};
+use crate::row::{column, memory_id};
 use crate::statements::id_to_sql;
 
 /// Limits the wait for a table lock, behind which all writers wait: just long enough for the server to cancel an

@@ -4,7 +4,7 @@
 use memory_core::{RecordId, Result, Timestamp, Tombstone};
 
 use crate::connection::Session;
-use crate::read::column;
+use crate::row::column;
 use crate::statements::id_to_sql;
 
 /// Returns what expired by a time, in order, after a position. Skips an entry that can't be read because somebody

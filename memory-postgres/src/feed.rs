@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::connection::{Connections, Session};
 use crate::erasure::hashes;
-use crate::read::column;
+use crate::row::column;
 
 /// Minimum interval between two announcements of commits to other processes, and interval at which a process checks
 /// whether anybody listens.

@@ -5,7 +5,7 @@ use memory_core::{Actor, RecordId, Result};
 use sqlx::postgres::PgRow;
 
 use crate::connection::{Session, Statement};
-use crate::read::column;
+use crate::row::column;
 use crate::statements::id_to_sql;
 
 /// Once the rows have this many bytes, no further one is read.

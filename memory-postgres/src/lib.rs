@@ -10,6 +10,7 @@ mod feed;
 mod history;
 mod pool;
 mod read;
+mod row;
 mod schema;
 mod slices;
 mod statements;

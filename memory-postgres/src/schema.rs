@@ -13,7 +13,7 @@ use sqlx::postgres::PgRow;
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
 use crate::error::{is_locked, is_passing, native};
-use crate::read::column;
+use crate::row::column;
 
 /// Maximum time for which the set-up is retried, even if the deadline is longer.
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);

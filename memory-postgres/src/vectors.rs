@@ -8,7 +8,7 @@ use memory_core::{Collection, DocumentId, Outcome, RecordId, Result};
 use sqlx::postgres::PgRow;
 
 use crate::connection::Session;
-use crate::read::{column, memory_id};
+use crate::row::{column, memory_id};
 use crate::statements::id_to_sql;
 
 /// Returns the vectors of these records; those without one are left out.

@@ -12,7 +12,7 @@ use crate::connection::{Session, Statement};
 use crate::erasure::{self, hash};
 use crate::expiry;
 use crate::history::{bind_entries, bind_entry};
-use crate::read::{column, memory_id};
+use crate::row::{column, memory_id};
 use crate::statements::id_to_sql;
 use crate::vectors;
 
