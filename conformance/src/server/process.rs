@@ -22,7 +22,7 @@ read -r _ && exit
 kill -"$3" "$1"
 tries=100
 while kill -0 "$1" && [ $((tries -= 1)) -gt 0 ]; do sleep 0.1; done
-kill -KILL $(cat "/proc/$1/task/$1/children") "$1"
+kill -0 "$1" && kill -KILL $(cat "/proc/$1/task/$1/children") "$1"
 rm -rf "$2"
 "#;
 
@@ -77,17 +77,18 @@ impl Process {
             lifeline.write_all(b"\n")?;
             self.guardian.wait()?;
         }
-        if !self.has_ended()? {
-            match signal {
-                Signal::SIGKILL => kill_all(self.id())?,
-                signal => kill(Pid::from_raw(self.id().cast_signed()), signal)?,
-            }
-            if !holds(|| self.has_ended())? {
-                self.server.kill()?;
-                self.server.wait()?;
-            }
+        if self.has_ended()? {
+            return Ok(());
         }
-        Ok(())
+        let sent = match signal {
+            Signal::SIGKILL => kill_all(self.id()),
+            signal => kill(Pid::from_raw(self.id().cast_signed()), signal).map_err(io::Error::from),
+        };
+        if sent.is_err() || !holds(|| self.has_ended())? {
+            self.server.kill()?;
+            self.server.wait()?;
+        }
+        sent
     }
 }
 
@@ -101,17 +102,18 @@ impl Drop for Process {
 
 /// Stops a running process and its workers for this long, as a machine that stands still does.
 pub fn pause(process: u32, time: Duration) -> io::Result<()> {
-    let all = stop_all(process)?;
-    thread::sleep(time);
-    // The main process is last here and in `kill_all`: as long as it stands still, no id of its workers is given to another process.
-    all.iter().rev().try_for_each(|process| sent(kill(*process, Signal::SIGCONT)))
+    let (all, stopped) = stop_all(process);
+    if stopped.is_ok() {
+        thread::sleep(time);
+    }
+    stopped.and(send_all(&all, Signal::SIGCONT))
 }
 
 /// Kills a running process and its workers at once, as a loss of its machine does, and returns when the workers are gone. A worker that
 /// survives could still answer, or commit what a replica does not have.
 fn kill_all(process: u32) -> io::Result<()> {
-    let all = stop_all(process)?;
-    all.iter().rev().try_for_each(|process| sent(kill(*process, Signal::SIGKILL)))?;
+    let (all, stopped) = stop_all(process);
+    stopped.and(send_all(&all, Signal::SIGKILL))?;
     // A process that nobody has waited for yet has no command line any more.
     let is_gone = |id: &Pid| fs::read(format!("/proc/{id}/cmdline")).map_or(true, |line| line.is_empty());
     match holds(|| Ok(all.iter().all(is_gone)))? {
@@ -120,24 +122,39 @@ fn kill_all(process: u32) -> io::Result<()> {
     }
 }
 
-/// Stops a process and then its workers, so that it starts no more of them. Returns all of them.
-fn stop_all(process: u32) -> io::Result<Vec<Pid>> {
+/// Stops a process and then its workers, so that it starts no more of them. Returns all that were stopped, also if that failed.
+fn stop_all(process: u32) -> (Vec<Pid>, io::Result<()>) {
     let main = Pid::from_raw(process.cast_signed());
-    kill(main, Signal::SIGSTOP)?;
     let mut all = vec![main];
-    loop {
-        let known = all.len();
-        // The list lacks some workers if others end while it is read.
-        for worker in workers_of(process)? {
-            if !all.contains(&worker) {
-                sent(kill(worker, Signal::SIGSTOP))?;
-                all.push(worker);
+    let stopped = kill(main, Signal::SIGSTOP).map_err(io::Error::from).and_then(|()| {
+        holds(|| Ok(stands_still(process)))?;
+        loop {
+            let known = all.len();
+            // The list lacks some workers if others end while it is read.
+            for worker in workers_of(process)? {
+                if !all.contains(&worker) {
+                    sent(kill(worker, Signal::SIGSTOP))?;
+                    all.push(worker);
+                }
+            }
+            if all.len() == known {
+                return Ok(());
             }
         }
-        if all.len() == known {
-            return Ok(all);
-        }
-    }
+    });
+    (all, stopped)
+}
+
+/// Sends a signal to each of these, the main process last: as long as it stands still, no id of its workers is given to another process.
+fn send_all(all: &[Pid], signal: Signal) -> io::Result<()> {
+    all.iter().rev().map(|process| sent(kill(*process, signal))).fold(Ok(()), io::Result::and)
+}
+
+/// Whether a process starts no more workers. On systems that don't tell, it counts as still.
+fn stands_still(process: u32) -> bool {
+    let is_running =
+        |line: &str| line.starts_with("State:") && !line.contains("(stopped)") && !line.contains("(zombie)");
+    fs::read_to_string(format!("/proc/{process}/status")).map_or(true, |status| !status.lines().any(is_running))
 }
 
 fn workers_of(process: u32) -> io::Result<Vec<Pid>> {

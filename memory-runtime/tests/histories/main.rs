@@ -116,7 +116,10 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
             println!("{name}: seed {seed}: {anomaly}");
             wrong.push(format!("seed {seed}: {anomaly}"));
         }
-        if folder.is_none() && !verdict.anomalies.is_empty() {
+        for undecided in &verdict.undecided {
+            println!("{name}: seed {seed}: undecided: {undecided}");
+        }
+        if folder.is_none() && !(verdict.anomalies.is_empty() && verdict.undecided.is_empty()) {
             println!("{name}: seed {seed}: kept in {}", record(Path::new(env!("CARGO_TARGET_TMPDIR")))?.display());
         }
     }
@@ -131,7 +134,7 @@ fn histories<S: System>(name: &str, start: impl FnOnce() -> Fallible<S>) -> Fall
         return Err("no failover has lost a write that was acknowledged".into());
     }
     if undecided > count {
-        return Err(format!("{undecided} losses could not be judged, and {allowed} could").into());
+        return Err(format!("{undecided} records could not be judged, and the losses of {allowed} could").into());
     }
     Ok(())
 }

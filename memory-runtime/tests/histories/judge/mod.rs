@@ -68,7 +68,8 @@ pub(crate) fn judge(history: &History, setting: Setting) -> Verdict {
             Order::Found => {}
             Order::Unknown => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
             Order::Missing => {
-                let found = anomaly(NO_ORDER, &smallest(&record, &ops));
+                let shown_by = smallest(&record, &ops);
+                let found = anomaly(NO_ORDER, &shown_by);
                 let allowed = match setting {
                     Setting::STRICT => Order::Missing,
                     _ => order(&record, &with_failovers(&ops, history, setting), setting.loss),
@@ -76,13 +77,21 @@ pub(crate) fn judge(history: &History, setting: Setting) -> Verdict {
                 match allowed {
                     Order::Found => verdict.allowed.push(found),
                     Order::Missing => verdict.anomalies.push(found),
-                    Order::Unknown if setting.loss == Loss::Any => verdict.undecided.push(found),
-                    Order::Unknown => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
+                    Order::Unknown if setting.loss != Loss::Any => verdict.anomalies.push(anomaly(GIVEN_UP, &ops)),
+                    Order::Unknown if meets_failover(&shown_by, history) => verdict.undecided.push(found),
+                    // Nothing was lost yet.
+                    Order::Unknown => verdict.anomalies.push(found),
                 }
             }
         }
     }
     verdict
+}
+
+/// Whether a failover began before the last of these answers.
+fn meets_failover(ops: &[Op], history: &History) -> bool {
+    let last = ops.iter().filter(|op| op.answer.is_some()).map(|op| op.ended).max();
+    history.failovers.iter().any(|(started, _)| Some(*started) <= last)
 }
 
 /// The calls on each record that matter to its order, by their starts.
