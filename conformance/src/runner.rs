@@ -83,10 +83,10 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
         return Outcome::Unsupported(reason.to_owned());
     }
     let stage = Stage::new(harness, settings);
-    let pieces = settings.calls.map_or(1, |calls| calls.div_ceil(500));
+    let calls = settings.calls.unwrap_or(500);
     // A sequence that hangs ends first, and is reported with its seed.
-    let one = settings.calls.map_or(TIME_LIMIT, |calls| TIME_LIMIT + time_limit(calls));
-    let limit = one.max(SEQUENCE_TIME * settings.sequences.saturating_mul(pieces));
+    let limit = TIME_LIMIT + time_limit(calls);
+    let limit = limit.max(SEQUENCE_TIME * settings.sequences.saturating_mul(calls.div_ceil(500)));
     // A separate task, so that a panic ends only this case.
     let played = tokio::spawn(tokio::time::timeout(limit, (case.run)(stage.clone()))).await;
     let removed = stage.remove().await;

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 
 use crate::case::{CaseResult, Settings, Stage, chapter};
 use crate::harness::Harness;
+use play::NOT_OVER;
 use sequence::{Sequence, Shrinkable};
 pub use soak::{Soak, SoakState, soak};
 
@@ -84,6 +85,10 @@ fn play_one(
         runtime.block_on(play::play(harness, settings, sequence.clone()))
     };
     play(made.sequence()).map_err(|failure| {
+        // To shrink a sequence that hangs takes too long.
+        if failure.starts_with(NOT_OVER) {
+            return report(settings, &failure, made.sequence());
+        }
         let (smallest, failure) = made.shrink(failure, play);
         report(settings, &failure, &smallest)
     })

@@ -45,8 +45,11 @@ type Step<T = ()> = Result<T, String>;
 
 /// The time limit of a sequence with so many calls: well above what any takes, so it ends only one that hangs.
 pub(crate) fn time_limit(calls: u32) -> Duration {
-    Duration::from_secs(60) + Duration::from_millis(200) * calls
+    Duration::from_secs(120) + Duration::from_millis(200) * calls
 }
+
+/// The beginning of the report of a sequence that was not over within its time limit.
+pub(crate) const NOT_OVER: &str = "not over after";
 
 /// Plays a sequence in a new namespace, which is removed afterwards.
 pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequence: Sequence) -> Step {
@@ -58,7 +61,7 @@ pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequenc
     match played {
         Ok(Ok(Ok(()))) => removed.map_err(|error| format!("the namespace could not be removed: {error:?}")),
         Ok(Ok(Err(difference))) => Err(difference),
-        Ok(Err(_)) => Err(format!("not over after {} s", limit.as_secs())),
+        Ok(Err(_)) => Err(format!("{NOT_OVER} {} s", limit.as_secs())),
         Err(panic) => Err(format!("a panic: {panic}")),
     }
 }

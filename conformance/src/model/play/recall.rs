@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::{DocumentQuery, Kind, QueryBuilder, Recall, Recalled, Result, Vector};
+use memory_core::{DocumentQuery, Kind, MAX_LIMIT, QueryBuilder, Recall, Recalled, Result, Vector};
 use serde::Serialize;
 
 use super::embed::vector;
@@ -34,22 +34,31 @@ impl Sides {
             Asked::Ledger { question, excluded } => self.model.scope_of_memories(question, excluded, word),
             Asked::Documents { name, ask } => self.model.scope_of_documents(&collection(name), ask, word),
         };
-        match (self.told(handle, asked, word, vector).await, scope) {
-            (Ok(told), Ok(scope)) => compare(&told, &scope, asked.ask().limit, word, has_vector),
-            (engine, model) => same("recall", engine.map(drop), model.map(drop)),
-        }
-    }
-
-    async fn told(&self, handle: usize, asked: &Asked<'_>, word: &str, vector: Option<Vector>) -> Result<Told> {
-        match asked {
+        let limit = asked.ask().limit;
+        let told = async |handle, limit| match asked {
             Asked::Ledger { question, excluded } => {
-                let recall = recall(word, question.build(excluded), vector)?;
+                let recall = recall(word, question.build(excluded).limit(limit), vector.clone())?;
                 Ok(Told::new(self.engine(handle).recall(&recall).await?))
             }
             Asked::Documents { name, ask } => {
-                let recall = recall(word, ask.build(DocumentQuery::builder(collection(name))), vector)?;
+                let query = ask.build(DocumentQuery::builder(collection(name))).limit(limit);
+                let recall = recall(word, query, vector.clone())?;
                 Ok(Told::new(self.documents(handle).recall(&recall).await?))
             }
+        };
+        let (found, scope) = match (told(handle, limit).await, scope) {
+            (Ok(found), Ok(scope)) => (found, scope),
+            (engine, model) => return same("recall", engine.map(drop), model.map(drop)),
+        };
+        compare(&found, &scope, limit, word, has_vector)?;
+        if found.hits.len() < limit || limit == MAX_LIMIT {
+            return Ok(());
+        }
+        // The best hits are the first of all.
+        let all = told(handle + 1, MAX_LIMIT).await.map_err(|error| format!("recall: it is refused: {error:?}"))?;
+        match all.hits.starts_with(&found.hits) {
+            true => Ok(()),
+            false => Err(format!("recall: {found:#?} are not the first of {all:#?}")),
         }
     }
 }
