@@ -34,9 +34,9 @@ pub struct PostgresConfig {
     pub namespace: String,
     /// The name under which the server lists the connections; `agent-memory` by default.
     pub application_name: String,
-    /// Maximum number of connections for calls, to each server; 16 by default. Writes use up to three quarters of them.
-    /// One more serves health checks and cancelling, one listens while a watch is open, and up to three quarters as many
-    /// end commits whose calls are over.
+    /// Maximum number of connections for calls, to each server; 16 by default. One of each four is not used by writes. One
+    /// more serves health checks and cancelling, one listens while a watch is open, and as many as writes may use can be
+    /// ending commits whose calls are over.
     pub pool_size: NonZeroU32,
     /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,

@@ -58,7 +58,8 @@ pub(crate) const BACKEND: &str = "pg_backend_pid(), (extract(epoch FROM pg_postm
 #[derive(Debug)]
 pub(crate) struct Pool {
     connections: deadpool::managed::Pool<Connector>,
-    /// The turns of writes: three for each four connections, so that reads go on while all commits wait for a standby.
+    /// The turns of writes. One of each four connections has none, so that reads go on while all commits wait for a
+    /// standby; a pool of fewer keeps none for reads.
     writes: Arc<Semaphore>,
     acquire_timeout: Duration,
 }
@@ -74,7 +75,7 @@ impl Pool {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(reap(connections.weak(), config.idle_timeout));
         }
-        let writes = Arc::new(Semaphore::new((3 * size / 4).max(1)));
+        let writes = Arc::new(Semaphore::new(size - size / 4));
         Self { connections, writes, acquire_timeout: config.acquire_timeout }
     }
 
