@@ -30,6 +30,8 @@ pub(crate) async fn calls_work_again_after_a_restart() -> CaseResult {
 /// acknowledged: reads wait.
 pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
     let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
+    // Making the indexes may take longer than a call has here.
+    open(config(&server.url())).await?.shutdown().await?;
     let provider = open(config(&format!("{}&deadline_ms=2000", server.url()))).await?;
     let id = provider.store(event("a-b", 1)).await?;
     let old = server.primary()?;
