@@ -97,7 +97,7 @@ impl Row<Documents> for Fetched<'_> {
     }
 }
 
-/// Reads a column.
+/// Reads a column; a value of another type is `Corrupt`.
 pub(crate) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, index: usize) -> Result<T> {
     row.try_get(index).map_err(native)
 }

@@ -35,9 +35,8 @@ impl Naive {
     /// The scope of a recall of documents by one word, which may be empty.
     pub(crate) fn scope_of_documents(&self, name: &Collection, ask: &Ask, word: &str) -> Answer<Scope> {
         let wanted = self.query_documents(name, ask)?;
-        let is_in = |space: &str| is_in_scope(ask, space);
         let records = self.documents.iter().filter(|document| document.collection == *name);
-        let records = records.filter(|document| is_in(document.space_id.as_str()));
+        let records = records.filter(|document| is_in_scope(ask, document.space_id.as_str()));
         let records = records.map(|document| (name_of(document), json(document), document.content.as_str().to_owned()));
         Ok(self.scope(records, &wanted, word))
     }
