@@ -39,11 +39,16 @@ fn since(body: &str) -> String {
     attribute(link, "href").expect(body)
 }
 
-/// A poll that waits for a change.
+/// A poll that waits for a change, as the only one.
 fn begun(server: &Server, headers: &[(&str, &str)], path: &str) -> TcpStream {
+    begun_beside(0, server, headers, path)
+}
+
+/// A poll that waits for a change, beside so many others.
+fn begun_beside(others: usize, server: &Server, headers: &[(&str, &str)], path: &str) -> TcpStream {
     let mut stream = server.connect();
     stream.write_all(server.raw("GET", path, headers, "").as_bytes()).expect("the server reads");
-    open_watches(server, headers, 1);
+    open_watches(server, headers, others + 1);
     stream
 }
 
@@ -210,12 +215,17 @@ fn what_is_wrong_is_told_and_ends_the_poll() {
 #[test]
 fn who_waits_takes_no_place_of_others() {
     let cli = Cli::new();
-    let server = Server::start(&cli, &["--concurrency", "1"]);
+    // A poll and the request that looks whether it waits may come at the same time.
+    let server = Server::start(&cli, &["--concurrency", "2"]);
     let path = poll(&page(&server, "/console/live"));
-    let mut waiting = begun(&server, &[], &path);
+    let mut waiting = [0, 1].map(|others| begun_beside(others, &server, &[], &path));
     let id = store(&server, "a");
-    assert!(checked(read(&mut waiting), 200).contains(&id));
-    let _waiting = begun(&server, &[], &poll(&page(&server, "/console/live?under=b")));
+    for waiting in &mut waiting {
+        assert!(checked(read(waiting), 200).contains(&id));
+    }
+    let path = poll(&page(&server, "/console/live?under=b"));
+    open_watches(&server, &[], 0);
+    let _waiting = [0, 1].map(|others| begun_beside(others, &server, &[], &path));
     page(&server, "/console/live");
 }
 
