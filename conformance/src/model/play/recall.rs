@@ -54,8 +54,9 @@ impl Sides {
         if found.hits.len() < limit || limit == MAX_LIMIT {
             return Ok(());
         }
-        // The best hits are the first of all.
+        // The best hits are the first of all, and all hits are among these.
         let all = told(handle + 1, MAX_LIMIT).await.map_err(|error| format!("recall: it is refused: {error:?}"))?;
+        compare(&all, &scope, MAX_LIMIT, word, has_vector)?;
         match all.hits.starts_with(&found.hits) {
             true => Ok(()),
             false => Err(format!("recall: {found:#?} are not the first of {all:#?}")),
