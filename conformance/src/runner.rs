@@ -10,10 +10,10 @@ use crate::case::{Case, Settings, Stage};
 use crate::harness::Harness;
 use crate::model::play::time_limit;
 
-/// The time limit of a case: well above what any case takes, so it ends only a case that hangs.
+/// The time limit of a case, to which that of a random sequence is added: well above what any case takes, so it ends only a case that
+/// hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
-/// The time limit for each random sequence of the settings, and each 500 calls that it may have, where that adds up to more than
-/// [`TIME_LIMIT`].
+/// The time limit for each random sequence of the settings, and each 500 calls that it may have, where that adds up to more.
 const SEQUENCE_TIME: Duration = Duration::from_secs(5);
 
 /// How a case ended on an engine.
@@ -84,7 +84,7 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
     }
     let stage = Stage::new(harness, settings);
     let calls = settings.calls.unwrap_or(500);
-    // A sequence that hangs ends first, and is reported with its seed.
+    // A sequence that hangs ends before the case, and is reported with its seed.
     let limit = TIME_LIMIT + time_limit(calls);
     let limit = limit.max(SEQUENCE_TIME * settings.sequences.saturating_mul(calls.div_ceil(500)));
     // A separate task, so that a panic ends only this case.

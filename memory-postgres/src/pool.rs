@@ -157,8 +157,7 @@ pub(crate) struct Link {
     pub(crate) answered: Instant,
     /// The server process that serves it, if known: behind a pooler, only during a transaction.
     pub(crate) backend: Option<Backend>,
-    /// The turn of the write that uses it, also while its commit goes on after its call: as long as a synchronous standby
-    /// is away, there must not be ever more of these.
+    /// The turn of the write that uses it, until [`recover`] takes it over.
     turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -206,7 +205,8 @@ impl Backend {
 /// Recovers a connection whose session was abandoned: cancels a running statement, unless it commits, and rolls back an
 /// open transaction. Closes it if it does not answer. If the session got no answer (`is_silent`), the server may have fallen silent.
 pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
-    // Until the server has answered; not longer, whatever becomes of the connection.
+    // Until the connection is ready, its commit has ended, or it is given up: as long as a synchronous standby is away,
+    // there must not be ever more commits that go on after their calls.
     let turn = link.turn.take();
     // Without a pool the connection is not needed any more.
     let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else { return };

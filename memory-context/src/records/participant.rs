@@ -82,8 +82,8 @@ impl Record for Members {
 /// The participants of an agent's rooms; see [`Records::participants`].
 ///
 /// The participants of a room are one document of up to 1 MB, about 10,000 participants. When more join, those that joined first are
-/// dropped, but never the agent and those with a state. A dropped participant joins again with its next message. Until then, nothing of
-/// the room is shown to it in other rooms.
+/// dropped, but never the agent and those with a state. A dropped participant joins again with its next message whose
+/// run is not cut off. Until then, nothing of the room is shown to it in other rooms.
 #[derive(Debug, Clone, Copy)]
 pub struct Participants<'a> {
     records: &'a Records,
