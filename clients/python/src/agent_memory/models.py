@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 from pydantic.alias_generators import to_camel
 
-from . import _table
+from ._table import table
+from ._time import time_of
 from .jsontext import JsonText, dumps
 
 _Text = Annotated[InstanceOf[JsonText], BeforeValidator(lambda value: value if isinstance(value, JsonText) else dumps("a value", value))]
@@ -53,7 +55,7 @@ class MemoryRecord(Model):
         return None if self.context_text is None else self.context_text.parse()
 
     def _repr_html_(self) -> str:
-        return _table.memories([self])
+        return _memories([self])
 
 
 class Document(Model):
@@ -71,7 +73,7 @@ class Document(Model):
     """Milliseconds since 1970 UTC from when on no answer has it; ``None`` where it never expires."""
 
     def _repr_html_(self) -> str:
-        return _table.documents([self])
+        return _documents([self])
 
 
 class PutDocument(Model):
@@ -128,7 +130,7 @@ class MemoryPage(Model):
     """The ``cursor`` of the next page."""
 
     def _repr_html_(self) -> str:
-        return _table.memories(self.memories)
+        return _memories(self.memories)
 
 
 class DocumentPage(Model):
@@ -140,7 +142,7 @@ class DocumentPage(Model):
     """The ``cursor`` of the next page."""
 
     def _repr_html_(self) -> str:
-        return _table.documents(self.documents)
+        return _documents(self.documents)
 
 
 class SpaceCount(Model):
@@ -165,7 +167,7 @@ class SpaceLevel(Model):
     """The ``cursor`` of the rest of this level, to be used with its ``under``."""
 
     def _repr_html_(self) -> str:
-        return _table.spaces(self.spaces)
+        return _spaces(self.spaces)
 
 
 class SpaceLevels(Model):
@@ -306,7 +308,7 @@ class Recalled(Model):
     explained: Explained | None = None
 
     def _repr_html_(self) -> str:
-        return _table.hits(self.hits)
+        return _hits(self.hits)
 
 
 class VectorModel(Model):
@@ -328,3 +330,38 @@ class Health(Model):
     latency_ms: float
     durability: str
     """``durable``, or why the durability of acknowledged writes is at risk or unknown."""
+
+
+def _memories(records: Iterable[MemoryRecord]) -> str:
+    """An HTML table of memories."""
+    rows = [(r.id, _time(r.created_at), r.space_id, r.status, r.trigger_text) for r in records]
+    return table(("id", "created", "space", "status", "trigger"), rows)
+
+
+def _documents(records: Iterable[Document]) -> str:
+    """An HTML table of documents."""
+    rows = [(r.id, _time(r.created_at), r.space_id, str(r.revision), r.content) for r in records]
+    return table(("id", "created", "space", "revision", "content"), rows)
+
+
+def _spaces(found: Iterable[SpaceCount]) -> str:
+    """An HTML table of spaces."""
+    rows = [(each.id, f"{each.count}{'+' if each.more else ''}", _time(each.newest)) for each in found]
+    return table(("space", "count", "newest"), rows)
+
+
+def _hits(found: Iterable[Hit]) -> str:
+    """An HTML table of hits."""
+    return table(("score", "created", "space", "text"), [(f"{hit.score:.3f}", *_record(hit)) for hit in found])
+
+
+def _record(hit: Neighbour) -> tuple[str, str, str]:
+    if hit.document is not None:
+        return _time(hit.document.created_at), hit.document.space_id, hit.document.content
+    if hit.memory is not None:
+        return _time(hit.memory.created_at), hit.memory.space_id, hit.memory.trigger_text
+    return "", "", ""
+
+
+def _time(millis: int) -> str:
+    return time_of(millis).strftime("%Y-%m-%d %H:%M:%S")
