@@ -8,8 +8,8 @@ use memory_core::{Collection, Document, DocumentId, Error, Memory, MemoryId, Res
 use redis::{InfoDict, Pipeline};
 
 use crate::connection::{Connections, command};
-use crate::erasure;
 use crate::statements::FEED;
+use crate::tombstone::{read_with_places, with_places};
 
 /// Length of the stamp, which comes first in a field, before the kind of the write.
 const STAMP: usize = 8;
@@ -64,7 +64,7 @@ impl Stamps {
 
     /// Encodes that a record is erased.
     pub(crate) fn of_erasure(&mut self, tombstone: &Tombstone) -> Vec<u8> {
-        self.entry(ERASURE, &[&erasure::with_places(tombstone)])
+        self.entry(ERASURE, &[&with_places(tombstone)])
     }
 
     /// Encodes an entry without a write.
@@ -231,7 +231,7 @@ fn write_of(told: &[u8]) -> Option<FeedWrite> {
             Some(FeedWrite::Removal { collection, id, space: texts.next()?.to_owned() })
         }
         ERASURE => {
-            let (record, places) = erasure::read_with_places(rest)?;
+            let (record, places) = read_with_places(rest)?;
             Some(FeedWrite::Erasure { record, places })
         }
         _ => None,

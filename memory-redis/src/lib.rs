@@ -13,6 +13,7 @@ mod read;
 mod rows;
 mod schema;
 mod statements;
+mod tombstone;
 mod vectors;
 mod write;
 

@@ -214,6 +214,12 @@ pub(crate) fn time_since_earliest(millis: u64) -> Result<Timestamp> {
     Timestamp::from_millis(Timestamp::MIN.as_millis().saturating_add_unsigned(millis)).map_err(corrupt)
 }
 
+/// Encodes a time in six bytes that sort like the times.
+pub(crate) fn time(millis: i64) -> [u8; 6] {
+    let [_, _, time @ ..] = (millis - Timestamp::MIN.as_millis()).to_be_bytes();
+    time
+}
+
 pub(crate) fn push(row: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         row.push(number as u8 | 0x80);

@@ -12,9 +12,9 @@ use memory_core::{
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
 use crate::connection::decoded;
-use crate::erasure;
 use crate::feed::Stamps;
-use crate::rows;
+use crate::rows::{self, time};
+use crate::tombstone;
 
 /// The lowest writer version that may write; absent while any may.
 pub(crate) const WRITER: &str = "writer";
@@ -260,7 +260,8 @@ impl<'k> Call<'k> {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory, of.at));
-            call = call.arg(stamps.of_memory(memory)).arg(of.hash(memory).map(erasure::hash_name).unwrap_or_default());
+            call =
+                call.arg(stamps.of_memory(memory)).arg(of.hash(memory).map(tombstone::hash_name).unwrap_or_default());
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);
@@ -521,15 +522,9 @@ pub(crate) fn step_of<K: Selects>(record: &K::Record) -> Vec<u8> {
     step(K::created_at(record).as_millis(), K::id_bytes(record))
 }
 
-/// Encodes a time in six bytes that sort like the times.
-pub(crate) fn time(millis: i64) -> [u8; 6] {
-    let [_, _, time @ ..] = (millis - Timestamp::MIN.as_millis()).to_be_bytes();
-    time
-}
-
 /// Encodes what a script needs to decide whether a tombstone blocks a document: its createdAt, and its name.
 fn guard(document: &Document) -> Vec<u8> {
-    let name = erasure::name(&(document.collection.clone(), document.id.clone()).into());
+    let name = tombstone::name(&(document.collection.clone(), document.id.clone()).into());
     [time(document.created_at.as_millis()).as_slice(), &name].concat()
 }
 
