@@ -12,7 +12,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::trigger::TriggerContext;
 use super::triggers::Triggers;
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
@@ -52,12 +51,41 @@ pub struct Agent {
     shared: Arc<Shared>,
 }
 
+/// The context of a [`MessageTrigger`](super::MessageTrigger). It is cheap to clone, and does not keep the agent alive.
+#[derive(Debug, Clone)]
+pub struct TriggerContext {
+    agent: WeakAgent,
+    pub(super) stop: CancellationToken,
+}
+
+impl TriggerContext {
+    fn new(agent: WeakAgent, stop: CancellationToken) -> Self {
+        Self { agent, stop }
+    }
+
+    /// The agent, to pass messages to it: by [`Agent::ask`], [`Agent::room`], or [`Agent::receive`] with everything that a platform knows
+    /// of a message. Fails with `Closed` if the agent no longer exists.
+    pub fn agent(&self) -> Result<Agent> {
+        self.agent.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "there is no agent any more"))
+    }
+
+    /// Whether the trigger must stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Completes when the trigger must stop.
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+}
+
 /// A weak handle, which does not keep the agent alive.
 #[derive(Debug, Clone)]
-pub(super) struct WeakAgent(Weak<Shared>);
+struct WeakAgent(Weak<Shared>);
 
 impl WeakAgent {
-    pub(super) fn upgrade(&self) -> Option<Agent> {
+    fn upgrade(&self) -> Option<Agent> {
         self.0.upgrade().map(|shared| Agent { shared })
     }
 }

@@ -15,11 +15,11 @@ mod triggers;
 
 pub use builder::AgentBuilder;
 pub use conversation::Conversation;
-pub use handle::{Agent, DIRECT};
+pub use handle::{Agent, DIRECT, TriggerContext};
 pub use source::MemorySource;
 pub use source_trigger::SourceTrigger;
 pub use stream::AnswerStream;
-pub use trigger::{Arrival, MessageTrigger, TriggerContext};
+pub use trigger::{Arrival, MessageTrigger};
 
 pub use crate::flow::{Answer, End, Incoming, Limits, Piece};
 pub use crate::state::{ContextPart, ContextParts, ContextPlugin, ToolResult};

@@ -5,24 +5,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::Result;
+#[cfg(feature = "http")]
+use memory_core::{Error, ErrorKind};
 #[cfg(feature = "http")]
 use memory_runtime::{HttpReply, HttpTrigger};
 #[cfg(feature = "http")]
 use serde_json::json;
 #[cfg(feature = "http")]
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
-use super::Agent;
-use super::handle::WeakAgent;
+use super::TriggerContext;
 use crate::flow::Incoming;
 use crate::flow::platform::Origin;
 
 /// An external source of messages for an agent: a chat, a timer, a queue, an HTTP route. Held as `Arc<dyn MessageTrigger>`.
 ///
-/// An [`Agent`] starts a trigger when it is registered, by the builder, by [`Agent::add`] or with its plugin, and stops it when it is
-/// removed and at the shutdown. A message that the trigger passes on is answered like any question: once it is stored, no crash loses it.
+/// An [`Agent`](super::Agent) starts a trigger when it is registered, by the builder, by [`Agent::add`](super::Agent::add) or with its
+/// plugin, and stops it when it is removed and at the shutdown. A message that the trigger passes on is answered like any question: once it
+/// is stored, no crash loses it.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -68,35 +69,6 @@ pub trait MessageTrigger: Send + Sync + 'static {
 impl fmt::Debug for dyn MessageTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MessageTrigger({})", self.name())
-    }
-}
-
-/// The context of a [`MessageTrigger`]. It is cheap to clone, and does not keep the agent alive.
-#[derive(Debug, Clone)]
-pub struct TriggerContext {
-    agent: WeakAgent,
-    stop: CancellationToken,
-}
-
-impl TriggerContext {
-    pub(super) fn new(agent: WeakAgent, stop: CancellationToken) -> Self {
-        Self { agent, stop }
-    }
-
-    /// The agent, to pass messages to it: by [`Agent::ask`], [`Agent::room`], or [`Agent::receive`] with everything that a platform knows
-    /// of a message. Fails with `Closed` if the agent no longer exists.
-    pub fn agent(&self) -> Result<Agent> {
-        self.agent.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "there is no agent any more"))
-    }
-
-    /// Whether the trigger must stop.
-    pub fn is_stopped(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
-    /// Completes when the trigger must stop.
-    pub async fn stopped(&self) {
-        self.stop.cancelled().await;
     }
 }
 
