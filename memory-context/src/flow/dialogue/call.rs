@@ -1,4 +1,4 @@
-//! One tool call, and the record of it.
+//! The tool calls of a round, and the record of each.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use memory_core::{Error, ErrorKind, Outcome, Result};
-use memory_model::ToolCall;
+use memory_model::{self as model, ToolCall};
 use serde_json::Value;
 use tokio::time::{sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Dialogue, MAX_NAME_SHOWN, Spoken};
+use super::{Calls, Dialogue, MAX_NAME_SHOWN, Spoken};
 use crate::deadline::ends_after;
-use crate::flow::answer::MAX_ANSWER;
+use crate::flow::answer::{MAX_ANSWER, MessageAnswer};
 use crate::flow::{FlowStep, Recorded, voice};
 use crate::records::{self, ActionStatus, Delivery};
 use crate::state::{MAX_RESULT, Note, ToolResult, cut};
@@ -34,6 +34,38 @@ const GONE: &str = "what it gave before can't be read again now";
 const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
 impl Dialogue<'_> {
+    /// Calls the tools of a round.
+    pub(super) async fn run_calls(&mut self, calls: Calls) -> Result<()> {
+        let Calls { said, text, calls: mut tool_calls, left_out } = calls;
+        self.left_out += left_out;
+        let said = said.or_else(|| MessageAnswer::parse(&text).ok());
+        let (mut text, thought, memory) = said.map(|said| (said.text, said.thought, said.memory)).unwrap_or_default();
+        self.remember(&memory).await;
+        self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
+        let step = self.text_step();
+        if !text.is_empty() && self.say(&Spoken { step: &step, text: &text, answer: None }).await?.is_err() {
+            // The calls are made nevertheless, and the model does not see a text that was not said among what it has said.
+            text = self.may_be_said(&step, &text).unwrap_or_default();
+        }
+        let (mut results, mut has_more_providers) = (Vec::new(), false);
+        for (at, call) in tool_calls.iter_mut().enumerate() {
+            let arguments = arguments_of(call);
+            let result = self.step(at, &call.name, arguments).await?;
+            has_more_providers |= !result.providers.is_empty();
+            results.push(model::ChatMessage::tool(call.id.clone(), shown(&result)));
+        }
+        if self.calls_tools() {
+            self.called.push(model::ChatMessage::assistant(text).with_tool_calls(tool_calls));
+            self.called.extend(results);
+        }
+        if has_more_providers || !self.calls_tools() {
+            // The prompt is composed again, from a state that has the results. A model that calls tools also gets them as the messages
+            // after it. One that does not, as after a recovery with another model, sees them only in the state.
+            self.messages.clear();
+        }
+        Ok(())
+    }
+
     /// Calls one tool as step `at` of the plan, reports its events, says its text if it is to be said, and keeps the result. An event has
     /// the name of a tool only if the tool exists, since what a model writes stays out of logs.
     pub(super) async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
@@ -268,7 +300,7 @@ impl Dialogue<'_> {
 }
 
 /// Parses the arguments of a call. Arguments over the limit are removed from the call that goes back to the model.
-pub(super) fn arguments_of(call: &mut ToolCall) -> Result<Value> {
+fn arguments_of(call: &mut ToolCall) -> Result<Value> {
     if call.arguments.len() > MAX_ARGUMENTS {
         call.arguments = "{}".to_owned();
         return Err(Error::too_large(format!("the arguments have at most {MAX_ARGUMENTS} bytes")));
@@ -282,7 +314,7 @@ pub(super) fn arguments_of(call: &mut ToolCall) -> Result<Value> {
 }
 
 /// Formats a result for the model, as the reply to its call.
-pub(super) fn shown(result: &ToolResult) -> String {
+fn shown(result: &ToolResult) -> String {
     match (result.success, result.is_said) {
         (false, _) => format!("failed: {}", result.told()),
         (true, true) => format!("said to the user: {}", result.told()),

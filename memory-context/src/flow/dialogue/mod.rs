@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{self as model, Completion, Prompt};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::call::{arguments_of, shown};
-pub(super) use self::round::Said;
-use self::round::{Calls, Refused};
 use super::answer::{MessageAnswer, Mode, REPLY, is};
 use super::attachments::for_model;
 use super::{End, FlowStep, Journal, MessageService, Recorded, Run, Why, voice};
@@ -89,6 +87,38 @@ struct Spoken<'a> {
     step: &'a str,
     text: &'a str,
     answer: Option<&'a MessageAnswer>,
+}
+
+/// A model's answer of one round, as it is kept in the journal.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Said {
+    /// Tool calls of the endpoint.
+    Calls(Calls),
+    /// An answer, possibly with actions.
+    Answer(MessageAnswer),
+}
+
+/// The tool calls of the endpoint in one round.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Calls {
+    /// The text beside the calls. It is stored as it was parsed, since a model of another kind may continue the run.
+    #[serde(default)]
+    said: Option<MessageAnswer>,
+    /// The unparsed text, which only runs of older versions have.
+    #[serde(default, skip_serializing)]
+    text: String,
+    calls: Vec<model::ToolCall>,
+    /// How many calls over the limit are not made.
+    #[serde(default)]
+    left_out: usize,
+}
+
+/// An invalid answer, to be sent back to the model.
+struct Refused {
+    mistake: String,
+    written: String,
 }
 
 impl<'a> Dialogue<'a> {
@@ -310,38 +340,6 @@ impl<'a> Dialogue<'a> {
                 )
             }
         }
-    }
-
-    /// Calls the tools of a round.
-    async fn run_calls(&mut self, calls: Calls) -> Result<()> {
-        let Calls { said, text, calls: mut tool_calls, left_out } = calls;
-        self.left_out += left_out;
-        let said = said.or_else(|| MessageAnswer::parse(&text).ok());
-        let (mut text, thought, memory) = said.map(|said| (said.text, said.thought, said.memory)).unwrap_or_default();
-        self.remember(&memory).await;
-        self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
-        let step = self.text_step();
-        if !text.is_empty() && self.say(&Spoken { step: &step, text: &text, answer: None }).await?.is_err() {
-            // The calls are made nevertheless, and the model does not see a text that was not said among what it has said.
-            text = self.may_be_said(&step, &text).unwrap_or_default();
-        }
-        let (mut results, mut has_more_providers) = (Vec::new(), false);
-        for (at, call) in tool_calls.iter_mut().enumerate() {
-            let arguments = arguments_of(call);
-            let result = self.step(at, &call.name, arguments).await?;
-            has_more_providers |= !result.providers.is_empty();
-            results.push(model::ChatMessage::tool(call.id.clone(), shown(&result)));
-        }
-        if self.calls_tools() {
-            self.called.push(model::ChatMessage::assistant(text).with_tool_calls(tool_calls));
-            self.called.extend(results);
-        }
-        if has_more_providers || !self.calls_tools() {
-            // The prompt is composed again, from a state that has the results. A model that calls tools also gets them as the messages
-            // after it. One that does not, as after a recovery with another model, sees them only in the state.
-            self.messages.clear();
-        }
-        Ok(())
     }
 
     /// Runs the actions of an answer, in their order.

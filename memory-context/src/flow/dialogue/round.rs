@@ -1,45 +1,12 @@
 //! Parses a model's answer of one round.
 
 use memory_core::{Error, ErrorKind, Result};
-use memory_model::{Completion, Finish, ToolCall};
-use serde::{Deserialize, Serialize};
+use memory_model::{Completion, Finish};
 
-use super::{Dialogue, MAX_CALLS};
+use super::{Calls, Dialogue, MAX_CALLS, Refused, Said};
 use crate::flow::answer::{IGNORE, MessageAnswer, Mistake, REPLY, is, is_without_text};
 use crate::state::cut;
 use crate::tool::{MAX_ARGUMENTS, ToolAlias};
-
-/// A model's answer of one round, as it is kept in the journal.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::flow) enum Said {
-    /// Tool calls of the endpoint.
-    Calls(Calls),
-    /// An answer, possibly with actions.
-    Answer(MessageAnswer),
-}
-
-/// The tool calls of the endpoint in one round.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::flow) struct Calls {
-    /// The text beside the calls. It is stored as it was parsed, since a model of another kind may continue the run.
-    #[serde(default)]
-    pub(super) said: Option<MessageAnswer>,
-    /// The unparsed text, which only runs of older versions have.
-    #[serde(default, skip_serializing)]
-    pub(super) text: String,
-    pub(super) calls: Vec<ToolCall>,
-    /// How many calls over the limit are not made.
-    #[serde(default)]
-    pub(super) left_out: usize,
-}
-
-/// An invalid answer, to be sent back to the model.
-pub(super) struct Refused {
-    pub(super) mistake: String,
-    pub(super) written: String,
-}
 
 /// The most bytes of an invalid answer that are sent back.
 const MAX_RETURNED: usize = 64 << 10;
