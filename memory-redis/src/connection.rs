@@ -1,19 +1,21 @@
-//! Calls to the server: sends commands and interprets answers.
+//! Calls to the server: connections and sessions, which send commands and interpret answers.
 
-use std::sync::atomic::AtomicBool;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Retry, heavy_calls};
-use memory_core::{Error, ErrorKind, Host, Outcome, Result};
-use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
-use tokio::sync::{Notify, Semaphore};
+use memory_core::engine::{Retry, Timeline, heavy_calls};
+use memory_core::{Error, ErrorKind, Host, Outcome, RecordId, Result, Tombstone};
+use redis::{Arg, Cmd, FromRedisValue, InfoDict, Pipeline, RedisError, Value};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::erasure::FeedCopy;
-use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
+use crate::error::{
+    has_code, has_moved, is_moving, is_of_server, is_passing, is_read_only, may_have_written, named_node, native,
+};
 use crate::link::Link;
-use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
+use crate::statements::{Call, Keys, LONG_ROWS, WAITED, is_write, load_scripts, name_of};
 
 /// Number of sessions that walk at the same time, besides the heavy ones.
 const RECALLS: usize = 32;
@@ -28,13 +30,16 @@ const BEFORE_LOADING_AGAIN: Duration = Duration::from_millis(5);
 /// From this many bytes on a row counts as long: a page with such rows is not read at once.
 pub(crate) const LONG: usize = 1 << 16;
 
+/// The number that a script returns if it has written what it was asked to.
+pub(crate) const DONE: i64 = 1;
+
 /// The connections of an open provider.
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) keys: Keys,
     /// Limits the walks in progress: the server answers them one after the other anyway, and unread answers take
     /// memory.
-    pub(crate) recalls: Arc<Semaphore>,
+    recalls: Arc<Semaphore>,
     /// Whether rows may be long, as far as known. Never reset.
     pub(crate) has_long_rows: AtomicBool,
     link: Arc<Link>,
@@ -47,6 +52,36 @@ pub(crate) struct Connections {
     pub(crate) feed_copy: tokio::sync::Mutex<Option<FeedCopy>>,
     /// Notifies calls that wait for the feed that this provider has written.
     pub(crate) grown: Notify,
+}
+
+/// A copy of the feed without descriptions of some records, as far as it is complete.
+#[derive(Debug)]
+pub(crate) struct FeedCopy {
+    pub(crate) key: Vec<u8>,
+    /// The names of the records.
+    pub(crate) names: BTreeSet<Vec<u8>>,
+    /// The number of erasures before the copy began.
+    pub(crate) erasures: u64,
+}
+
+/// A session on the connections of a provider.
+#[derive(Debug)]
+pub struct RedisSession {
+    pub(crate) on: Arc<Connections>,
+    /// The deadline of its call.
+    pub(crate) until: Instant,
+    /// The timeline when it began, if the replicas must have what it reads by the time it ends.
+    begun_on: Option<Timeline>,
+    /// Held from the first walk on.
+    turn: Option<OwnedSemaphorePermit>,
+    /// Whether it has read something that the replicas may lack.
+    is_ahead: AtomicBool,
+    /// Whether its last write was executed on the timeline on which it began.
+    is_same_timeline: AtomicBool,
+    /// Whether it may have written.
+    has_written: AtomicBool,
+    /// The tombstones as last read, by which the script of an erasure detects later ones.
+    pub(crate) tombstones: HashMap<RecordId, Tombstone>,
 }
 
 impl Connections {
@@ -228,6 +263,102 @@ impl Connections {
             loaded.await.map_err(|error| error.after(earlier))?;
         }
     }
+}
+
+impl RedisSession {
+    pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
+        let (begun_on, turn, is_ahead, is_same_timeline, has_written, tombstones) = Default::default();
+        Self { on: Arc::clone(on), until, begun_on, turn, is_ahead, is_same_timeline, has_written, tombstones }
+    }
+
+    /// Begins a session that can tell whether the replicas have what it has read.
+    pub(crate) async fn confirmed(on: &Arc<Connections>, until: Instant) -> Result<Self> {
+        let begun_on = Some(timeline(on).await?);
+        Ok(Self { begun_on, ..Self::new(on, until) })
+    }
+
+    /// Waits for its turn to walk, and holds it from then on.
+    pub(crate) async fn take_turn(&mut self) {
+        if self.turn.is_none() {
+            // The semaphore is never closed, so this only waits.
+            self.turn = Arc::clone(&self.on.recalls).acquire_owned().await.ok();
+        }
+    }
+
+    /// The connections to read from.
+    pub(crate) fn reads(&self) -> &Connections {
+        self.is_ahead.store(true, Ordering::Relaxed);
+        &self.on
+    }
+
+    /// Sends commands that write, and waits for the replicas.
+    pub(crate) async fn write(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+        let Some(begun_on) = &self.begun_on else { return self.on.write(commands, self.until).await };
+        commands.cmd("INFO").arg("replication");
+        let mut answers = self.on.write(commands, self.until).await?;
+        let info = decoded(answers.pop().unwrap_or(Value::Nil));
+        let on = timeline_of(&info.map_err(|error| error.with_outcome(Outcome::Unknown))?);
+        self.is_same_timeline.store(on == *begun_on, Ordering::Relaxed);
+        Ok(answers)
+    }
+
+    /// Runs a script that returns a number.
+    pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(call.into_cmd());
+        let answer = self.write(pipeline).await?.pop().unwrap_or(Value::Nil);
+        self.on.grown.notify_waiters();
+        // The script may have written.
+        let number = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        if number == DONE {
+            self.wrote();
+        }
+        Ok(number)
+    }
+
+    /// Notes that the last write has written something. The replicas that it has waited for also have all that was read
+    /// before it, unless another timeline has begun.
+    pub(crate) fn wrote(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+        if self.is_same_timeline.load(Ordering::Relaxed) {
+            self.is_ahead.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record, and
+    /// neither is one that leaves open what was done.
+    pub(crate) fn is_ahead<T>(&self, result: &Result<T>) -> bool {
+        let is_about_none = |error: &Error| is_of_server(error) || error.outcome() == Outcome::Unknown;
+        self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_about_none)
+    }
+
+    /// Waits until the replicas have all that was read. Returns `false` if that is not known.
+    pub(crate) async fn settle(&self) -> Result<bool> {
+        // WAIT waits for writes of its own connection only, so this makes one.
+        self.write(command("SET", &[&self.on.keys.of(WAITED), b""])).await?;
+        Ok(self.is_same_timeline.load(Ordering::Relaxed))
+    }
+
+    /// Returns the outcome of a call that ends with a result.
+    pub(crate) fn outcome_of<T>(&self, result: &Result<T>) -> Outcome {
+        match result {
+            Err(error) => error.outcome(),
+            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
+            Ok(_) => Outcome::NotDone,
+        }
+    }
+}
+
+/// Returns the server's replication id: a server gets another one when it starts, when it takes over, and when it
+/// follows another server. An entry tells only that the server still has what came before it, but a watch reads the
+/// record later.
+pub(crate) async fn timeline(on: &Connections) -> Result<Timeline> {
+    on.read_one(&command("INFO", &[b"replication"])).await.map(|info| timeline_of(&info))
+}
+
+fn timeline_of(info: &InfoDict) -> Timeline {
+    // Another program that speaks the protocol may not have one.
+    Timeline::new(info.get::<String>("master_replid").unwrap_or_default())
 }
 
 /// Makes a pipeline of one command with these arguments.

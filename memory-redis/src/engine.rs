@@ -9,10 +9,9 @@ use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, LONG, command};
+use crate::connection::{Connections, LONG, RedisSession, command};
 use crate::error::replaced;
 use crate::feed;
-use crate::read::RedisSession;
 use crate::schema;
 use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECRET, SINCE, VECTOR_MODEL};
 

@@ -11,9 +11,8 @@ use memory_core::{Documents, Error, IdempotencyKey, Ledger, Outcome, RecordId, R
 use redis::{Pipeline, Value};
 use uuid::Uuid;
 
-use crate::connection::{Connections, command};
+use crate::connection::{Connections, FeedCopy, RedisSession, command};
 use crate::feed::{self, Stamps};
-use crate::read::RedisSession;
 use crate::rows::Version;
 use crate::statements::{Call, ERASURES, FEED, FEED_COPY, IDEMPOTENCY, Lua, TOMBSTONES, step_of};
 use crate::tombstone::{hash_name, name, read_tombstone, record_of, tombstone_of};
@@ -37,16 +36,6 @@ const SCAN: &str = "
     local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
     local found = redis.call('HSCAN', KEYS[1], ARGV[1] == server and ARGV[2] or '0', 'COUNT', ARGV[3])
     return {server, found[1], found[2]}";
-
-/// A copy of the feed without descriptions of some records, as far as it is complete.
-#[derive(Debug)]
-pub(crate) struct FeedCopy {
-    key: Vec<u8>,
-    /// The names of the records.
-    names: BTreeSet<Vec<u8>>,
-    /// The number of erasures before the copy began.
-    erasures: u64,
-}
 
 /// Returns the tombstones of some records.
 pub(crate) async fn tombstones(on: &Connections, of: &[RecordId]) -> Result<Vec<Tombstone>> {

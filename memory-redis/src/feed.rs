@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite, Timeline};
+use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
 use memory_core::{Collection, Document, DocumentId, Error, Memory, MemoryId, Result, Tombstone};
-use redis::{InfoDict, Pipeline};
+use redis::Pipeline;
 
 use crate::connection::{Connections, command};
 use crate::statements::FEED;
@@ -103,18 +103,6 @@ pub(crate) async fn last(on: &Connections) -> Result<Option<FeedPosition>> {
     let read = command("XREVRANGE", &[&on.keys.of(FEED), b"+", b"-", b"COUNT", b"1"]);
     let entry = on.read_one::<Entries>(&read).await?;
     told(&entry).last().map(|(number, told)| Place::of(number, told)?.to_position()).transpose()
-}
-
-/// Returns the server's replication id: a server gets another one when it starts, when it takes over, and when it
-/// follows another server. An entry tells only that the server still has what came before it, but a watch reads the
-/// record later.
-pub(crate) async fn timeline(on: &Connections) -> Result<Timeline> {
-    on.read_one(&command("INFO", &[b"replication"])).await.map(|info| timeline_of(&info))
-}
-
-pub(crate) fn timeline_of(info: &InfoDict) -> Timeline {
-    // Another program that speaks the protocol may not have one.
-    Timeline::new(info.get::<String>("master_replid").unwrap_or_default())
 }
 
 /// Returns the next entries after a position.

@@ -1,33 +1,27 @@
 //! The reading part of a session. Each command touches one key, or rows only, so that it works while the slot moves.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use memory_core::engine::{
     DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, HistoryRow, Mark, MemoriesFound, Place, Reader, Row,
     Source, Timeline, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, DocumentId, Documents, Error, Head, Ledger, MAX_WIDTH, MemoryId, Order, Outcome, RecordId, Result,
-    Timestamp, Tombstone, Verdict,
+    Collection, DocumentId, Documents, Head, Ledger, MAX_WIDTH, MemoryId, Order, RecordId, Result, Timestamp,
+    Tombstone, Verdict,
 };
 use redis::{Pipeline, Value};
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::connection::{Connections, command, decoded};
+use crate::connection::{RedisSession, command, decoded, timeline};
 use crate::erasure;
-use crate::error::is_of_server;
 use crate::expiry;
 use crate::feed;
 use crate::history;
-use crate::rows::{self, LONGEST_HEAD, Stored, Version};
-use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, WAITED, parted};
+use crate::rows::{self, LONGEST_HEAD, ROWS, Stored, Version};
+use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
 use crate::vectors;
 
-/// Number of rows that one command reads.
-pub(crate) const ROWS: usize = 64;
 /// Number of rows that are held at once if none is long: each is below 64 KiB.
 const HELD: usize = 256;
 /// Maximum number of candidates in a slice of a walk.
@@ -40,26 +34,6 @@ const SIBLINGS: usize = 128;
 const MAX_BYTES: i64 = 4 << 20;
 /// More bytes than any vector has.
 const LONGEST_VECTOR: usize = 4 * MAX_WIDTH + 16;
-
-/// A session on the connections of a provider.
-#[derive(Debug)]
-pub struct RedisSession {
-    pub(crate) on: Arc<Connections>,
-    /// The deadline of its call.
-    pub(crate) until: Instant,
-    /// The timeline when it began, if the replicas must have what it reads by the time it ends.
-    begun_on: Option<Timeline>,
-    /// Held from the first walk on.
-    turn: Option<OwnedSemaphorePermit>,
-    /// Whether it has read something that the replicas may lack.
-    is_ahead: AtomicBool,
-    /// Whether its last write was executed on the timeline on which it began.
-    is_same_timeline: AtomicBool,
-    /// Whether it may have written.
-    has_written: AtomicBool,
-    /// The tombstones as last read, by which the script of an erasure detects later ones.
-    pub(crate) tombstones: HashMap<RecordId, Tombstone>,
-}
 
 impl Reader for RedisSession {
     type Version = Version;
@@ -159,7 +133,7 @@ impl Reader for RedisSession {
     }
 
     async fn timeline(&mut self) -> Result<Timeline> {
-        feed::timeline(&self.on).await
+        timeline(&self.on).await
     }
 
     async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
@@ -201,66 +175,6 @@ impl Reader for RedisSession {
 }
 
 impl RedisSession {
-    pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
-        let (begun_on, turn, is_ahead, is_same_timeline, has_written, tombstones) = Default::default();
-        Self { on: Arc::clone(on), until, begun_on, turn, is_ahead, is_same_timeline, has_written, tombstones }
-    }
-
-    /// Begins a session that can tell whether the replicas have what it has read.
-    pub(crate) async fn confirmed(on: &Arc<Connections>, until: Instant) -> Result<Self> {
-        let begun_on = Some(feed::timeline(on).await?);
-        Ok(Self { begun_on, ..Self::new(on, until) })
-    }
-
-    /// The connections to read from.
-    fn reads(&self) -> &Connections {
-        self.is_ahead.store(true, Ordering::Relaxed);
-        &self.on
-    }
-
-    /// Sends commands that write, and waits for the replicas.
-    pub(crate) async fn write(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
-        let Some(begun_on) = &self.begun_on else { return self.on.write(commands, self.until).await };
-        commands.cmd("INFO").arg("replication");
-        let mut answers = self.on.write(commands, self.until).await?;
-        let info = decoded(answers.pop().unwrap_or(Value::Nil));
-        let on = feed::timeline_of(&info.map_err(|error| error.with_outcome(Outcome::Unknown))?);
-        self.is_same_timeline.store(on == *begun_on, Ordering::Relaxed);
-        Ok(answers)
-    }
-
-    /// Notes that the last write has written something. The replicas that it has waited for also have all that was read
-    /// before it, unless another timeline has begun.
-    pub(crate) fn wrote(&self) {
-        self.has_written.store(true, Ordering::Relaxed);
-        if self.is_same_timeline.load(Ordering::Relaxed) {
-            self.is_ahead.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record, and
-    /// neither is one that leaves open what was done.
-    pub(crate) fn is_ahead<T>(&self, result: &Result<T>) -> bool {
-        let is_about_none = |error: &Error| is_of_server(error) || error.outcome() == Outcome::Unknown;
-        self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_about_none)
-    }
-
-    /// Waits until the replicas have all that was read. Returns `false` if that is not known.
-    pub(crate) async fn settle(&self) -> Result<bool> {
-        // WAIT waits for writes of its own connection only, so this makes one.
-        self.write(command("SET", &[&self.on.keys.of(WAITED), b""])).await?;
-        Ok(self.is_same_timeline.load(Ordering::Relaxed))
-    }
-
-    /// Returns the outcome of a call that ends with a result.
-    pub(crate) fn outcome_of<T>(&self, result: &Result<T>) -> Outcome {
-        match result {
-            Err(error) => error.outcome(),
-            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
-            Ok(_) => Outcome::NotDone,
-        }
-    }
-
     /// Returns the records of the ledger or of a collection with these ids, in their order.
     async fn found<K: Stored>(
         &self,
@@ -346,13 +260,6 @@ impl RedisSession {
                 return Ok((found, goes_on));
             }
             each *= 2;
-        }
-    }
-
-    async fn take_turn(&mut self) {
-        if self.turn.is_none() {
-            // The semaphore is never closed, so this only waits.
-            self.turn = Arc::clone(&self.on.recalls).acquire_owned().await.ok();
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) const HEAD: usize = 9;
 /// This many bytes of a row cover its space and everything before it: three numbers, the status, the expiry time, and a
 /// length.
 pub(crate) const LONGEST_HEAD: usize = HEAD + 5 * 10 + 1 + SpaceId::MAX_BYTES;
+/// Number of rows that one command reads.
+pub(crate) const ROWS: usize = 64;
 /// Stored instead of a status for documents, which have none.
 const NO_STATUS: u8 = u8::MAX;
 

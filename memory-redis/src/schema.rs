@@ -15,10 +15,9 @@ use migrations::{
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, command};
+use crate::connection::{Connections, RedisSession, command};
 use crate::feed::Stamps;
-use crate::read::{ROWS, RedisSession};
-use crate::rows::{self, Stored};
+use crate::rows::{self, ROWS, Stored};
 use crate::statements::{COLLECTIONS, Call, FEED, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
 
 /// The keys that writes of version 1 touch, and the names that their values are moved to.

@@ -7,9 +7,8 @@ use memory_core::engine::{Embed, EmbedRecord, Found};
 use memory_core::{Outcome, RecordId, Result};
 use redis::{Pipeline, Value};
 
-use crate::connection::{Connections, decoded};
-use crate::read::{ROWS, RedisSession};
-use crate::rows::Version;
+use crate::connection::{Connections, RedisSession, decoded};
+use crate::rows::{ROWS, Version};
 use crate::statements::{Call, Lua};
 
 /// Returns the vectors of these records; those without one are left out.

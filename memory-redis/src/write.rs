@@ -8,12 +8,11 @@ use memory_core::engine::{Append, Appended, Atomicity, Embed, Erasing, Found, Pu
 use memory_core::{
     Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result, Tombstone,
 };
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 
-use crate::connection::decoded;
+use crate::connection::{DONE, RedisSession, decoded};
 use crate::feed::Stamps;
 use crate::history;
-use crate::read::RedisSession;
 use crate::rows::{self, Version};
 use crate::statements::{COLLECTIONS, Call, Kept, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
 
@@ -178,24 +177,5 @@ impl Writer for RedisSession {
 
     async fn embed(&mut self, embeds: &[Embed<'_, Version>]) -> Result<Vec<bool>> {
         self.embed_each(embeds).await
-    }
-}
-
-/// The number that a script returns if it has written what it was asked to.
-pub(crate) const DONE: i64 = 1;
-
-impl RedisSession {
-    /// Runs a script that returns a number.
-    pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
-        let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.add_command(call.into_cmd());
-        let answer = self.write(pipeline).await?.pop().unwrap_or(Value::Nil);
-        self.on.grown.notify_waiters();
-        // The script may have written.
-        let number = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;
-        if number == DONE {
-            self.wrote();
-        }
-        Ok(number)
     }
 }
