@@ -15,7 +15,7 @@ use crate::error::{
     has_code, has_moved, is_moving, is_of_server, is_passing, is_read_only, may_have_written, named_node, native,
 };
 use crate::link::Link;
-use crate::statements::{Call, Keys, LONG_ROWS, WAITED, is_write, load_scripts, name_of};
+use crate::statements::{Call, Keys, LONG_ROWS, WAITED, decoded, is_write, load_scripts, name_of};
 
 /// Number of sessions that walk at the same time, besides the heavy ones.
 const RECALLS: usize = 32;
@@ -366,13 +366,6 @@ pub(crate) fn command(name: &str, arguments: &[&[u8]]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(1);
     pipeline.cmd(name).arg(arguments);
     pipeline
-}
-
-/// Decodes an answer.
-pub(crate) fn decoded<T: FromRedisValue>(answer: Value) -> Result<T> {
-    let unexpected = "the server gave an answer of another form than asked for";
-    // The driver's error quotes the answer.
-    redis::from_redis_value(answer).map_err(|_| Error::new(ErrorKind::Unexpected, unexpected))
 }
 
 /// Returns whether one of the commands may write a row of [`LONG`] bytes.

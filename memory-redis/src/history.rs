@@ -8,9 +8,9 @@ use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, Error, RecordId, Result};
 use redis::{Pipeline, Value};
 
-use crate::connection::{Connections, command, decoded};
+use crate::connection::{Connections, command};
 use crate::rows::{self, Reader};
-use crate::statements::{Kept, Keys};
+use crate::statements::{Kept, Keys, decoded};
 
 /// Number of elements that are read at once: at most about 4 MiB.
 const READ: u64 = 64;

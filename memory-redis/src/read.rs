@@ -13,13 +13,13 @@ use memory_core::{
 };
 use redis::{Pipeline, Value};
 
-use crate::connection::{RedisSession, command, decoded, timeline};
+use crate::connection::{RedisSession, command, timeline};
 use crate::erasure;
 use crate::expiry;
 use crate::feed;
 use crate::history;
 use crate::rows::{self, LONGEST_HEAD, ROWS, Stored, Version};
-use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
+use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, decoded, parted};
 use crate::vectors;
 
 /// Number of rows that are held at once if none is long: each is below 64 KiB.

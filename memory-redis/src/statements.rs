@@ -1,19 +1,16 @@
-//! All keys and scripts, and the commands made of them.
+//! All keys and scripts, the commands made of them, and how answers are decoded.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use memory_core::engine::{Append, KeptChanges, Mark, Place, Walk};
+use memory_core::engine::{KeptChanges, Mark, Place, Walk};
 use memory_core::{
-    BOUNDARIES, Collection, Document, Error, IdempotencyKey, Ledger, Memory, Order, RecordId, Result, Selects, SpaceId,
-    Status, Timestamp,
+    BOUNDARIES, Collection, Document, Error, ErrorKind, Order, RecordId, Result, Selects, SpaceId, Status, Timestamp,
 };
-use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
+use redis::{Arg, Cmd, FromRedisValue, Pipeline, Script, Value, cmd};
 
-use crate::connection::decoded;
-use crate::feed::Stamps;
-use crate::rows::{self, time};
+use crate::rows::time;
 use crate::tombstone;
 
 /// The lowest writer version that may write; absent while any may.
@@ -249,29 +246,6 @@ impl<'k> Call<'k> {
     pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
         let (keys, (coming, going, pruned)) = (vec![namespace.of(WRITER), namespace.of(FEED)], Default::default());
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
-    }
-
-    /// Makes the call that appends these memories: all, or none if an id or idempotency key is taken or erased.
-    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], of: &Append<'_>) -> Self {
-        let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).key(keys.of(TOMBSTONES));
-        call = call.arg(memories.len().to_string());
-        let (mut stamps, mut vectors) = (Stamps::new(), Vec::new());
-        for memory in memories {
-            let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
-            call = call.key(keys.row(None, memory.id.as_bytes()));
-            call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory, of.at));
-            call =
-                call.arg(stamps.of_memory(memory)).arg(of.hash(memory).map(tombstone::hash_name).unwrap_or_default());
-            let step = step_of::<Ledger>(memory);
-            call.place(&step, &memory.space_id, Some(memory.status));
-            call.list(step);
-            call.schedule(&memory.id.into(), None, memory.expires_at);
-            // A memory whose row the server has lost may have left its vector. A new id has none.
-            vectors.extend(of.is_repeated.then(|| keys.vector(&memory.id.into())));
-        }
-        call = call.arg(vectors.len().to_string());
-        call.keys.append(&mut vectors);
-        call
     }
 
     /// Makes the call that writes rows, all or none, if each is still as it was read.
@@ -554,6 +528,13 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
 /// Returns whether a command writes, given that it is not sent as a read.
 pub(crate) fn is_write(command: &Cmd) -> bool {
     !matches!(name_of(command), b"INFO" | b"SCRIPT" | b"WAIT")
+}
+
+/// Decodes an answer.
+pub(crate) fn decoded<T: FromRedisValue>(answer: Value) -> Result<T> {
+    let unexpected = "the server gave an answer of another form than asked for";
+    // The driver's error quotes the answer.
+    redis::from_redis_value(answer).map_err(|_| Error::new(ErrorKind::Unexpected, unexpected))
 }
 
 /// Number of keys at which a script is full: the server serves nobody else while it runs.

@@ -7,9 +7,9 @@ use memory_core::engine::{Embed, EmbedRecord, Found};
 use memory_core::{Outcome, RecordId, Result};
 use redis::{Pipeline, Value};
 
-use crate::connection::{Connections, RedisSession, decoded};
+use crate::connection::{Connections, RedisSession};
 use crate::rows::{ROWS, Version};
-use crate::statements::{Call, Lua};
+use crate::statements::{Call, Lua, decoded};
 
 /// Returns the vectors of these records; those without one are left out.
 pub(crate) async fn vectors(on: &Connections, of: &[RecordId]) -> Result<Vec<(RecordId, Vec<u8>)>> {

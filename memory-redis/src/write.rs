@@ -6,15 +6,20 @@ use std::collections::{HashMap, HashSet};
 
 use memory_core::engine::{Append, Appended, Atomicity, Embed, Erasing, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{
-    Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result, Tombstone,
+    Collection, Document, Documents, Error, IdempotencyKey, Ledger, Memory, MemoryId, Outcome, RecordId, Result,
+    Tombstone,
 };
 use redis::Pipeline;
 
-use crate::connection::{DONE, RedisSession, decoded};
+use crate::connection::{DONE, RedisSession};
 use crate::feed::Stamps;
 use crate::history;
 use crate::rows::{self, Version};
-use crate::statements::{COLLECTIONS, Call, Kept, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
+use crate::statements::{
+    COLLECTIONS, Call, IDEMPOTENCY, Kept, Keys, Lua, MOST_KEYS, OPEN, RowChange, TOMBSTONES, decoded, open_entry,
+    step_of,
+};
+use crate::tombstone::hash_name;
 
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -26,7 +31,7 @@ impl Writer for RedisSession {
         let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
         let mut scripts = Pipeline::with_capacity(1 + alone.len());
         for group in groups {
-            scripts.add_command(Call::append(&on.keys, group, &append).into_cmd());
+            scripts.add_command(appending(&on.keys, group, &append).into_cmd());
         }
         // The memories that a script did not append because their id or key is taken, with the owner; an empty owner
         // means that it was erased.
@@ -178,4 +183,28 @@ impl Writer for RedisSession {
     async fn embed(&mut self, embeds: &[Embed<'_, Version>]) -> Result<Vec<bool>> {
         self.embed_each(embeds).await
     }
+}
+
+/// Makes the call that appends these memories: all, or none if an id or idempotency key is taken or erased.
+fn appending<'k>(keys: &'k Keys, memories: &[&Memory], of: &Append<'_>) -> Call<'k> {
+    let mut call = Call::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).key(keys.of(TOMBSTONES));
+    call = call.arg(memories.len().to_string());
+    let (mut stamps, mut vectors) = (Stamps::new(), Vec::new());
+    for memory in memories {
+        let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
+        call = call.key(keys.row(None, memory.id.as_bytes()));
+        call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory, of.at));
+        call = call.arg(stamps.of_memory(memory)).arg(of.hash(memory).map(hash_name).unwrap_or_default());
+        let step = step_of::<Ledger>(memory);
+        call.place(&step, &memory.space_id, Some(memory.status));
+        call.list(step);
+        call.schedule(&memory.id.into(), None, memory.expires_at);
+        // A memory whose row the server has lost may have left its vector. A new id has none.
+        vectors.extend(of.is_repeated.then(|| keys.vector(&memory.id.into())));
+    }
+    call = call.arg(vectors.len().to_string());
+    for vector in vectors {
+        call = call.key(vector);
+    }
+    call
 }
