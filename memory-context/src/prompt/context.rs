@@ -6,8 +6,10 @@ use memory_core::Revision;
 use serde::{Deserialize, Serialize};
 
 use super::Flags;
-use super::key::MAX_PART;
 use crate::records::{AgentId, Message};
+
+/// The longest part of a key, in bytes.
+pub(super) const MAX_PART: usize = 256;
 
 /// The session, the user, the agent and the personality to which a prompt memory belongs. Its JSON has camelCase names; unknown names are
 /// ignored.

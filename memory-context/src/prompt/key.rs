@@ -2,6 +2,7 @@
 
 use memory_core::{Collection, Document, DocumentId, Error, Json, JsonObject, Metadata, Result, SpaceId};
 
+use super::context::MAX_PART;
 use super::{MemoryLoadContext, MemoryScope, MemoryStore};
 use crate::hash;
 
@@ -10,9 +11,6 @@ pub const COLLECTION: &str = "_prompt";
 
 /// The space of all prompt memory. The metadata say to whom a document belongs.
 const SPACE: &str = "prompt";
-
-/// The longest part of a key, in bytes.
-pub(super) const MAX_PART: usize = 256;
 
 /// Where one store is kept: the id, the collection and the space of its document, and its metadata.
 #[derive(Debug, Clone)]
