@@ -432,7 +432,7 @@ impl Writer for InMemorySession {
             if !before.is_some_and(|found| after.has_texts_of(&found.record)) {
                 data.vectors.remove(&(*after).into());
             }
-            data.keep((after.collection.clone(), after.id.clone()).into(), entry.as_ref());
+            data.keep((*after).into(), entry.as_ref());
             let put = Found { record: Document::clone(after), version: data.puts };
             data.documents.entry(after.collection.clone()).or_default().insert(after.id.clone(), put);
             let before = before.map(|found| &found.record.space_id).filter(|space| **space != after.space_id);
@@ -459,8 +459,8 @@ impl Writer for InMemorySession {
             removals.iter().for_each(|removal| drop(documents.remove(&removal.found.record.id)));
             for Removal { found, end } in removals {
                 let Document { id, space_id, .. } = &found.record;
-                data.keep((collection.clone(), id.clone()).into(), end.as_ref());
-                data.vectors.remove(&(collection.clone(), id.clone()).into());
+                data.keep((&found.record).into(), end.as_ref());
+                data.vectors.remove(&(&found.record).into());
                 let (collection, id, space) = (collection.clone(), id.clone(), space_id.to_string());
                 self.note(&mut data, FeedWrite::Removal { collection, id, space });
             }

@@ -324,9 +324,7 @@ impl Record {
     pub fn id(&self) -> RecordId {
         match self {
             Self::Memory(memory) => RecordId::Memory(memory.id),
-            Self::Document(document) => {
-                RecordId::Document { collection: document.collection.clone(), id: document.id.clone() }
-            }
+            Self::Document(document) => document.into(),
         }
     }
 }

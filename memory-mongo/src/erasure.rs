@@ -253,10 +253,7 @@ impl MongoSession {
 
     /// The places of the newest entries of documents; 0 if there is none.
     async fn newest(&self, documents: &[&Found<Document, i64>]) -> Result<Vec<(RecordId, i64)>> {
-        let named = documents.iter().map(|Found { record: Document { collection, id, .. }, version }| {
-            ((collection.clone(), id.clone()).into(), *version)
-        });
-        let named: Vec<_> = named.collect();
+        let named: Vec<_> = documents.iter().map(|found| (RecordId::from(&found.record), found.version)).collect();
         let next = history::places(self, &named).await?;
         Ok(named.into_iter().zip(next).map(|((of, _), next)| (of, next.saturating_sub(1))).collect())
     }

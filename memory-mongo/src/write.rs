@@ -143,7 +143,7 @@ impl MongoSession {
     /// Puts documents in a transaction: the new ones first, then the changed ones. `false` if one has changed since it
     /// was read, or a tombstone keeps one out.
     async fn put_each(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
-        let named = puts.iter().map(|put| (record_id(put.after), put.before.map_or(0, |before| before.version)));
+        let named = puts.iter().map(|put| (RecordId::from(put.after), put.before.map_or(0, |before| before.version)));
         let named: Vec<_> = named.collect();
         let places = self.places(&named, puts.iter().any(|put| put.entry.is_some())).await?;
         if self.keeps_one_out(puts, transaction).await? {
@@ -214,7 +214,7 @@ impl MongoSession {
 
     /// Removes documents in a transaction. `false` if one has changed since it was read.
     async fn remove_each(&self, removals: &[Removal<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
-        let named = removals.iter().map(|removal| (record_id(&removal.found.record), removal.found.version));
+        let named = removals.iter().map(|removal| (RecordId::from(&removal.found.record), removal.found.version));
         let named: Vec<_> = named.collect();
         let has_history = removals.iter().any(|removal| removal.end.is_some());
         let places = self.places(&named, has_history).await?;
@@ -450,10 +450,6 @@ impl Changed<'_> {
         let entry = self.put.entry.as_ref()?;
         Some(history::kept(self.of, self.place, entry))
     }
-}
-
-fn record_id(document: &Document) -> RecordId {
-    (document.collection.clone(), document.id.clone()).into()
 }
 
 /// Inserts each row by itself, and returns the error codes of refused rows by their position.

@@ -82,7 +82,7 @@ impl Writer for Session {
         Ok(true)
     }
 
-    async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, i64>]) -> Result<bool> {
+    async fn remove(&mut self, _: &Collection, removals: &[Removal<'_, i64>]) -> Result<bool> {
         for Removal { found, .. } in removals {
             let parameters = params_from_iter(found_values(found));
             if first(&self.connection, statements::DOCUMENT_IS_UNCHANGED, parameters, |_| Ok(()))?.is_none() {
@@ -93,7 +93,7 @@ impl Writer for Session {
             self.bytes += found.record.size();
             execute(&self.connection, statements::DELETE_DOCUMENT, [found.version])?;
             self.feed.note_removal(&found.record);
-            self.keep(&(collection.clone(), found.record.id.clone()).into(), end.as_ref())?;
+            self.keep(&(&found.record).into(), end.as_ref())?;
         }
         Ok(true)
     }
@@ -114,8 +114,7 @@ impl Writer for Session {
 impl Session {
     /// Returns whether a put may proceed: no tombstone blocks it, and the document that it replaces is as it was read.
     fn may_put(&self, Put { before, after, is_guarded, .. }: &Put<'_, i64>) -> Result<bool> {
-        let of = (after.collection.clone(), after.id.clone()).into();
-        if *is_guarded && self.keeps_out(&of, after.created_at)? {
+        if *is_guarded && self.keeps_out(&(*after).into(), after.created_at)? {
             return Ok(false);
         }
         Ok(match before {
@@ -149,7 +148,7 @@ impl Session {
             execute(&self.connection, statements::DELETE_DOCUMENT_VECTOR, [before.version])?;
         }
         self.feed.note_put(before.map(|before| &before.record), after);
-        self.keep(&(after.collection.clone(), after.id.clone()).into(), entry.as_ref())
+        self.keep(&(*after).into(), entry.as_ref())
     }
 
     fn embed_one(&mut self, Embed { found, vector }: &Embed<'_, i64>) -> Result<bool> {

@@ -205,7 +205,7 @@ async fn find_some<W: Writer>(
         let ids = if found.iter().any(Result::is_err) { ids } else { Vec::new() };
         for found in found.into_iter().flatten() {
             bytes += found.record.size();
-            documents.insert((collection.clone(), found.record.id.clone()).into(), Some(found));
+            documents.insert((&found.record).into(), Some(found));
         }
         for id in ids {
             let record = (collection.clone(), id.clone()).into();

@@ -110,7 +110,7 @@ impl<S, A, T> Attempt<S, A, T> {
 impl<S: Reader> Living<'_, S> {
     /// Fails if an expired document blocks a put: the storage has it, but the caller has not seen it.
     fn check_places(&self, puts: &[Put<'_, S::Version>]) -> Result<()> {
-        let records = puts.iter().map(|put| (put.after.collection.clone(), put.after.id.clone()).into());
+        let records = puts.iter().map(|put| put.after.into());
         let over: Vec<RecordId> = records.filter(|record| self.hidden.contains_key(record)).collect();
         if over.is_empty() {
             return Ok(());
@@ -161,7 +161,7 @@ impl<S: Reader> Reader for Living<'_, S> {
         found.retain(|document| {
             let Ok(Found { record, .. }) = document else { return true };
             let end = lifetimes.end_of_document(record);
-            self.hidden.extend(end.map(|end| ((collection.clone(), record.id.clone()).into(), end)));
+            self.hidden.extend(end.map(|end| (record.into(), end)));
             end.is_none()
         });
         Ok(found)
