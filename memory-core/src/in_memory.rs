@@ -522,17 +522,17 @@ impl Writer for InMemorySession {
     async fn embed(&mut self, embeds: &[Embed<'_, u64>]) -> Result<Vec<bool>> {
         let mut data = self.lock_to_write()?;
         let embed = |Embed { found, vector }: &Embed<'_, u64>| {
-            let (record, is_unchanged) = match found {
+            let is_unchanged = match found {
                 EmbedRecord::Memory(Found { record: Memory { id, .. }, version }) => {
-                    ((*id).into(), data.memories.get(id).is_some_and(|memory| memory.revision.get() == *version))
+                    data.memories.get(id).is_some_and(|memory| memory.revision.get() == *version)
                 }
                 EmbedRecord::Document(Found { record: document, version }) => {
                     let present = data.documents.get(&document.collection).and_then(|all| all.get(&document.id));
-                    (document.into(), present.is_some_and(|present| present.version == *version))
+                    present.is_some_and(|present| present.version == *version)
                 }
             };
             if is_unchanged {
-                data.vectors.insert(record, vector.clone());
+                data.vectors.insert(found.id(), vector.clone());
             }
             is_unchanged
         };

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use memory_core::engine::{Embed, EmbedRecord};
-use memory_core::{Error, Outcome, RecordId, Result, Revision};
+use memory_core::{Error, Outcome, RecordId, Result};
 use mongodb::ClientSession;
 use mongodb::bson::raw::RawDocument;
 use mongodb::bson::{Document, doc};
@@ -111,7 +111,7 @@ fn after(error: Error, has_kept: bool) -> Error {
 
 /// The statement that stores a vector. It also sets `written`, so that the rules for writers apply to it.
 fn update(embed: &Embed<'_, i64>) -> Document {
-    let set = doc! { VECTOR: binary(embed.vector.clone()), "written": written(revision(embed)) };
+    let set = doc! { VECTOR: binary(embed.vector.clone()), "written": written(embed.found.revision()) };
     doc! { "q": unchanged(embed), "u": { "$set": set } }
 }
 
@@ -126,27 +126,12 @@ fn unchanged(embed: &Embed<'_, i64>) -> Document {
 
 /// The record and the revision that a vector belongs to.
 fn version(embed: &Embed<'_, i64>) -> (RecordId, i64) {
-    let record = match embed.found {
-        EmbedRecord::Memory(found) => found.record.id.into(),
-        EmbedRecord::Document(found) => (&found.record).into(),
-    };
-    (record, revision(embed).into())
-}
-
-fn revision(embed: &Embed<'_, i64>) -> Revision {
-    match embed.found {
-        EmbedRecord::Memory(found) => found.record.revision,
-        EmbedRecord::Document(found) => found.record.revision,
-    }
+    (embed.found.id(), embed.found.revision().into())
 }
 
 /// About how many bytes its statement has.
 fn size(embed: &Embed<'_, i64>) -> usize {
-    let texts = match embed.found {
-        EmbedRecord::Memory(found) => found.record.size(),
-        EmbedRecord::Document(found) => found.record.size(),
-    };
-    1_024 + embed.vector.len() + texts
+    1_024 + embed.vector.len() + embed.found.size()
 }
 
 /// Matches the rows of these records that have a vector.

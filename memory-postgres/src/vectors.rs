@@ -77,14 +77,7 @@ pub(crate) async fn embed(session: &mut Session, embeds: &[Embed<'_, i64>]) -> R
             kept.insert(document_name(&row)?);
         }
     }
-    Ok(embeds.iter().map(|embed| kept.contains(&name_of(embed))).collect())
-}
-
-fn name_of(embed: &Embed<'_, i64>) -> RecordId {
-    match embed.found {
-        EmbedRecord::Memory(found) => found.record.id.into(),
-        EmbedRecord::Document(found) => (&found.record).into(),
-    }
+    Ok(embeds.iter().map(|embed| kept.contains(&embed.found.id())).collect())
 }
 
 /// Reads the document that the first two columns name.

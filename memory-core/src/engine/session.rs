@@ -10,7 +10,7 @@ use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::{
     Collection, Document, DocumentId, Error, ErrorKind, HashKey, KeyedHash, Memory, MemoryId, Outcome, RecordId,
-    Result, Timestamp, Tombstone,
+    Result, Revision, TextHash, Timestamp, Tombstone,
 };
 
 /// The work of a call in a session: a function of the session and the call's argument. It may run several times.
@@ -266,6 +266,40 @@ pub enum EmbedRecord<'a, V> {
     Memory(&'a Found<Memory, V>),
     /// A document.
     Document(&'a Found<Document, V>),
+}
+
+impl<V> EmbedRecord<'_, V> {
+    /// Returns the id of the record.
+    pub fn id(&self) -> RecordId {
+        match self {
+            Self::Memory(found) => found.record.id.into(),
+            Self::Document(found) => (&found.record).into(),
+        }
+    }
+
+    /// Returns the record's revision.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Memory(found) => found.record.revision,
+            Self::Document(found) => found.record.revision,
+        }
+    }
+
+    /// Returns the bytes of the record's texts.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Memory(found) => found.record.size(),
+            Self::Document(found) => found.record.size(),
+        }
+    }
+
+    /// Returns the hash of the texts that the vector is made from.
+    pub(crate) fn texts(&self) -> TextHash {
+        match self {
+            Self::Memory(found) => (&found.record).into(),
+            Self::Document(found) => (&found.record).into(),
+        }
+    }
 }
 
 /// A record to erase.

@@ -19,7 +19,7 @@ use crate::engine::{Access, Engine, Retry};
 use crate::recall::Meaning;
 use crate::{
     Collection, Document, DocumentId, Embedder, Embedding, Error, ErrorKind, Kind, MAX_VECTORS, Memory, MemoryId,
-    Outcome, Recall, Recalled, RecordId, Result, Revision, TextHash, Vector, VectorModel,
+    Outcome, Recall, Recalled, RecordId, Result, Vector, VectorModel,
 };
 
 /// How long a question waits for its vector; then words alone answer.
@@ -393,22 +393,6 @@ impl<V> Present<V> {
         match record {
             RecordId::Memory(id) => self.memories.get(id).map(EmbedRecord::Memory),
             RecordId::Document { .. } => self.documents.get(record).map(EmbedRecord::Document),
-        }
-    }
-}
-
-impl<V> EmbedRecord<'_, V> {
-    fn revision(&self) -> Revision {
-        match self {
-            Self::Memory(found) => found.record.revision,
-            Self::Document(found) => found.record.revision,
-        }
-    }
-
-    fn texts(&self) -> TextHash {
-        match self {
-            Self::Memory(found) => (&found.record).into(),
-            Self::Document(found) => (&found.record).into(),
         }
     }
 }
