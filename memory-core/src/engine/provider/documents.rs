@@ -121,20 +121,12 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     }
 
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
-        let work = async {
-            let report = self.shared.ready().await?.restore_documents(documents, Present::Stays).await?;
-            record_rows(report.written);
-            Ok(report)
-        };
+        let work = async { self.shared.ready().await?.restore_documents(documents, Present::Stays).await };
         self.shared.gate.write("documents.restore", work).await
     }
 
     async fn restore_newer(&self, documents: Vec<Document>) -> Result<RestoreReport> {
-        let work = async {
-            let report = self.shared.ready().await?.restore_documents(documents, Present::GivesWay).await?;
-            record_rows(report.written);
-            Ok(report)
-        };
+        let work = async { self.shared.ready().await?.restore_documents(documents, Present::GivesWay).await };
         self.shared.gate.write("documents.restore_newer", work).await
     }
 

@@ -274,20 +274,12 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
-        let work = async {
-            let report = self.shared.ready().await?.restore(memories, Present::Stays).await?;
-            record_rows(report.written);
-            Ok(report)
-        };
+        let work = async { self.shared.ready().await?.restore(memories, Present::Stays).await };
         self.shared.gate.write("restore", work).await
     }
 
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
-        let work = async {
-            let report = self.shared.ready().await?.restore(memories, Present::GivesWay).await?;
-            record_rows(report.written);
-            Ok(report)
-        };
+        let work = async { self.shared.ready().await?.restore(memories, Present::GivesWay).await };
         self.shared.gate.write("restore_newer", work).await
     }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::by_id::tombstone;
 use super::living::View;
 use super::open::Open;
+use crate::engine::gate::record_rows;
 use crate::engine::history::VersionEntry;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
@@ -69,6 +70,7 @@ impl<E: Engine> Open<E> {
             let restored = self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await;
             report.extend(start, restored)?;
         }
+        record_rows(report.written);
         Ok(report)
     }
 
@@ -99,6 +101,7 @@ impl<E: Engine> Open<E> {
         }
         report.conflicts.sort_unstable();
         report.erased.sort_unstable();
+        record_rows(report.written);
         Ok(report)
     }
 
