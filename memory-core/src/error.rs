@@ -69,6 +69,14 @@ pub enum Outcome {
     Unknown,
 }
 
+impl Outcome {
+    /// Returns [`Unknown`](Self::Unknown) if a part of the call may have been written before it failed, else
+    /// [`NotDone`](Self::NotDone).
+    pub fn unknown_if(may_have_written: bool) -> Self {
+        if may_have_written { Self::Unknown } else { Self::NotDone }
+    }
+}
+
 #[derive(Clone)]
 struct Report {
     kind: ErrorKind,

@@ -314,8 +314,7 @@ impl MongoSession {
         }
         let outcome = match &result {
             Err(error) => error.outcome(),
-            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
-            Ok(_) => Outcome::NotDone,
+            Ok(_) => Outcome::unknown_if(self.has_written.load(Ordering::Relaxed)),
         };
         self.settle().await.map_err(|error| error.with_outcome(outcome))?;
         result

@@ -92,7 +92,7 @@ pub(crate) fn native_write(error: mongodb::error::Error) -> Error {
         InvalidArgument { .. } | SessionsNotSupported | IncompatibleServer { .. } | Shutdown => true,
         _ => false,
     };
-    native(error).with_outcome(if is_not_done { Outcome::NotDone } else { Outcome::Unknown })
+    native(error).with_outcome(Outcome::unknown_if(!is_not_done))
 }
 
 /// Which documents of an unordered insert were refused, by their position, with the error codes.

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use memory_core::engine::{Embed, EmbedRecord};
-use memory_core::{Error, Outcome, RecordId, Result};
+use memory_core::{Outcome, RecordId, Result};
 use mongodb::ClientSession;
 use mongodb::bson::raw::RawDocument;
 use mongodb::bson::{Document, doc};
@@ -63,7 +63,7 @@ pub(crate) async fn embed(session: &MongoSession, embeds: &[Embed<'_, i64>]) -> 
             let (some, others) = rest.split_at(at_once(rest.iter().map(|place| size(&embeds[*place]))));
             let together: Vec<_> = some.iter().map(|place| &embeds[*place]).collect();
             let are_kept = embed_together(session, rows, &together).await;
-            let are_kept = are_kept.map_err(|error| after(error, kept.contains(&true)))?;
+            let are_kept = are_kept.map_err(|error| error.after(Outcome::unknown_if(kept.contains(&true))))?;
             some.iter().zip(are_kept).for_each(|(place, is_kept)| kept[*place] = is_kept);
             rest = others;
         }
@@ -84,7 +84,7 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
     session.sends_write();
     let answer = session.on.database.run_command(command).await.map_err(native_write)?;
     let count = answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
-    check(&answer).map_err(|error| after(error, count > 0))?;
+    check(&answer).map_err(|error| error.after(Outcome::unknown_if(count > 0)))?;
     session.caught_up();
     if count == 0 || count == embeds.len() {
         return Ok(vec![count > 0; embeds.len()]);
@@ -94,7 +94,7 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
     // record the last one counts.
     let unchanged: Vec<_> = embeds.iter().map(|embed| unchanged(embed)).collect();
     let find = rows.find(doc! { "$or": unchanged }).projection(parts());
-    let present = all(session, find, read_at).await.map_err(|error| after(error, true))?;
+    let present = all(session, find, read_at).await.map_err(|error| error.after(Outcome::Unknown))?;
     let present: HashMap<_, _> = present.into_iter().flatten().collect();
     let given: HashMap<_, _> = embeds.iter().map(|embed| (version(embed), embed.vector.as_slice())).collect();
     let is_kept = |embed: &&Embed<'_, i64>| {
@@ -102,11 +102,6 @@ async fn embed_together(session: &MongoSession, rows: &Rows, embeds: &[&Embed<'_
         present.get(&version).map(Vec::as_slice) == given.get(&version).copied()
     };
     Ok(embeds.iter().map(is_kept).collect())
-}
-
-/// An error after which some vectors may have been stored.
-fn after(error: Error, has_kept: bool) -> Error {
-    if has_kept { error.after(Outcome::Unknown) } else { error }
 }
 
 /// The statement that stores a vector. It also sets `written`, so that the rules for writers apply to it.

@@ -71,9 +71,8 @@ pub(crate) async fn embed(session: &mut Session, embeds: &[Embed<'_, i64>]) -> R
         let embed = session.statement(|on| &on.embed_documents).bind(collections).bind(ids);
         let rows = session.written_rows(embed.bind(versions).bind(vectors)).await;
         // By then those of memories are stored.
-        let is_unknown = !kept.is_empty();
-        let rows = rows.map_err(|error| if is_unknown { error.after(Outcome::Unknown) } else { error })?;
-        for row in rows {
+        let earlier = Outcome::unknown_if(!kept.is_empty());
+        for row in rows.map_err(|error| error.after(earlier))? {
             kept.insert(document_name(&row)?);
         }
     }

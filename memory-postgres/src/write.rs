@@ -37,8 +37,8 @@ impl Writer for Session {
         let done = self.append_each(append, &mut appended).await;
         let has_written = appended.values().any(|one| *one == Appended::Written);
         // An open transaction is rolled back when the session is dropped.
-        let is_unknown = transaction.is_none() && has_written;
-        done.map_err(|error| if is_unknown { error.after(Outcome::Unknown) } else { error })?;
+        let earlier = Outcome::unknown_if(transaction.is_none() && has_written);
+        done.map_err(|error| error.after(earlier))?;
         let is_refused = atomicity == Atomicity::All && appended.values().any(|one| *one != Appended::Written);
         match transaction {
             Some(_) if is_refused => {

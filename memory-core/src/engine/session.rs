@@ -200,11 +200,8 @@ pub trait Writer: Reader {
         async move {
             let mut done = Vec::with_capacity(puts.len());
             for put in puts {
-                let is_put = self.put(std::slice::from_ref(put)).await.map_err(|error| match done.contains(&true) {
-                    true => error.after(Outcome::Unknown),
-                    false => error,
-                })?;
-                done.push(is_put);
+                let earlier = Outcome::unknown_if(done.contains(&true));
+                done.push(self.put(std::slice::from_ref(put)).await.map_err(|error| error.after(earlier))?);
             }
             Ok(done)
         }

@@ -55,7 +55,7 @@ impl<E: Engine> Shared<E> {
         let is_own_key = hash_key == *key;
         let (mut report, mut first) = (RestoreReport::default(), 0);
         while first < tombstones.len() {
-            let brought = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+            let brought = Outcome::unknown_if(report.written > 0);
             let (count, earlier) = open.earlier(&records[first..], half).await.map_err(|error| error.after(brought))?;
             if count == 0 {
                 return Err(too_slow().after(brought));
@@ -63,7 +63,7 @@ impl<E: Engine> Shared<E> {
             let (some, earlier) = (&tombstones[first..first + count], Arc::new(earlier));
             let mut steps = Steps::of(count);
             while let Some(range) = steps.next() {
-                let brought = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+                let brought = Outcome::unknown_if(report.written > 0);
                 let (tombstones, earlier) = (some[range].to_vec(), Arc::clone(&earlier));
                 let buried = Buried { tombstones, earlier, hash_key: hash_key.clone(), is_own_key };
                 let step = open.run_until(until, View::of_all(Access::Write), buried, |writer, given| {

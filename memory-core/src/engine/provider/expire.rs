@@ -93,7 +93,7 @@ impl<E: Engine> Open<E> {
     async fn expire_now(&self, records: Vec<RecordId>, until: Instant) -> Result<Vec<RecordId>> {
         let hash_key = self.hash_key(None).await?.ok_or_else(no_erasure)?;
         let (mut expired, mut first) = (Vec::new(), 0);
-        let done = |expired: &[RecordId]| if expired.is_empty() { Outcome::NotDone } else { Outcome::Unknown };
+        let done = |expired: &[RecordId]| Outcome::unknown_if(!expired.is_empty());
         while first < records.len() {
             // A put may be blocked by many.
             let slice = &records[first..records.len().min(first + SLICE)];

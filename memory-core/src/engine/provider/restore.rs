@@ -123,7 +123,7 @@ impl RestoreReport {
     /// Adds the result of a slice that starts at a place. If an earlier slice may have been written, also by an attempt
     /// whose answer was lost, a failure has an unknown outcome (W11).
     pub(super) fn extend(&mut self, start: usize, slice: Result<Self>) -> Result<()> {
-        let earlier = if self.written + self.equal > 0 { Outcome::Unknown } else { Outcome::NotDone };
+        let earlier = Outcome::unknown_if(self.written + self.equal > 0);
         let slice = slice.map_err(|error| error.after(earlier))?;
         self.written += slice.written;
         self.equal += slice.equal;
@@ -189,7 +189,7 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
         let (at, hash_key) = (given.at, given.hash_key.as_ref());
         let append = Append { memories: &some, atomicity: Atomicity::Each, is_repeated: true, at, hash_key };
         // An earlier round may have written some.
-        let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+        let earlier = Outcome::unknown_if(report.written > 0);
         let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
         let present = present(writer, &appended).await.map_err(|error| error.after(Outcome::Unknown))?;
         for ((place, memory), appended) in round.into_iter().zip(&some).zip(appended) {
@@ -243,7 +243,7 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
     let puts: Vec<_> = documents.iter().map(|document| given.put(None, document)).collect();
     let put = writer.put_new(&puts).await?;
     // Before the first write a failure is known to have done nothing, so the restore is repeated (W11).
-    let mut earlier = if put.contains(&true) { Outcome::Unknown } else { Outcome::NotDone };
+    let mut earlier = Outcome::unknown_if(put.contains(&true));
     let mut taken = BTreeMap::<&Collection, Vec<DocumentId>>::new();
     for (document, _) in documents.iter().zip(&put).filter(|(_, is_put)| !**is_put) {
         taken.entry(&document.collection).or_default().push(document.id.clone());

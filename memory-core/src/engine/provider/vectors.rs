@@ -95,7 +95,7 @@ impl<E: Engine> Open<E> {
         while done.len() < given.embeddings.len() {
             let first = done.len();
             let kept = self.embed_slice(Slice { given: Arc::clone(&given), first }, until).await;
-            done.extend(kept.map_err(|error| if first > 0 { error.after(Outcome::Unknown) } else { error })?);
+            done.extend(kept.map_err(|error| error.after(Outcome::unknown_if(first > 0)))?);
         }
         let mut answers = vec![false; done.len()];
         places.into_iter().zip(done).for_each(|(place, is_kept)| answers[place] = is_kept);
@@ -296,7 +296,7 @@ async fn embed<W: Writer>(writer: &mut W, slice: &Slice) -> Result<Vec<bool>> {
     let embeddings = &embeddings[slice.first..embeddings.len().min(slice.first + EMBEDDED)];
     let (mut done, mut bytes) = (Vec::with_capacity(embeddings.len()), 0);
     for some in embeddings.chunks(READ) {
-        let earlier = if done.contains(&true) { Outcome::Unknown } else { Outcome::NotDone };
+        let earlier = Outcome::unknown_if(done.contains(&true));
         let present = Present::of(writer, some.iter().map(|embedding| &embedding.record)).await;
         let present = present.map_err(|error| error.after(earlier))?;
         done.extend(embed_some(writer, model, some, &present).await.map_err(|error| error.after(earlier))?);

@@ -192,7 +192,7 @@ impl<V> Present<V> {
 async fn restore<W: Writer>(writer: &mut W, given: &Given) -> Result<RestoreReport> {
     let mut report = RestoreReport::default();
     for place in given.range.clone() {
-        let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+        let earlier = Outcome::unknown_if(report.written > 0);
         // All versions are of one record, so all stay erased.
         let restored = match report.erased.is_empty() {
             true => restore_one(writer, given, place).await.map_err(|error| error.after(earlier))?,
