@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::progress::Progress;
+use crate::ChangeKind;
 use crate::watch::{MAX_HELD_BYTES, MAX_WATCHES};
-use crate::{ChangeKind, Record};
 
 /// Approximate memory of a change besides its record, in bytes.
 const BYTES_OF_CHANGE: usize = 256;
@@ -129,10 +129,7 @@ impl fmt::Debug for Page {
 
 fn bytes_of(kind: &ChangeKind) -> usize {
     let of_record = match kind {
-        ChangeKind::Stored(Record::Memory(memory)) | ChangeKind::Updated(Record::Memory(memory)) => memory.size(),
-        ChangeKind::Stored(Record::Document(document)) | ChangeKind::Updated(Record::Document(document)) => {
-            document.size()
-        }
+        ChangeKind::Stored(record) | ChangeKind::Updated(record) => record.size(),
         _ => 0,
     };
     BYTES_OF_CHANGE + of_record

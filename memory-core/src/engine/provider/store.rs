@@ -100,8 +100,8 @@ async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<Memor
         if let Some(Err(error)) = firsts.iter().find(is_erased) {
             return Err(error.clone());
         }
-        for (memory, first) in taken.iter().zip(firsts) {
-            owners.insert(memory.0.id, first?);
+        for ((memory, _), first) in taken.iter().zip(firsts) {
+            owners.insert(memory.id, first?);
         }
         fresh.retain(|memory| !owners.contains_key(&memory.id));
         is_repeated = true;

@@ -113,7 +113,7 @@ fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present)
         FeedWrite::Memory { id, .. } => match present.memories.remove(id) {
             None => Ok(None),
             Some(memory) => told(memory, write, |memory| match conditions.wants(&memory) {
-                true => Some(of_memory(memory)),
+                true => Some(of_record(Record::Memory(memory))),
                 false => Some(ChangeKind::Left(write.record())),
             }),
         },
@@ -124,7 +124,9 @@ fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present)
                     // It was removed and put again.
                     true => None,
                     false if !conditions.covers(document.space_id.as_str()) => None,
-                    false if conditions.has_content::<Documents>(&document) => Some(of_document(document)),
+                    false if conditions.has_content::<Documents>(&document) => {
+                        Some(of_record(Record::Document(document)))
+                    }
                     false => Some(ChangeKind::Left(write.record())),
                 }),
             }
@@ -151,18 +153,12 @@ fn told<R>(
     }
 }
 
-/// Returns the change for a memory that satisfies the conditions.
-pub(super) fn of_memory(memory: Memory) -> ChangeKind {
-    let is_first = memory.revision == Revision::FIRST;
-    let record = Record::Memory(memory);
-    if is_first { ChangeKind::Stored(record) } else { ChangeKind::Updated(record) }
-}
-
-/// Returns the change for a document that satisfies the conditions.
-pub(super) fn of_document(document: Document) -> ChangeKind {
-    let is_first = document.revision == Revision::FIRST;
-    let record = Record::Document(document);
-    if is_first { ChangeKind::Stored(record) } else { ChangeKind::Updated(record) }
+/// Returns the change for a record that satisfies the conditions.
+pub(super) fn of_record(record: Record) -> ChangeKind {
+    match record.revision() == Revision::FIRST {
+        true => ChangeKind::Stored(record),
+        false => ChangeKind::Updated(record),
+    }
 }
 
 impl Present {

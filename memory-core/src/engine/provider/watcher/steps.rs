@@ -17,7 +17,7 @@ use super::REPLACED;
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPosition, Timeline};
-use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
+use crate::{ChangeKind, Collection, Collections, Cursor, Record, Result, Unreadable, Watch};
 
 /// State shared by all steps of a watch.
 pub(super) struct Steps<E: Engine> {
@@ -146,24 +146,22 @@ impl<E: Engine> Steps<E> {
         let cursor = cursor.map(|cursor| cursor.to_string());
         let at = |behind| Progress::Snapshot { feed: feed.clone(), part: part.clone(), behind };
         let mut page = Page::at(at(behind), on.clone());
-        let next = match &part {
-            Part::Memories if !self.watch.of().has_memories() => None,
+        let (records, next): (Vec<_>, _) = match &part {
+            Part::Memories if !self.watch.of().has_memories() => (Vec::new(), None),
             Part::Memories => {
                 let found = self.shared.memories(Access::ReadLatest, &self.watch.snapshot(cursor)).await?;
                 page.report(found.unreadable);
-                let told = found.memories.into_iter();
-                page.due.extend(told.map(|memory| (at(Some(position(&memory))), tell::of_memory(memory))));
-                found.next
+                (found.memories.into_iter().map(Record::Memory).collect(), found.next)
             }
             Part::Documents(collection) => {
                 let query = self.watch.snapshot_of(collection, cursor);
                 let found = self.shared.documents(Access::ReadLatest, &query).await?;
                 page.report(found.unreadable);
-                let told = found.documents.into_iter();
-                page.due.extend(told.map(|document| (at(Some(position_of(&document))), tell::of_document(document))));
-                found.next
+                (found.documents.into_iter().map(Record::Document).collect(), found.next)
             }
         };
+        let told = records.into_iter().map(|record| (at(Some(position(&record))), tell::of_record(record)));
+        page.due.extend(told);
         page.progress = match next {
             Some(cursor) => at(Some(self.opened(&cursor)?)),
             None => match self.part_behind(&part, &mut listed).await? {
@@ -249,10 +247,10 @@ impl<E: Engine> Steps<E> {
     }
 }
 
-fn position(memory: &Memory) -> Position {
-    Position { created_at: memory.created_at, id: memory.id.as_bytes().to_vec() }
-}
-
-fn position_of(document: &Document) -> Position {
-    Position { created_at: document.created_at, id: document.id.as_str().as_bytes().to_vec() }
+fn position(record: &Record) -> Position {
+    let (created_at, id) = match record {
+        Record::Memory(memory) => (memory.created_at, memory.id.as_bytes().as_slice()),
+        Record::Document(document) => (document.created_at, document.id.as_str().as_bytes()),
+    };
+    Position { created_at, id: id.to_vec() }
 }
