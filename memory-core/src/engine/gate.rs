@@ -50,11 +50,15 @@ impl Gate {
             let _turn = self.turn.lock().await;
             // An open gate is not write-locked, because that would wait for the slowest call.
             let state = *self.state.read().await;
-            if state == State::New {
-                work.await?;
-                *self.state.write().await = State::Open;
+            match state {
+                State::New => {
+                    work.await?;
+                    *self.state.write().await = State::Open;
+                    Ok(())
+                }
+                State::Open => Ok(()),
+                State::Closed => Err(closed()),
             }
-            check_not_closed(state)
         })
         .await
     }
@@ -139,7 +143,7 @@ impl Gate {
         match *state {
             State::Open => work.await,
             State::New => Err(Error::new(ErrorKind::Closed, "the provider is not initialised: call init first")),
-            State::Closed => check_not_closed(*state).and_then(|()| Err(Error::new(ErrorKind::Closed, CLOSED))),
+            State::Closed => Err(closed()),
         }
     }
 
@@ -187,10 +191,8 @@ fn late(deadline: Duration, outcome: Outcome) -> Error {
     Error::new(ErrorKind::Timeout, message).with_outcome(outcome).retryable()
 }
 
-const CLOSED: &str = "the provider was shut down";
-
-fn check_not_closed(state: State) -> Result<()> {
-    if state == State::Closed { Err(Error::new(ErrorKind::Closed, CLOSED)) } else { Ok(()) }
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the provider was shut down")
 }
 
 #[cfg(test)]
