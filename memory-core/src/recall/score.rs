@@ -1,5 +1,6 @@
 //! The ranking: selects candidates by the terms that they hold, then scores them and their neighbours exactly (R4).
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -156,26 +157,23 @@ impl<'w> Scope<'w> {
 
     /// Returns the best records that hold a term and are wanted, or have a neighbour that is.
     fn candidates(&self) -> Vec<usize> {
-        let mut found: Vec<_> =
-            (0..self.digests.len()).filter_map(|place| Some((self.presence(place)?, place))).collect();
-        let best_first = |(left, at): &(u64, usize), (right, other): &(u64, usize)| {
-            let newest_first = || self.digests[*other].mark.cmp(&self.digests[*at].mark);
-            right.cmp(left).then_with(newest_first)
-        };
-        if found.len() > self.weights.candidates {
-            found.select_nth_unstable_by(self.weights.candidates, best_first);
-            found.truncate(self.weights.candidates);
-        }
-        found.into_iter().map(|(_, place)| place).collect()
+        let found = (0..self.digests.len()).filter_map(|place| Some((self.presence(place)?, place)));
+        self.best(found.collect(), self.weights.candidates, u64::cmp)
     }
 
     /// Returns the wanted records with the highest cosines, at most `most`.
     fn nearest(&self, meaning: &Meanings, most: usize) -> Vec<usize> {
         let wanted = (0..self.digests.len()).filter(|place| self.digests[*place].is_wanted);
-        let mut found: Vec<_> = wanted.filter_map(|place| Some((meaning.cosine(place)?, place))).collect();
-        let best_first = |(left, at): &(f64, usize), (right, other): &(f64, usize)| {
+        let found = wanted.filter_map(|place| Some((meaning.cosine(place)?, place)));
+        self.best(found.collect(), most, f64::total_cmp)
+    }
+
+    /// Returns the places with the greatest values, at most `most`, in any order. Of equal values the newest records
+    /// are taken.
+    fn best<V>(&self, mut found: Vec<(V, usize)>, most: usize, compare: impl Fn(&V, &V) -> Ordering) -> Vec<usize> {
+        let best_first = |(left, at): &(V, usize), (right, other): &(V, usize)| {
             let newest_first = || self.digests[*other].mark.cmp(&self.digests[*at].mark);
-            right.total_cmp(left).then_with(newest_first)
+            compare(right, left).then_with(newest_first)
         };
         if found.len() > most {
             found.select_nth_unstable_by(most, best_first);
