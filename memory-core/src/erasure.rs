@@ -278,6 +278,17 @@ enum Kind {
 impl KeyedHash {
     /// Length of a hash, in bytes.
     pub const BYTES: usize = 16;
+
+    /// Splits concatenated hashes, as [`Self::concat`] makes them; `None` if the last one is cut.
+    pub fn all_of(bytes: &[u8]) -> Option<Vec<Self>> {
+        let (hashes, []) = bytes.as_chunks() else { return None };
+        Some(hashes.iter().copied().map(Self).collect())
+    }
+
+    /// Concatenates hashes, in their order.
+    pub fn concat(hashes: &[Self]) -> Vec<u8> {
+        hashes.iter().flat_map(|hash| hash.0).collect()
+    }
 }
 
 impl HashKey {
@@ -399,6 +410,15 @@ mod tests {
         assert_eq!(HashKey::parse(&key.to_text()).expect("the key"), key);
         let named = IdempotencyKey::parse("guild").expect("a key");
         assert!(!places.contains(&key.of_key(&named)), "a key is no place");
+    }
+
+    #[test]
+    fn hashes_come_back_from_their_bytes() {
+        let hashes = [1, 2].map(|byte| KeyedHash([byte; KeyedHash::BYTES]));
+        let bytes = KeyedHash::concat(&hashes);
+        assert_eq!(KeyedHash::all_of(&bytes), Some(hashes.to_vec()));
+        assert_eq!(KeyedHash::all_of(&bytes[..KeyedHash::BYTES + 1]), None);
+        assert_eq!(KeyedHash::all_of(&KeyedHash::concat(&[])), Some(Vec::new()));
     }
 
     #[test]

@@ -70,15 +70,6 @@ pub(crate) async fn tombstones_behind(
     Ok((found, next))
 }
 
-/// The hashes of a tombstone, which are stored as one value.
-pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
-    let (hashes, rest) = bytes.as_chunks();
-    match rest {
-        [] => Ok(hashes.iter().copied().map(KeyedHash).collect()),
-        _ => Err(impossible("places")),
-    }
-}
-
 /// The record with this `_id`; `None` if no record has such an `_id`.
 pub(crate) fn record_of(id: &Bson) -> Option<RecordId> {
     match id {
@@ -105,7 +96,7 @@ pub(crate) fn read(row: &RawDocument) -> Result<Tombstone> {
         reason: Reason::parse(text(row, "reason")?).map_err(corrupt)?,
         actor: optional(row, "actor", text)?.map(Actor::parse).transpose().map_err(corrupt)?,
         key: optional(row, "key", bytes)?.map(|key| hash(key).ok_or_else(|| impossible("key"))).transpose()?,
-        places: hashes(bytes(row, "places")?)?,
+        places: KeyedHash::all_of(bytes(row, "places")?).ok_or_else(|| impossible("places"))?,
     })
 }
 
@@ -141,14 +132,13 @@ fn behind(tombstone: &Tombstone, earlier: &Tombstone) -> Tombstone {
 /// The statement that stores a tombstone. The feed also gets the erasure from it, and reads it from a whole row.
 fn kept(tombstone: &Tombstone) -> bson::Document {
     let Tombstone { record, at, reason, actor, key, places } = tombstone;
-    let places: Vec<_> = places.iter().flat_map(|place| place.0).collect();
     let mut row = doc! {
         "_id": id(record),
         // The server logs no write that changes nothing.
         "erasure": ObjectId::new(),
         "at": at.as_millis(),
         "reason": reason.as_str(),
-        "places": binary(places),
+        "places": binary(KeyedHash::concat(places)),
     };
     row.extend(actor.as_ref().map(|actor| ("actor".to_owned(), actor.as_str().into())));
     row.extend(key.map(|key| ("key".to_owned(), key_mark(key).into())));

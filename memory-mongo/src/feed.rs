@@ -7,12 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
-use memory_core::{Error, ErrorKind, MemoryId, RecordId, Result, path_hash};
+use memory_core::{Error, ErrorKind, KeyedHash, MemoryId, RecordId, Result, path_hash};
 use mongodb::bson::{Bson, Document, RawDocument, Timestamp, doc, serialize_to_bson};
 use mongodb::change_stream::ChangeStream;
 
 use crate::connection::MongoSession;
-use crate::erasure::{hashes, record_of};
+use crate::erasure::record_of;
 use crate::error::{code, native, not_ready};
 use crate::find::all;
 use crate::row::{memory_id, memory_id_of, text, uuid};
@@ -234,7 +234,7 @@ impl Events {
         let record = || event.get("key").and_then(record_of);
         let of = event.get_str("of").unwrap_or_default();
         if of == TOMBSTONES {
-            let places = event.get_binary_generic("places").ok().and_then(|places| hashes(places).ok());
+            let places = event.get_binary_generic("places").ok().and_then(|places| KeyedHash::all_of(places));
             let erasure = record().zip(places).map(|(record, places)| FeedWrite::Erasure { record, places });
             return Ok(erasure.map(Noted::Other));
         }

@@ -216,6 +216,5 @@ fn bind_tombstones<I, T>(statement: Statement, graves: &[Grave<'_, I, T>]) -> St
 }
 
 fn all_places<I, T>(graves: &[Grave<'_, I, T>]) -> Vec<Vec<u8>> {
-    let bytes = |tombstone: &Tombstone| tombstone.places.iter().flat_map(|place| place.0).collect();
-    graves.iter().map(|grave| bytes(grave.tombstone)).collect()
+    graves.iter().map(|grave| KeyedHash::concat(&grave.tombstone.places)).collect()
 }

@@ -4,7 +4,7 @@
 //! with the first and the last of them; a group of stores costs one row.
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite, KeptChanges};
-use memory_core::{Collection, Document, DocumentId, Error, MemoryId, RecordId, Result, Tombstone};
+use memory_core::{Collection, Document, DocumentId, Error, KeyedHash, MemoryId, RecordId, Result, Tombstone};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use tokio::sync::watch;
@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use crate::connection::Session;
 use crate::error::native;
 use crate::statements::{self, bytes, column, execute, first, optional_text, prepare, text};
-use crate::tombstones::{hashes_of_bytes, hashes_to_bytes};
 
 /// Number of rows that one trim deletes, and of new rows between two checks.
 const DROPPED: i64 = 1_000;
@@ -92,7 +91,7 @@ impl Feed {
 
     /// Notes that a record was erased.
     pub(crate) fn note_erasure(&mut self, tombstone: &Tombstone) {
-        let (record, places) = (tombstone.record.clone(), hashes_to_bytes(&tombstone.places));
+        let (record, places) = (tombstone.record.clone(), KeyedHash::concat(&tombstone.places));
         self.noted.push(Noted::Erasure { record, places });
     }
 
@@ -261,7 +260,7 @@ impl Place {
 /// Returns the write of a row; `None` if its record can't be named, or was erased since.
 fn write_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
     if let ValueRef::Blob(_) = row.get_ref(9).map_err(native)? {
-        let (Ok(record), Ok(places)) = (record_of(row), bytes(row, 9).and_then(hashes_of_bytes)) else {
+        let (Ok(record), Some(places)) = (record_of(row), bytes(row, 9).ok().and_then(KeyedHash::all_of)) else {
             return Ok(None);
         };
         return Ok(Some(FeedWrite::Erasure { record, places }));

@@ -11,7 +11,7 @@ use crate::statements::{self, bytes, column, execute, first, optional_text, prep
 pub(crate) fn insert(connection: &Connection, tombstone: &Tombstone) -> Result<()> {
     let Tombstone { record, at, reason, actor, key, places } = tombstone;
     let (actor, key) = (actor.as_ref().map(Actor::as_str), key.as_ref().map(|key| key.0.as_slice()));
-    let row = params![record.to_key(), at.as_millis(), reason.as_str(), actor, key, hashes_to_bytes(places)];
+    let row = params![record.to_key(), at.as_millis(), reason.as_str(), actor, key, KeyedHash::concat(places)];
     execute(connection, statements::INSERT_TOMBSTONE, row).map(drop)
 }
 
@@ -52,19 +52,6 @@ fn read(row: &Row<'_>) -> Result<Tombstone> {
         reason: Reason::parse(text(row, 1)?).map_err(corrupt)?,
         actor: optional_text(row, 2)?.map(Actor::parse).transpose().map_err(corrupt)?,
         key: column::<Option<[u8; KeyedHash::BYTES]>>(row, 3)?.map(KeyedHash),
-        places: hashes_of_bytes(bytes(row, 4)?)?,
+        places: KeyedHash::all_of(bytes(row, 4)?).ok_or_else(|| Error::corrupt("the hashes of a tombstone are cut"))?,
     })
-}
-
-/// Encodes hashes as the bytes of a column, concatenated.
-pub(crate) fn hashes_to_bytes(hashes: &[KeyedHash]) -> Vec<u8> {
-    hashes.iter().flat_map(|hash| hash.0).collect()
-}
-
-pub(crate) fn hashes_of_bytes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
-    let (hashes, rest) = bytes.as_chunks();
-    match rest {
-        [] => Ok(hashes.iter().copied().map(KeyedHash).collect()),
-        _ => Err(Error::corrupt("the hashes of a tombstone are cut")),
-    }
 }
