@@ -133,8 +133,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn pending(&self) -> Result<Vec<Backfill>> {
-        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::pending(&session.connection)));
-        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+        self.look(|session| schema::pending(&session.connection)).await
     }
 
     async fn backfill(&self) -> Result<()> {
@@ -155,8 +154,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn is_read_only(&self) -> Result<bool> {
-        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(session.is_read_only()));
-        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+        self.look(|session| session.is_read_only()).await
     }
 
     async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
@@ -173,9 +171,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn retention(&self) -> Result<Option<String>> {
-        let work: Work<Session, (), Option<String>> =
-            |session, ()| Box::pin(ready(first(&session.connection, statements::RETENTION, [], |row| column(row, 0))));
-        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+        self.look(|session| first(&session.connection, statements::RETENTION, [], |row| column(row, 0))).await
     }
 
     async fn set_retention(&self, rules: &str) -> Result<()> {
@@ -187,12 +183,10 @@ impl Engine for SqliteEngine {
     }
 
     async fn vector_model(&self) -> Result<Option<String>> {
-        let work: Work<Session, (), Option<String>> = |session, ()| {
-            let model =
-                first(&session.connection, statements::AGREEMENT, [statements::VECTOR_MODEL], |row| column(row, 0));
-            Box::pin(ready(model))
-        };
-        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+        self.look(|session| {
+            first(&session.connection, statements::AGREEMENT, [statements::VECTOR_MODEL], |row| column(row, 0))
+        })
+        .await
     }
 
     async fn set_vector_model(&self, model: &str) -> Result<()> {
@@ -273,6 +267,12 @@ impl Engine for SqliteEngine {
 }
 
 impl SqliteEngine {
+    /// Reads what needs no argument.
+    async fn look<T: Send + 'static>(&self, read: fn(&Session) -> Result<T>) -> Result<T> {
+        let work: Work<Session, fn(&Session) -> Result<T>, T> = |session, read| Box::pin(ready(read(session)));
+        self.run(Access::ReadLatest, self.until(), Arc::new(read), work).await
+    }
+
     /// Stores a text under a name unless there is one, and returns the stored one. Writes nothing if there is one.
     async fn agree(&self, name: &'static str, proposed: String) -> Result<String> {
         let read: Work<Session, (&'static str, String), Option<String>> = |session, (name, _)| {
