@@ -87,9 +87,17 @@ impl<E: Engine> Shared<E> {
             return Err(Error::invalid("this time is in the future"));
         }
         let work: LivingWork<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
-        let asked = (id.clone(), time, open.settings.history.transient.clone());
+        let asked = AsOf { id: id.clone(), time, transient: open.settings.history.transient.clone() };
         self.look(&open, Look::new(&open, Access::ReadLatest), &asked, work).await
     }
+}
+
+/// A question for a record as it was at a time.
+#[derive(Clone)]
+struct AsOf {
+    id: RecordId,
+    time: Timestamp,
+    transient: TransientKeys,
 }
 
 /// The position of a version: below the entry with this place.
@@ -210,11 +218,8 @@ async fn page<R: Reader>(reader: &mut R, asked: &Asked<(History, TransientKeys)>
 
 /// Finds the newest version that was committed by the given time. A version without a commit time existed before the
 /// history began.
-async fn as_of<R: Reader>(
-    reader: &mut R,
-    asked: &Asked<(RecordId, Timestamp, TransientKeys)>,
-) -> Result<Option<Record>> {
-    let ((id, time, transient), mut found) = (&asked.query, None);
+async fn as_of<R: Reader>(reader: &mut R, Asked { query, watch, .. }: &Asked<AsOf>) -> Result<Option<Record>> {
+    let (AsOf { id, time, transient }, mut found) = (query, None);
     let mut visit = |base: &Base, seen: &Seen<'_>| {
         if seen.committed_at.is_some_and(|at| at > *time) {
             return Ok(true);
@@ -224,7 +229,7 @@ async fn as_of<R: Reader>(
         }
         Ok(false)
     };
-    go_back(reader, id, transient, false, &asked.watch, &mut visit).await?;
+    go_back(reader, id, transient, false, watch, &mut visit).await?;
     Ok(found)
 }
 
