@@ -22,18 +22,27 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Maximum number of documents that a slice of the places backfill covers.
 const SLICE_ROWS: i64 = 500;
-/// The tables that remain of the word indexes: name, key, and number of rows that a slice of the removal deletes. A row
-/// of `data` has 4 KiB, one of `docsize` about ten bytes, and each indexed record has one.
-const REMOVED: [(&str, &str, usize); 6] = [
-    ("removed_memory_words_data", "id", 500),
-    ("removed_memory_words_idx", "segid, term", 500),
-    ("removed_memory_words_docsize", "id", 2_000),
-    ("removed_document_words_data", "id", 500),
-    ("removed_document_words_idx", "segid, term", 500),
-    ("removed_document_words_docsize", "id", 2_000),
+/// The tables that remain of the word indexes. A row of `data` has 4 KiB, one of `docsize` about ten bytes, and each
+/// indexed record has one.
+const REMOVED: [RemovedTable; 6] = [
+    RemovedTable { name: "removed_memory_words_data", key: "id", rows: 500 },
+    RemovedTable { name: "removed_memory_words_idx", key: "segid, term", rows: 500 },
+    RemovedTable { name: "removed_memory_words_docsize", key: "id", rows: 2_000 },
+    RemovedTable { name: "removed_document_words_data", key: "id", rows: 500 },
+    RemovedTable { name: "removed_document_words_idx", key: "segid, term", rows: 500 },
+    RemovedTable { name: "removed_document_words_docsize", key: "id", rows: 2_000 },
 ];
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
+
+/// A table that is being removed.
+struct RemovedTable {
+    name: &'static str,
+    /// The columns of its primary key.
+    key: &'static str,
+    /// Number of rows that a slice of the removal deletes.
+    rows: usize,
+}
 
 /// Creates or migrates the schema, as `init` does, and returns the applied steps.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
@@ -143,9 +152,9 @@ fn words_left(connection: &Connection) -> Result<Option<(i64, i64)>> {
     }
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(native);
     let mut left = 0;
-    for (table, ..) in tables.into_iter().filter(|(table, ..)| table.ends_with("_docsize")) {
+    for RemovedTable { name, .. } in tables.into_iter().filter(|table| table.name.ends_with("_docsize")) {
         // SQLite finds one end by the index, but scans all rows if asked for both at once.
-        let ends = format!("(SELECT max(id) FROM {table}) - (SELECT min(id) FROM {table})");
+        let ends = format!("(SELECT max(id) FROM {name}) - (SELECT min(id) FROM {name})");
         left += number(&format!("SELECT coalesce({ends} + 1, 0)"))?;
     }
     // If texts are long, the other tables take longer.
@@ -156,11 +165,11 @@ fn words_left(connection: &Connection) -> Result<Option<(i64, i64)>> {
 /// Removes a slice of the word index; returns whether the index is gone.
 fn remove_words(connection: &Connection) -> Result<bool> {
     let mut is_gone = true;
-    for (table, key, rows) in removed(connection)? {
-        let delete = format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} LIMIT {rows})");
+    for RemovedTable { name, key, rows } in removed(connection)? {
+        let delete = format!("DELETE FROM {name} WHERE ({key}) IN (SELECT {key} FROM {name} LIMIT {rows})");
         let is_empty = connection.execute(&delete, []).map_err(native)? < rows;
         if is_empty {
-            connection.execute_batch(&format!("DROP TABLE {table}")).map_err(native)?;
+            connection.execute_batch(&format!("DROP TABLE {name}")).map_err(native)?;
         }
         is_gone &= is_empty;
     }
@@ -168,9 +177,9 @@ fn remove_words(connection: &Connection) -> Result<bool> {
 }
 
 /// Returns those of the removed tables that still exist.
-fn removed(connection: &Connection) -> Result<Vec<(&'static str, &'static str, usize)>> {
+fn removed(connection: &Connection) -> Result<Vec<RemovedTable>> {
     let names = names(connection)?;
-    Ok(REMOVED.into_iter().filter(|(table, ..)| names.contains(*table)).collect())
+    Ok(REMOVED.into_iter().filter(|table| names.contains(table.name)).collect())
 }
 
 fn names(connection: &Connection) -> Result<BTreeSet<String>> {
