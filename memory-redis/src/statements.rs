@@ -498,7 +498,7 @@ pub(crate) fn step_of<K: Selects>(record: &K::Record) -> Vec<u8> {
 
 /// Encodes what a script needs to decide whether a tombstone blocks a document: its createdAt, and its name.
 fn guard(document: &Document) -> Vec<u8> {
-    let name = tombstone::name(&(document.collection.clone(), document.id.clone()).into());
+    let name = tombstone::name(&document.into());
     [time(document.created_at.as_millis()).as_slice(), &name].concat()
 }
 

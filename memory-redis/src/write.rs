@@ -93,7 +93,7 @@ impl Writer for RedisSession {
         let keys = &self.on.keys;
         let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
         for Put { before, after, entry, is_guarded } in puts {
-            let of = RecordId::from((after.collection.clone(), after.id.clone()));
+            let of = RecordId::from(*after);
             changes.push(RowChange {
                 row: keys.row(Some(&after.collection), after.id.as_str()),
                 head: before.map_or(&[][..], |before| &before.version.head),
@@ -114,8 +114,7 @@ impl Writer for RedisSession {
             }
             call.place_document(collection, &step, &after.space_id);
             call.list_document(collection, step);
-            let of = RecordId::from((after.collection.clone(), after.id.clone()));
-            call.schedule(&of, before.and_then(|before| before.record.expires_at), after.expires_at);
+            call.schedule(&(*after).into(), before.and_then(|before| before.record.expires_at), after.expires_at);
         }
         Ok(self.run(call).await? == DONE)
     }
@@ -134,7 +133,7 @@ impl Writer for RedisSession {
         for Found { record, version } in removals.iter().map(|removal| removal.found) {
             call = call.key(row(record)).arg(version.head);
             call.remove(keys.collection(collection), step_of::<Documents>(record));
-            call.schedule(&(collection.clone(), record.id.clone()).into(), record.expires_at, None);
+            call.schedule(&record.into(), record.expires_at, None);
             match call.is_full() {
                 true => late.push(record),
                 false => clear(&mut call, record),
@@ -142,14 +141,14 @@ impl Writer for RedisSession {
         }
         let mut stamps = Stamps::new();
         for Removal { found: Found { record, .. }, end } in removals {
-            let of = RecordId::from((collection.clone(), record.id.clone()));
+            let of = RecordId::from(record);
             let kept = end.as_ref().map(|end| history::kept(keys, &of, end));
             // Without an entry no history is touched, so any key of the script will do.
             let kept = kept.unwrap_or_else(|| Kept { history: row(record), entry: Vec::new() });
             call = call.key(kept.history).arg(stamps.of_removal(record)).arg(kept.entry);
         }
         for Removal { found: Found { record, .. }, .. } in removals {
-            call = call.key(keys.vector(&(collection.clone(), record.id.clone()).into()));
+            call = call.key(keys.vector(&record.into()));
         }
         if self.run(call).await? != DONE {
             return Ok(false);
