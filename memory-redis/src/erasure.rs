@@ -193,30 +193,26 @@ impl RedisSession {
         call = call.arg(erasings.len().to_string()).arg(erasures).arg(silent);
         let mut stamps = Stamps::new();
         for Erasing { found, tombstone } in erasings {
-            // A missing record has an empty head.
-            let (row, head, key) = match found {
-                ErasingRecord::Absent => match &tombstone.record {
-                    RecordId::Memory(id) => (keys.row(None, id.as_bytes()), [].as_slice(), None),
-                    RecordId::Document { collection, id } => {
-                        (keys.row(Some(collection), id.as_str()), [].as_slice(), None)
-                    }
-                },
+            let (head, key) = match found {
+                // A missing record has an empty head.
+                ErasingRecord::Absent => ([].as_slice(), None),
                 ErasingRecord::Memory(Found { record, version }) => {
                     let step = step_of::<Ledger>(record);
                     call.displace(&step, &record.space_id, record.status);
                     call.unlist(step);
                     call.schedule(&tombstone.record, record.expires_at, None);
-                    (keys.row(None, record.id.as_bytes()), version.head.as_slice(), record.idempotency_key.as_ref())
+                    (version.head.as_slice(), record.idempotency_key.as_ref())
                 }
                 ErasingRecord::Document(Found { record, version }) => {
                     let (collection, step) = (&record.collection, step_of::<Documents>(record));
                     call.displace_document(collection, &step, &record.space_id);
                     call.unlist_document(collection, step);
                     call.schedule(&tombstone.record, record.expires_at, None);
-                    (keys.row(Some(collection), record.id.as_str()), version.head.as_slice(), None)
+                    (version.head.as_slice(), None)
                 }
             };
             let read = self.tombstones.get(&tombstone.record).map(tombstone_of).unwrap_or_default();
+            let row = keys.row_of(&tombstone.record);
             call = call.key(row).arg(head).arg(stamps.of_erasure(tombstone)).arg(name(&tombstone.record));
             call = call.arg(read).arg(tombstone_of(tombstone)).arg(key.map_or("", IdempotencyKey::as_str));
             call = call.arg(tombstone.key.map(hash_name).unwrap_or_default());

@@ -100,6 +100,14 @@ impl Keys {
         [&self.rows(collection), id.as_ref()].concat()
     }
 
+    /// Returns the key of the row of a record with this id.
+    pub(crate) fn row_of(&self, of: &RecordId) -> Vec<u8> {
+        match of {
+            RecordId::Memory(id) => self.row(None, id.as_bytes()),
+            RecordId::Document { collection, id } => self.row(Some(collection), id.as_str()),
+        }
+    }
+
     /// Returns the key of a record's history.
     pub(crate) fn history(&self, of: &RecordId) -> Vec<u8> {
         match of {

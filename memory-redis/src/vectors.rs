@@ -3,7 +3,7 @@
 //! Rows are unaffected, so reading rows reads no vectors. The scripts of other writes delete a vector when its record
 //! or texts change.
 
-use memory_core::engine::{Embed, EmbedRecord, Found};
+use memory_core::engine::{Embed, EmbedRecord};
 use memory_core::{Outcome, RecordId, Result};
 use redis::{Pipeline, Value};
 
@@ -30,15 +30,12 @@ impl RedisSession {
         let (keys, mut vectors) = (&self.on.keys, Vec::with_capacity(embeds.len()));
         let mut call = Call::new(Lua::Embed, keys).arg(embeds.len().to_string());
         for Embed { found, vector } in embeds {
-            let (row, of, version) = match found {
-                EmbedRecord::Memory(Found { record, version }) => {
-                    (keys.row(None, record.id.as_bytes()), RecordId::from(record.id), version)
-                }
-                EmbedRecord::Document(Found { record, version }) => {
-                    (keys.row(Some(&record.collection), record.id.as_str()), RecordId::from(record), version)
-                }
+            let of = found.id();
+            let head = match found {
+                EmbedRecord::Memory(found) => found.version.head,
+                EmbedRecord::Document(found) => found.version.head,
             };
-            call = call.key(row).arg(version.head).arg(vector.as_slice());
+            call = call.key(keys.row_of(&of)).arg(head).arg(vector.as_slice());
             vectors.push(keys.vector(&of));
         }
         for vector in vectors {

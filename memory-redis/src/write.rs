@@ -95,7 +95,7 @@ impl Writer for RedisSession {
         for Put { before, after, entry, is_guarded } in puts {
             let of = RecordId::from(*after);
             changes.push(RowChange {
-                row: keys.row(Some(&after.collection), after.id.as_str()),
+                row: keys.row_of(&of),
                 head: before.map_or(&[][..], |before| &before.version.head),
                 new: rows::from_document(after),
                 entry: stamps.of_put(before.map(|before| &before.record), after),
