@@ -13,6 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::error::{
     has_code, has_moved, is_moving, is_of_server, is_passing, is_read_only, may_have_written, named_node, native,
+    replaced,
 };
 use crate::link::Link;
 use crate::statements::{Call, Keys, LONG_ROWS, WAITED, decoded, is_write, load_scripts, name_of};
@@ -325,27 +326,28 @@ impl RedisSession {
         }
     }
 
-    /// Returns whether replicas may lack what a result was decided from. An error of the server is about no record, and
-    /// neither is one that leaves open what was done.
-    pub(crate) fn is_ahead<T>(&self, result: &Result<T>) -> bool {
+    /// Returns the result of a call, once the replicas have what the result was decided from: it must not be about a
+    /// write that a failover takes back. An error of the server is about no record, and neither is one that leaves open
+    /// what was done, so these are returned at once.
+    pub(crate) async fn settled<T>(&self, result: Result<T>) -> Result<T> {
         let is_about_none = |error: &Error| is_of_server(error) || error.outcome() == Outcome::Unknown;
-        self.is_ahead.load(Ordering::Relaxed) && !result.as_ref().is_err_and(is_about_none)
-    }
-
-    /// Waits until the replicas have all that was read. Returns `false` if that is not known.
-    pub(crate) async fn settle(&self) -> Result<bool> {
-        // WAIT waits for writes of its own connection only, so this makes one.
-        self.write(command("SET", &[&self.on.keys.of(WAITED), b""])).await?;
-        Ok(self.is_same_timeline.load(Ordering::Relaxed))
-    }
-
-    /// Returns the outcome of a call that ends with a result.
-    pub(crate) fn outcome_of<T>(&self, result: &Result<T>) -> Outcome {
-        match result {
+        if !self.is_ahead.load(Ordering::Relaxed) || result.as_ref().is_err_and(is_about_none) {
+            return result;
+        }
+        let outcome = match &result {
             Err(error) => error.outcome(),
             Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
             Ok(_) => Outcome::NotDone,
-        }
+        };
+        self.settle().await.map_err(|error| error.with_outcome(outcome))?;
+        result
+    }
+
+    /// Waits until the replicas have all that was read. Fails if that is not known.
+    async fn settle(&self) -> Result<()> {
+        // WAIT waits for writes of its own connection only, so this makes one.
+        self.write(command("SET", &[&self.on.keys.of(WAITED), b""])).await?;
+        if self.is_same_timeline.load(Ordering::Relaxed) { Ok(()) } else { Err(replaced()) }
     }
 }
 

@@ -10,7 +10,6 @@ use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, LONG, RedisSession, command};
-use crate::error::replaced;
 use crate::feed;
 use crate::schema;
 use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECRET, SINCE, VECTOR_MODEL};
@@ -143,16 +142,7 @@ impl Engine for RedisEngine {
         }
         let mut session = RedisSession::confirmed(&self.connections, until).await?;
         let done = work(&mut session, &argument).await;
-        if !session.is_ahead(&done) {
-            return done;
-        }
-        // The answer must not be about a write that a failover takes back.
-        let outcome = session.outcome_of(&done);
-        match session.settle().await {
-            Ok(true) => done,
-            Ok(false) => Err(replaced().with_outcome(outcome)),
-            Err(error) => Err(error.with_outcome(outcome)),
-        }
+        session.settled(done).await
     }
 
     async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
