@@ -336,8 +336,7 @@ impl RedisSession {
         }
         let outcome = match &result {
             Err(error) => error.outcome(),
-            Ok(_) if self.has_written.load(Ordering::Relaxed) => Outcome::Unknown,
-            Ok(_) => Outcome::NotDone,
+            Ok(_) => Outcome::unknown_if(self.has_written.load(Ordering::Relaxed)),
         };
         self.settle().await.map_err(|error| error.with_outcome(outcome))?;
         result
@@ -386,8 +385,7 @@ fn has_written(commands: &Pipeline, answers: &[Value]) -> bool {
 /// may have written.
 fn checked(commands: &Pipeline, answers: Vec<Value>) -> Result<Vec<Value>> {
     let Some(error) = refusal(&answers) else { return Ok(answers) };
-    let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-    Err(native(error).with_outcome(outcome))
+    Err(native(error).with_outcome(Outcome::unknown_if(has_written(commands, &answers))))
 }
 
 /// Returns the first error among answers.

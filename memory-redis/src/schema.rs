@@ -98,7 +98,7 @@ const BEGUN: &str = " begun";
 pub async fn migrate(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
     let report = connections.retry(|| run(&connections)).await?;
-    let earlier = if report.applied.is_empty() { Outcome::NotDone } else { Outcome::Unknown };
+    let earlier = Outcome::unknown_if(!report.applied.is_empty());
     begin_again(&connections).await.map_err(|error| error.after(earlier))?;
     Ok(report)
 }
