@@ -43,13 +43,13 @@ pub(crate) fn read_with_places(bytes: &[u8]) -> Option<(RecordId, Vec<KeyedHash>
     match *kind {
         MEMORY => {
             let (id, places) = rest.split_first_chunk()?;
-            Some((MemoryId::from_bytes(*id).into(), hashes(places)?))
+            Some((MemoryId::from_bytes(*id).into(), KeyedHash::all_of(places)?))
         }
         DOCUMENT => {
             let mut parts = rest.splitn(3, |byte| *byte == 0);
             let (collection, id) = (str::from_utf8(parts.next()?).ok()?, str::from_utf8(parts.next()?).ok()?);
             let record = (Collection::parse(collection).ok()?, DocumentId::parse(id).ok()?).into();
-            Some((record, hashes(parts.next()?)?))
+            Some((record, KeyedHash::all_of(parts.next()?)?))
         }
         _ => None,
     }
@@ -97,13 +97,8 @@ pub(crate) fn read_tombstone(record: &RecordId, bytes: &[u8]) -> Result<Tombston
         reason: Reason::parse(reason).map_err(corrupt)?,
         actor: actor.map(Actor::parse).transpose().map_err(corrupt)?,
         key,
-        places: hashes(places).ok_or_else(bad)?,
+        places: KeyedHash::all_of(places).ok_or_else(bad)?,
     })
-}
-
-fn hashes(bytes: &[u8]) -> Option<Vec<KeyedHash>> {
-    let (hashes, []) = bytes.as_chunks() else { return None };
-    Some(hashes.iter().copied().map(KeyedHash).collect())
 }
 
 #[cfg(test)]
