@@ -305,9 +305,7 @@ impl RedisSession {
 
     /// Runs a script that returns a number.
     pub(crate) async fn run(&self, call: Call<'_>) -> Result<i64> {
-        let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.add_command(call.into_cmd());
-        let answer = self.write(pipeline).await?.pop().unwrap_or(Value::Nil);
+        let answer = self.write(call.into_pipeline()).await?.pop().unwrap_or(Value::Nil);
         self.on.grown.notify_waiters();
         // The script may have written.
         let number = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;

@@ -188,9 +188,7 @@ impl RedisEngine {
         for piece in pieces {
             call = call.arg(piece);
         }
-        let mut script = Pipeline::with_capacity(1);
-        script.add_command(call.into_cmd());
-        self.connections.write(script, Instant::now()).await.map(drop)
+        self.connections.write(call.into_pipeline(), Instant::now()).await.map(drop)
     }
 
     fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {

@@ -169,10 +169,8 @@ impl RedisSession {
             for name in &copy.names {
                 call = call.arg(name.as_slice());
             }
-            let mut slice = Pipeline::with_capacity(1);
-            slice.add_command(call.into_cmd());
             // Nothing is erased so far.
-            let answers = self.on.write(slice, self.until).await;
+            let answers = self.on.write(call.into_pipeline(), self.until).await;
             let answers = answers.map_err(|error| error.with_outcome(Outcome::NotDone))?;
             match answers.first() {
                 Some(Value::Int(COPIED)) => return Ok(true),

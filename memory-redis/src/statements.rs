@@ -408,6 +408,13 @@ impl<'k> Call<'k> {
         self.size() > MOST_KEYS
     }
 
+    /// Makes a pipeline of this call alone.
+    pub(crate) fn into_pipeline(self) -> Pipeline {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(self.into_cmd());
+        pipeline
+    }
+
     pub(crate) fn into_cmd(mut self) -> Cmd {
         let mut call = cmd("EVALSHA");
         self.keys.extend(self.coming.keys().chain(self.going.keys()).cloned());

@@ -41,9 +41,7 @@ impl RedisSession {
         for vector in vectors {
             call = call.key(vector);
         }
-        let mut script = Pipeline::with_capacity(1);
-        script.add_command(call.into_cmd());
-        let answer = self.write(script).await?.pop().unwrap_or(Value::Nil);
+        let answer = self.write(call.into_pipeline()).await?.pop().unwrap_or(Value::Nil);
         // The script may have written.
         let kept: Vec<bool> = decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?;
         if kept.contains(&true) {
