@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use memory_core::{Collection, Document, ErrorKind, IdempotencyKey, Memory, MemoryId, Record, RecordId, Timestamp};
 
 use super::expiry::EXPIRED;
-use super::{Answer, Naive, Stone, name_of};
+use super::{Answer, Naive, Stone};
 use crate::model::op::{Ask, Question, Why};
 
 impl Naive {
@@ -34,13 +34,13 @@ impl Naive {
     /// The documents that an erasure by a query takes (E1).
     pub(crate) fn documents_to_erase(&self, collection: &Collection, ask: &Ask) -> Answer<BTreeSet<RecordId>> {
         refuse_everything(ask)?;
-        Ok(self.found_documents(collection, ask)?.into_iter().map(name_of).collect())
+        Ok(self.found_documents(collection, ask)?.into_iter().map(RecordId::from).collect())
     }
 
     /// Erases a record with its history, and leaves a tombstone (E1, E2).
     pub(crate) fn erase(&mut self, record: &RecordId, why: Why, now: Timestamp, keeps_history: bool) {
         let memory = self.memories.iter().position(|memory| RecordId::Memory(memory.id) == *record);
-        let document = self.documents.iter().position(|document| name_of(document) == *record);
+        let document = self.documents.iter().position(|document| RecordId::from(document) == *record);
         let memory = memory.map(|place| self.memories.remove(place));
         let document = document.map(|place| self.documents.remove(place));
         self.history.remove(record);
@@ -100,7 +100,7 @@ impl Naive {
 
     /// Whether the document was created before the erasure that its tombstone records.
     pub(super) fn keeps_out(&self, document: &Document) -> bool {
-        let stone = self.tombstones.get(&name_of(document));
+        let stone = self.tombstones.get(&RecordId::from(document));
         stone.is_some_and(|stone| document.created_at.as_millis() <= stone.at)
     }
 }

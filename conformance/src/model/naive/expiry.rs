@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_core::{IdempotencyKey, Memory, RecordId, Timestamp};
 
-use super::{Naive, Stone, name_of};
+use super::{Naive, Stone};
 use crate::model::op::Why;
 
 /// The reason in the tombstones of expired records.
@@ -17,7 +17,7 @@ impl Naive {
     /// not.
     pub(crate) fn expire(&mut self, now: Timestamp, keeps_history: bool) -> Vec<RecordId> {
         let memories = self.memories.iter().map(|memory| (memory.expires_at, RecordId::Memory(memory.id)));
-        let documents = self.documents.iter().map(|document| (document.expires_at, name_of(document)));
+        let documents = self.documents.iter().map(|document| (document.expires_at, RecordId::from(document)));
         let over = memories.chain(documents).filter_map(|(end, record)| Some((end.filter(|end| *end <= now)?, record)));
         let over: Vec<_> = over.collect();
         for (end, record) in &over {

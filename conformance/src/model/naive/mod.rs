@@ -382,7 +382,7 @@ impl Naive {
                 Some(_) => report.conflicts.push(place),
                 None if self.keeps_out(&document) => report.erased.push(place),
                 None => {
-                    self.sweep(&name_of(&document));
+                    self.sweep(&RecordId::from(&document));
                     self.keep(&Record::Document(document.clone()), now, None);
                     self.documents.push(document);
                     report.written += 1;
@@ -517,7 +517,7 @@ impl Naive {
         let (id, revision) = match record {
             Record::Memory(memory) => (RecordId::Memory(memory.id), memory.revision),
             Record::Document(document) => {
-                let id = name_of(document);
+                let id = RecordId::from(document);
                 let created = self.created.entry(id.clone()).or_insert(i64::MIN);
                 *created = document.created_at.as_millis().max(*created);
                 (id, document.revision)
@@ -589,10 +589,6 @@ fn is_in_scope(ask: &Ask, space: &str) -> bool {
 fn refuse_field(ask: &Ask, name: &str) -> Answer<()> {
     let is_mentioned = ask.filter.as_ref().is_some_and(|condition| filter::mentions(condition, name));
     if is_mentioned { Err(ErrorKind::InvalidInput) } else { Ok(()) }
-}
-
-fn name_of(document: &Document) -> RecordId {
-    RecordId::Document { collection: document.collection.clone(), id: document.id.clone() }
 }
 
 /// Whether a watch includes records of this kind.

@@ -2,7 +2,7 @@
 
 use memory_core::{Collection, MemoryId, RecordId};
 
-use super::{Answer, Naive, is_in_scope, json, name_of, text, text_of};
+use super::{Answer, Naive, is_in_scope, json, text, text_of};
 use crate::model::op::{Ask, Question};
 
 /// The records of a recall's scope.
@@ -37,7 +37,8 @@ impl Naive {
         let wanted = self.query_documents(name, ask)?;
         let records = self.documents.iter().filter(|document| document.collection == *name);
         let records = records.filter(|document| is_in_scope(ask, document.space_id.as_str()));
-        let records = records.map(|document| (name_of(document), json(document), document.content.as_str().to_owned()));
+        let records =
+            records.map(|document| (RecordId::from(document), json(document), document.content.as_str().to_owned()));
         Ok(self.scope(records, &wanted, word))
     }
 

@@ -33,7 +33,7 @@ pub(super) async fn show(
     Parameters((fields, at)): Parameters<(DocumentFields, VersionFields)>,
 ) -> Result<Page, Problem> {
     let document = fields.find(&visitor).await?;
-    let history = || History::of((document.collection.clone(), document.id.clone()));
+    let history = || History::of(&document);
     let versions = Versions::read(&visitor, &at, history).await;
     let (collection, id) = (document.collection.as_str(), document.id.as_str());
     let to = |cursor: &str| links::link(DOCUMENT, &[("collection", collection), ("id", id), ("cursor", cursor)]);

@@ -171,7 +171,7 @@ async fn ask_about_document(
     reason: &str,
     mistake: Option<Mistake>,
 ) -> Result<Page, Problem> {
-    let history = History::of((document.collection.clone(), document.id.clone()));
+    let history = History::of(document);
     let (title, path, button) = match going {
         Going::Removed => ("Remove a document", "remove", "Remove 1 document"),
         Going::Erased => ("Erase a document", "erase", "Erase 1 document"),

@@ -68,7 +68,7 @@ pub(super) async fn document(
 ) -> Result<Response, Problem> {
     let seen = revision(&fields.revision)?;
     let document = changeable_document(&visitor, &name).await?;
-    let history = History::of((document.collection.clone(), document.id.clone()));
+    let history = History::of(&document);
     let record = links::document(&document);
     let Record::Document(then) = fields.find(&visitor, history).await? else {
         return Err(Problem::not_found("document"));
