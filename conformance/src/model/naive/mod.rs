@@ -37,8 +37,8 @@ pub(crate) type Answer<T> = Result<T, ErrorKind>;
 pub(crate) struct Naive {
     memories: Vec<Memory>,
     documents: Vec<Document>,
-    /// The spaces in which documents have been.
-    places: BTreeSet<(Collection, DocumentId, String)>,
+    /// The spaces in which each document has been.
+    places: BTreeMap<RecordId, BTreeSet<String>>,
     /// The versions of each record, oldest first, removed documents included.
     history: BTreeMap<RecordId, Vec<Was>>,
     /// The latest createdAt of the documents in a history.
@@ -478,19 +478,16 @@ impl Naive {
                 let memories = self.memories.iter().chain(self.erased_memories()).filter(|memory| memory.id == *id);
                 memories.map(|memory| memory.space_id.as_str()).collect()
             }
-            RecordId::Document { collection, id } => {
-                let places = self.places.iter().filter(|place| place.0 == *collection && place.1 == *id);
-                places.map(|place| place.2.as_str()).collect()
-            }
+            RecordId::Document { .. } => self.places.get(id).into_iter().flatten().map(String::as_str).collect(),
         }
     }
 
     /// Notes the spaces of all documents.
     pub(crate) fn remember_places(&mut self) {
-        let place = |document: &Document| {
-            (document.collection.clone(), document.id.clone(), document.space_id.as_str().to_owned())
-        };
-        self.places.extend(self.documents.iter().map(place));
+        for document in &self.documents {
+            let places = self.places.entry(document.into()).or_default();
+            places.insert(document.space_id.as_str().to_owned());
+        }
     }
 
     /// The versions of a record, newest first (H1, H5).
