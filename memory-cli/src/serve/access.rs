@@ -149,14 +149,15 @@ impl Access {
         }
     }
 
-    /// Fails with `Unauthorized` unless the caller may erase.
+    /// Fails with `Unauthorized` unless the caller may erase, and write the ledger: there are memories in whatever is asked.
     pub(crate) fn check_erasure(&self) -> Result<()> {
-        if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
+        self.check_erases()?;
+        self.check_ledger_write()
     }
 
     /// Fails with `Unauthorized` unless the caller may read the retention rules, which name spaces.
     pub(crate) fn check_retention(&self) -> Result<()> {
-        self.check_erasure()?;
+        self.check_erases()?;
         if self.readable == Spaces::All { Ok(()) } else { Err(unauthorized("the rules of all spaces may not be read")) }
     }
 
@@ -164,19 +165,13 @@ impl Access {
     pub(crate) fn check_retention_write(&self) -> Result<()> {
         self.check_retention()?;
         self.check_ledger_write()?;
-        if self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none() {
-            return Ok(());
-        }
-        Err(unauthorized("the rules of all spaces may not be changed"))
+        if self.writes_everything() { Ok(()) } else { Err(unauthorized("the rules of all spaces may not be changed")) }
     }
 
     /// Fails with `Unauthorized` unless the caller may set the model of all vectors, that is, may write everything.
     pub(crate) fn check_vector_model_write(&self) -> Result<()> {
         self.check_ledger_write()?;
-        if self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none() {
-            return Ok(());
-        }
-        Err(unauthorized("the embedding model may not be changed"))
+        if self.writes_everything() { Ok(()) } else { Err(unauthorized("the embedding model may not be changed")) }
     }
 
     /// The error to return to the caller; for callers who may not erase, that of [`without_erasure`].
@@ -253,6 +248,15 @@ impl Access {
     /// Leaves what lies in and below the space of an agent to that agent.
     pub(crate) fn reserve(&mut self, space: &SpaceId) {
         self.reserved = Some(space.clone());
+    }
+
+    fn check_erases(&self) -> Result<()> {
+        if self.erases { Ok(()) } else { Err(unauthorized("nothing may be erased")) }
+    }
+
+    /// Whether the caller may write in all spaces and all collections.
+    fn writes_everything(&self) -> bool {
+        self.writable == Writable::Everywhere && self.reserved.is_none() && self.collections.is_none()
     }
 }
 

@@ -87,7 +87,6 @@ pub(super) async fn ask_document(
 ) -> Result<Page, Problem> {
     let document = removable(&visitor, &name).await?;
     visitor.access.check_erasure()?;
-    visitor.access.check_ledger_write()?;
     ask_about_document(&visitor, &document, Going::Erased, "", None).await
 }
 
@@ -99,7 +98,6 @@ pub(super) async fn erase_document(
     let document = removable(&visitor, &name).await?;
     let Visitor { server, access } = &visitor;
     access.check_erasure()?;
-    access.check_ledger_write()?;
     if let Some(mistake) = fields.mistake(&digest(&document), Going::Erased) {
         let page = ask_about_document(&visitor, &document, Going::Erased, &fields.reason, Some(mistake)).await?;
         return Ok(page.into_response());
@@ -128,7 +126,6 @@ impl GoingFields {
 async fn erasable(visitor: &Visitor, id: MemoryId) -> Result<Memory, Problem> {
     let memory = readable_memory(&visitor.server, &visitor.access, id).await?;
     visitor.access.check_erasure()?;
-    visitor.access.check_ledger_write()?;
     visitor.access.check_write(&memory.space_id)?;
     Ok(memory)
 }

@@ -124,7 +124,6 @@ async fn selected_memories(
 ) -> Result<(QueryBuilder<Ledger>, Option<Permit>), Problem> {
     let access = &visitor.access;
     access.check_erasure()?;
-    access.check_ledger_write()?;
     let ((query, patterns), condition) = (fields.select(visitor, scope).await?, fields.condition()?);
     let query = access.confine(query);
     // Asked before the visitor is confined, whose filter would make an erasure of everything look like one of something.
