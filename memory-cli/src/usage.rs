@@ -42,6 +42,14 @@ pub(crate) fn answer(error: &Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
+/// Reports an option whose value is invalid as a mistake in the arguments.
+pub(crate) fn refused(option: &str, error: memory_core::Error) -> anyhow::Error {
+    match error.kind() {
+        memory_core::ErrorKind::InvalidInput => Usage(format!("{option}: {}", error.message())).into(),
+        _ => error.into(),
+    }
+}
+
 /// Describes the mistake without the given value, which may be a payload.
 fn describe(error: &Error) -> String {
     let get = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();

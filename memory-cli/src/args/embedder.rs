@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use clap::{Args, value_parser};
-use memory_core::{Embedder, ErrorKind, MAX_WIDTH};
+use memory_core::{Embedder, MAX_WIDTH};
 use memory_model::openai::{OpenAiConfig, OpenAiEmbedder};
 
 use super::heading::GLOBAL;
 use crate::model_key;
-use crate::usage::Usage;
+use crate::usage::{self, Usage};
 
 /// The options that name the embedding model, for commands that search by meaning.
 #[derive(Debug, Args)]
@@ -66,15 +66,15 @@ impl EmbedderArgs {
         };
         let mut config = OpenAiConfig::new(url, model);
         config.key = model_key::read()?;
-        let embedder = OpenAiEmbedder::new(config, width as usize).map_err(refused)?;
-        Ok(Arc::new(embedder))
+        let opened = OpenAiEmbedder::new(config, width as usize);
+        Ok(Arc::new(opened.map_err(|error| usage::refused("--embedder", error))?))
     }
 }
 
 #[cfg(feature = "local")]
 async fn open_folder(folder: &str) -> anyhow::Result<Arc<dyn Embedder>> {
     let opened = memory_model::local::LocalEmbedder::open(folder).await;
-    Ok(Arc::new(opened.map_err(refused)?))
+    Ok(Arc::new(opened.map_err(|error| usage::refused("--embedder", error))?))
 }
 
 #[cfg(not(feature = "local"))]
@@ -82,12 +82,4 @@ async fn open_folder(_: &str) -> anyhow::Result<Arc<dyn Embedder>> {
     let message =
         "--embedder: this program was built without local models: build it with --features local, or name a URL";
     Err(Usage(message.to_owned()).into())
-}
-
-/// Reports a model that can't be opened as a mistake in the arguments.
-fn refused(error: memory_core::Error) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::InvalidInput => Usage(format!("--embedder: {}", error.message())).into(),
-        _ => error.into(),
-    }
 }

@@ -36,7 +36,7 @@ use axum::http::{StatusCode, Uri, header};
 use axum::routing::get;
 use axum::{Router, middleware};
 use memory_context::agent::Agent;
-use memory_core::{ErrorKind, MemoryProvider};
+use memory_core::MemoryProvider;
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -44,8 +44,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::signal;
-use crate::usage::Usage;
+use crate::{signal, usage};
 
 pub(crate) use access::{Access, LedgerAccess, Writable};
 use limits::{Limits, PATIENCE};
@@ -76,7 +75,7 @@ pub(crate) async fn over_http(
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
-        Some(builder) => Some(builder.build().await.map_err(refused)?),
+        Some(builder) => Some(builder.build().await.map_err(|error| usage::refused("--agent", error))?),
         None => None,
     };
     if let Some(agent) = &agent {
@@ -114,14 +113,6 @@ pub(crate) async fn over_http(
 
 async fn not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support the method")
-}
-
-/// Reports an invalid description of an agent as a mistake in the arguments.
-fn refused(error: memory_core::Error) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::InvalidInput => Usage(format!("--agent: {}", error.message())).into(),
-        _ => error.into(),
-    }
 }
 
 /// Serves MCP over standard input and output until the client closes them.
