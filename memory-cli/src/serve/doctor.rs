@@ -24,8 +24,7 @@ impl Doctor {
     /// Runs all checks that write nothing. It opens a few extra connections, and reads single records.
     pub(crate) async fn examine(&self, provider: &dyn MemoryProvider) -> Result<Vec<Finding>, Problem> {
         let Ok(_turn) = self.turn.try_acquire() else {
-            let detail = "the doctor already runs for another request: try again later";
-            return Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) });
+            return Err(Problem::busy("the doctor already runs for another request: try again later"));
         };
         let unusable = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the URL of the engine can't be read");
         let database = diagnosis::of_database(&self.url).await.map_err(unusable)?;

@@ -29,10 +29,7 @@ pub(crate) async fn guard(State(server): State<Server>, mut request: Request, ne
     let method = known(request.method());
     let span = span(&route, method);
     let _in_flight = server.metrics.in_flight();
-    let entrance = match request.extensions().get::<MatchedPath>() {
-        Some(route) => Entrance::of(route.as_str()),
-        None => Entrance::Token,
-    };
+    let entrance = Entrance::of(&route);
     let response = match admit(&server.callers, entrance, &request) {
         Ok(access) => {
             span.record("caller", &access.name);
@@ -77,7 +74,7 @@ async fn bounded(server: &Server, entrance: Entrance, caller: &str, mut request:
     };
     let Some(place) = places.take(caller) else {
         let detail = "the server or this token has reached its limit of concurrent requests: try again later";
-        return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
+        return Problem::busy(detail).into_response();
     };
     let place = Arc::new(Mutex::new(Some(place)));
     request.extensions_mut().insert(RequestPlace::new(&place));

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use memory_core::MAX_WATCHES;
 use memory_core::engine::{HeavyWork, Permit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -100,10 +99,8 @@ impl Limits {
 
     /// Waits in turn for a permit to compile patterns, as a heavy call does (L8).
     pub(crate) async fn place_for_patterns(&self) -> Result<Permit, Problem> {
-        self.patterns.permit(self.time / 2).await.ok_or_else(|| {
-            let detail = "too many requests with globs or regexes at once: try again later";
-            Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
-        })
+        let permit = self.patterns.permit(self.time / 2).await;
+        permit.ok_or_else(|| Problem::busy("too many requests with globs or regexes at once: try again later"))
     }
 
     /// Returns how many permits a watch takes, by the bytes of its conditions and the number of globs and regexes in them. It keeps them in

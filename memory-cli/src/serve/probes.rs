@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use memory_core::MemoryProvider;
 use tokio::sync::Mutex;
 use utoipa_axum::router::OpenApiRouter;
@@ -92,8 +91,7 @@ async fn ready(State(readiness): State<Arc<Readiness>>) -> Result<&'static str, 
     if readiness.is_ready().await {
         return Ok("ready\n");
     }
-    let detail = "the engine does not answer: see /v1/health and the log";
-    Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
+    Err(Problem::busy("the engine does not answer: see /v1/health and the log"))
 }
 
 #[cfg(test)]

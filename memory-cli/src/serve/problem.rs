@@ -76,6 +76,11 @@ impl Problem {
         Self { error: Some(format!("{:?}", ErrorKind::LimitExceeded)), retryable: true, ..problem }
     }
 
+    /// The problem of a request for which there is no place or no engine now. The same request can succeed later.
+    pub(crate) fn busy(detail: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     /// The status of the response.
     pub(crate) fn status_code(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

@@ -10,7 +10,6 @@ mod rooms;
 mod wire;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -77,11 +76,8 @@ async fn complete(
 }
 
 fn busy() -> Problem {
-    let problem = Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "the agent or this token has reached its limit of concurrent questions: try again later",
-    );
-    Problem { error: Some("Unavailable".to_owned()), retryable: true, ..problem }
+    let detail = "the agent or this token has reached its limit of concurrent questions: try again later";
+    Problem { error: Some("Unavailable".to_owned()), ..Problem::busy(detail) }
 }
 
 /// Lists the agent as the only model.
