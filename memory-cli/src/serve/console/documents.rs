@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::entry::{Entry as _, turn, unreadable};
-use super::fields::{ORDERS, ScopeFields, choice, filled, input, order};
+use super::fields::{ORDERS, ScopeFields, choice, filled, input, paged};
 use super::links::link;
 use super::page::{Page, Section, alert};
 use super::paths::{DOCUMENTS, HOME, PROMPT};
@@ -101,13 +101,7 @@ async fn collections(visitor: &Visitor) -> Page {
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &CollectionFields) -> Result<DocumentPage, Problem> {
     visitor.access.check_collection(&fields.collection()?)?;
     let (query, _patterns) = fields.select(visitor, scope).await?;
-    let mut query = query.order(order(&fields.order));
-    if let Some(condition) = fields.condition()? {
-        query = query.filter(condition);
-    }
-    if let Some(cursor) = filled(&fields.cursor) {
-        query = query.cursor(cursor);
-    }
+    let query = paged(query, &fields.order, fields.condition()?, &fields.cursor);
     Ok(visitor.server.documents.query(&visitor.access.confine(query).build()?).await?)
 }
 

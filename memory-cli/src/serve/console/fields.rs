@@ -4,7 +4,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use memory_core::engine::Permit;
-use memory_core::{Error, Kind, Order, QueryBuilder, Result, Timestamp};
+use memory_core::{Error, Filter, Kind, Order, QueryBuilder, Result, Status, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -132,9 +132,16 @@ pub(super) fn number_input(name: &str, label: &str, value: &str, most: usize) ->
     }
 }
 
-/// Parses the order in a field.
-pub(super) fn order(name: &str) -> Order {
-    if name == "oldest" { Order::OldestFirst } else { Order::NewestFirst }
+/// The query of the page at a cursor, in the order of a field.
+pub(super) fn paged<K: Kind>(
+    query: QueryBuilder<K>,
+    order: &str,
+    condition: Option<Filter>,
+    cursor: &str,
+) -> QueryBuilder<K> {
+    let query = query.order(if order == "oldest" { Order::OldestFirst } else { Order::NewestFirst });
+    let query = condition.into_iter().fold(query, QueryBuilder::filter);
+    filled(cursor).into_iter().fold(query, QueryBuilder::cursor)
 }
 
 /// The orders to choose among.
@@ -152,6 +159,12 @@ pub(super) fn choice(name: &str, label: &str, choices: &[(&str, &str)], chosen: 
             }
         }
     }
+}
+
+/// A choice among the statuses of a memory, and any of them.
+pub(super) fn status_choice(chosen: &str) -> Markup {
+    let statuses: Vec<_> = [("", "Any")].into_iter().chain(Status::ALL.map(|s| (s.as_str(), s.as_str()))).collect();
+    choice("status", "Status", &statuses, chosen)
 }
 
 #[cfg(test)]

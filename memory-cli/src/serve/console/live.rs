@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
 use super::entry::line;
-use super::fields::{ScopeFields, choice, filled, input};
+use super::fields::{ScopeFields, choice, filled, input, status_choice};
 use super::links::{self, link};
 use super::page::{Section, alert};
 use super::paths::LIVE;
@@ -279,7 +279,6 @@ fn id_line(id: &RecordId) -> Markup {
 }
 
 fn form(scope: &ScopeFields, fields: &LiveFields) -> Markup {
-    let statuses: Vec<_> = [("", "Any")].into_iter().chain(Status::ALL.map(|s| (s.as_str(), s.as_str()))).collect();
     html! {
         form method="get" action=(LIVE) class="fields" role="search" aria-label="Changes" {
             (scope.inputs())
@@ -287,7 +286,7 @@ fn form(scope: &ScopeFields, fields: &LiveFields) -> Markup {
             (input("collection", "Collection of the documents", &fields.collection))
             (input("text", "One of these words", &fields.text))
             (input("filter", "Condition, as in metadata.topic = 'rust'", &fields.filter))
-            (choice("status", "Status", &statuses, &fields.status))
+            (status_choice(&fields.status))
             p { button type="submit" { "Show" } }
         }
     }

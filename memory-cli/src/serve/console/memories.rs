@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::entry::{Entry as _, space_link, turn, unreadable};
-use super::fields::{ORDERS, ScopeFields, choice, filled, input, moment, order, time_input};
+use super::fields::{ORDERS, ScopeFields, choice, filled, input, moment, paged, status_choice, time_input};
 use super::links::link;
 use super::page::{Page, Section, alert};
 use super::paths::MEMORIES;
@@ -62,13 +62,7 @@ pub(super) async fn show(
 
 async fn find(visitor: &Visitor, scope: &ScopeFields, fields: &TimelineFields) -> Result<MemoryPage, Problem> {
     let (query, _patterns) = fields.select(visitor, scope).await?;
-    let mut query = query.order(order(&fields.order));
-    if let Some(condition) = fields.condition()? {
-        query = query.filter(condition);
-    }
-    if let Some(cursor) = filled(&fields.cursor) {
-        query = query.cursor(cursor);
-    }
+    let query = paged(query, &fields.order, fields.condition()?, &fields.cursor);
     Ok(visitor.server.provider.query(&visitor.access.confine(query).build()?).await?)
 }
 
@@ -111,13 +105,12 @@ impl TimelineFields {
 }
 
 fn form(scope: &ScopeFields, fields: &TimelineFields) -> Markup {
-    let statuses: Vec<_> = [("", "Any")].into_iter().chain(Status::ALL.map(|s| (s.as_str(), s.as_str()))).collect();
     html! {
         form method="get" action=(MEMORIES) class="fields" role="search" aria-label="Memories" {
             (scope.inputs())
             (input("text", "One of these words", &fields.text))
             (input("filter", "Condition, as in metadata.topic = 'rust'", &fields.filter))
-            (choice("status", "Status", &statuses, &fields.status))
+            (status_choice(&fields.status))
             (time_input("since", "From (UTC)", &fields.since))
             (time_input("until", "Before (UTC)", &fields.until))
             (choice("order", "Order", &ORDERS, &fields.order))
