@@ -8,7 +8,6 @@ use memory_core::{Actor, Cursor, Erasure, MAX_ERASED, MemoryProvider, Outcome, R
 use super::certificate::Certified;
 use super::presence::is_there;
 use super::selection::Part;
-use crate::args;
 use crate::progress::Progress;
 
 /// Erases records and certifies that.
@@ -185,25 +184,14 @@ impl<'p> Slices<'p> {
 
     /// Returns the records of the next slice, at most `limit`; empty if a page has no readable record.
     async fn next(&mut self, provider: &dyn MemoryProvider, limit: usize) -> anyhow::Result<Vec<RecordId>> {
-        match self.part {
-            Part::Memories(query) => {
-                let query = self.cursor.iter().fold(query.clone().limit(limit), |query, cursor| query.cursor(cursor));
-                let page = provider.query(&args::build(query)?).await?;
-                self.cursor = page.next;
-                Ok(page.memories.into_iter().map(|memory| memory.id.into()).collect())
-            }
-            Part::Documents(query) => {
-                let query = self.cursor.iter().fold(query.clone().limit(limit), |query, cursor| query.cursor(cursor));
-                let page = provider.documents().query(&args::build(query)?).await?;
-                self.cursor = page.next;
-                Ok(page.documents.into_iter().map(|document| (document.collection, document.id).into()).collect())
-            }
-            Part::Records(records) => {
-                let some: Vec<_> = records.iter().skip(self.given).take(limit).cloned().collect();
-                self.given += some.len();
-                Ok(some)
-            }
+        if let Part::Records(records) = self.part {
+            let some: Vec<_> = records.iter().skip(self.given).take(limit).cloned().collect();
+            self.given += some.len();
+            return Ok(some);
         }
+        let page = self.part.page(provider, limit, self.cursor.as_ref()).await?;
+        self.cursor = page.next;
+        Ok(page.records)
     }
 
     /// Reports how many records of the last slice were erased.

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::presence::{count_absent, is_kept, note_absent};
 use super::selection::{Found, Part, Selection};
-use crate::args;
 use crate::commands::exit_code;
 use crate::output::{self, Output, printable};
 
@@ -52,34 +51,19 @@ struct Preview<'a> {
 
 impl Preview<'_> {
     async fn show(&mut self, provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result<()> {
-        let mut cursor = None;
-        loop {
-            match part {
-                Part::Memories(query) => {
-                    let query =
-                        cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
-                    let page = provider.query(&args::build(query)?).await?;
-                    page.memories.into_iter().try_for_each(|memory| self.tell(memory.id.into()))?;
-                    self.has_unreadable |= output::report_unreadable("memory", &page.unreadable);
-                    cursor = page.next;
-                }
-                Part::Documents(query) => {
-                    let query =
-                        cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
-                    let page = provider.documents().query(&args::build(query)?).await?;
-                    let mut ids = page.documents.into_iter().map(|document| (document.collection, document.id).into());
-                    ids.try_for_each(|id| self.tell(id))?;
-                    self.has_unreadable |= output::report_unreadable("document", &page.unreadable);
-                    cursor = page.next;
-                }
-                Part::Records(records) => {
-                    for record in records {
-                        if is_kept(provider, record).await? {
-                            self.tell(record.clone())?;
-                        }
-                    }
+        if let Part::Records(records) = part {
+            for record in records {
+                if is_kept(provider, record).await? {
+                    self.tell(record.clone())?;
                 }
             }
+        }
+        let mut cursor = None;
+        loop {
+            let page = part.page(provider, MAX_LIMIT, cursor.as_ref()).await?;
+            page.records.into_iter().try_for_each(|record| self.tell(record))?;
+            self.has_unreadable |= output::report_unreadable(page.kind, &page.unreadable);
+            cursor = page.next;
             if cursor.is_none() {
                 return Ok(());
             }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use memory_context::records::{EntityId, Records};
 use memory_core::{
-    Collection, DocumentId, DocumentQuery, Documents, Erasure, Ledger, MemoryProvider, QueryBuilder, RecordId, Result,
+    Collection, Cursor, DocumentId, DocumentQuery, Documents, Erasure, Kind, Ledger, MemoryProvider, Query,
+    QueryBuilder, RecordId, Result, Unreadable,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,45 @@ pub(super) enum Part {
     Memories(QueryBuilder<Ledger>),
     Documents(QueryBuilder<Documents>),
     Records(Vec<RecordId>),
+}
+
+/// A page of what the query of a part finds.
+#[derive(Default)]
+pub(super) struct PartPage {
+    /// What such a record is called.
+    pub(super) kind: &'static str,
+    pub(super) records: Vec<RecordId>,
+    pub(super) unreadable: Vec<Unreadable>,
+    pub(super) next: Option<Cursor>,
+}
+
+impl Part {
+    /// Reads the page at a cursor, which is empty for individually named records: no query finds these.
+    pub(super) async fn page(
+        &self,
+        provider: &dyn MemoryProvider,
+        limit: usize,
+        cursor: Option<&Cursor>,
+    ) -> anyhow::Result<PartPage> {
+        Ok(match self {
+            Self::Memories(query) => {
+                let page = provider.query(&page_at(query, limit, cursor)?).await?;
+                let records = page.memories.into_iter().map(|memory| memory.id.into()).collect();
+                PartPage { kind: "memory", records, unreadable: page.unreadable, next: page.next }
+            }
+            Self::Documents(query) => {
+                let page = provider.documents().query(&page_at(query, limit, cursor)?).await?;
+                let records = page.documents.into_iter().map(|document| (document.collection, document.id).into());
+                let records = records.collect();
+                PartPage { kind: "document", records, unreadable: page.unreadable, next: page.next }
+            }
+            Self::Records(_) => PartPage::default(),
+        })
+    }
+}
+
+fn page_at<K: Kind + Clone>(query: &QueryBuilder<K>, limit: usize, cursor: Option<&Cursor>) -> Result<Query<K>, Usage> {
+    args::build(cursor.into_iter().fold(query.clone().limit(limit), QueryBuilder::cursor))
 }
 
 impl<'a> Selection<'a> {

@@ -6,7 +6,6 @@ use super::certificate::Certificate;
 use super::eraser::End;
 use super::presence::{count_absent, is_kept};
 use super::selection::{Part, Selection};
-use crate::args;
 use crate::output;
 use crate::progress::Progress;
 
@@ -116,37 +115,23 @@ enum Left {
 }
 
 async fn part_left(provider: &dyn MemoryProvider, part: &Part) -> anyhow::Result<Left> {
+    if let Part::Records(records) = part {
+        for record in records {
+            if is_kept(provider, record).await? {
+                return Ok(Left::Records);
+            }
+        }
+    }
     let (mut cursor, mut left) = (None, Left::Nothing);
     loop {
-        let (is_empty, unreadable, next) = match part {
-            Part::Memories(query) => {
-                let query = cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
-                let page = provider.query(&args::build(query)?).await?;
-                let has_unreadable = output::report_unreadable("memory", &page.unreadable);
-                (page.memories.is_empty(), has_unreadable, page.next)
-            }
-            Part::Documents(query) => {
-                let query = cursor.iter().fold(query.clone().limit(MAX_LIMIT), |query, cursor| query.cursor(cursor));
-                let page = provider.documents().query(&args::build(query)?).await?;
-                let has_unreadable = output::report_unreadable("document", &page.unreadable);
-                (page.documents.is_empty(), has_unreadable, page.next)
-            }
-            Part::Records(records) => {
-                for record in records {
-                    if is_kept(provider, record).await? {
-                        return Ok(Left::Records);
-                    }
-                }
-                return Ok(Left::Nothing);
-            }
-        };
-        if unreadable {
+        let page = part.page(provider, MAX_LIMIT, cursor.as_ref()).await?;
+        if output::report_unreadable(page.kind, &page.unreadable) {
             left = Left::Unreadable;
         }
-        if !is_empty {
+        if !page.records.is_empty() {
             return Ok(Left::Records);
         }
-        cursor = next;
+        cursor = page.next;
         if cursor.is_none() {
             return Ok(left);
         }
