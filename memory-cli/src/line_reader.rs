@@ -5,7 +5,6 @@ use std::io::{self, BufRead, Read};
 /// The longest line, in bytes: a memory with the largest trigger and context, with room for escapes.
 pub(crate) const MAX_LINE: usize = 20 << 20;
 
-/// A reader of lines.
 #[derive(Debug)]
 pub(crate) struct LineReader<R> {
     source: R,

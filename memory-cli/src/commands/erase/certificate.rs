@@ -54,14 +54,12 @@ struct Names {
     documents: BTreeSet<DocumentName>,
 }
 
-/// The name of a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct DocumentName {
     pub(super) collection: Collection,
     pub(super) id: DocumentId,
 }
 
-/// The file of a certificate.
 struct CertificateFile {
     path: PathBuf,
     folder: PathBuf,
