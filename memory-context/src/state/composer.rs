@@ -127,24 +127,17 @@ impl Composer {
 
     /// Removes the part with a name, even a built-in one. Returns whether it existed.
     pub fn remove(&self, part: &ContextPart) -> bool {
-        let Ok(was_there) = self.change(|services| Ok::<_, Infallible>(services.parts.remove(part)));
-        was_there
+        self.set(|services| services.parts.remove(part))
     }
 
     /// Replaces the prompt templates, from the next step of each run on.
     pub fn set_templates(&self, templates: Templates) {
-        let Ok(()) = self.change(|services| {
-            services.templates = Arc::new(templates);
-            Ok::<_, Infallible>(())
-        });
+        self.set(|services| services.templates = Arc::new(templates));
     }
 
     /// Sets the models and events that providers, tools and evaluators find in the services.
     pub(crate) fn set_flow(&self, flow: Flow) {
-        let Ok(()) = self.change(|services| {
-            services.flow = Some(flow);
-            Ok::<_, Infallible>(())
-        });
+        self.set(|services| services.flow = Some(flow));
     }
 
     /// Makes a separate composer with the same registration, in which each provider is wrapped, for example to trace its calls. Fails with
@@ -163,15 +156,18 @@ impl Composer {
 
     /// Removes exactly these parts, compared by identity.
     pub(super) fn remove_all(&self, parts: &ContextParts) {
-        let Ok(()) = self.change(|services| {
-            services.parts.remove_all(parts);
-            Ok::<_, Infallible>(())
-        });
+        self.set(|services| services.parts.remove_all(parts));
     }
 
     fn present(&self) -> MutexGuard<'_, Arc<Services>> {
         // No code under the lock can panic in the middle of a change, so a poisoned value is consistent.
         self.shared.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Like [`change`](Self::change), for what can't fail.
+    fn set<T>(&self, change: impl FnOnce(&mut Services) -> T) -> T {
+        let Ok(changed) = self.change(|services| Ok::<_, Infallible>(change(services)));
+        changed
     }
 
     /// Changes a copy of the registration, and replaces the present one with it unless the change fails.
