@@ -113,17 +113,39 @@ impl Records {
         self.clock.now()
     }
 
-    /// Reads the memories that a query finds and that `read` accepts, up to the limit of the query. It follows cursors, since a short page
-    /// need not be the last.
+    /// Reads the memories that a query finds and that `read` accepts, up to the limit of the query.
     pub(super) async fn find<T>(
         &self,
         query: QueryBuilder<Ledger>,
         read: impl Fn(&Memory) -> Option<T>,
     ) -> Result<Vec<T>> {
         let limit = query.clone().build()?.limit();
+        self.take(query, limit, read).await
+    }
+
+    /// Like [`find`](Self::find), but without a limit.
+    pub(super) async fn find_all<T>(
+        &self,
+        query: QueryBuilder<Ledger>,
+        read: impl Fn(&Memory) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        self.take(query, usize::MAX, read).await
+    }
+
+    pub(super) fn table(&self) -> Table<'_> {
+        Table { documents: &self.documents, agent: &self.agent }
+    }
+
+    /// Reads at most `limit` memories. It follows cursors, since a short page need not be the last.
+    async fn take<T>(
+        &self,
+        query: QueryBuilder<Ledger>,
+        limit: usize,
+        read: impl Fn(&Memory) -> Option<T>,
+    ) -> Result<Vec<T>> {
         let (mut found, mut cursor) = (Vec::new(), None);
         while found.len() < limit {
-            let page = query.clone().limit(limit - found.len());
+            let page = query.clone().limit((limit - found.len()).min(MAX_LIMIT));
             let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
             let page = self.provider.query(&page.build()?).await?;
             warn_of(&page.unreadable);
@@ -134,30 +156,6 @@ impl Records {
             }
         }
         Ok(found)
-    }
-
-    /// Like [`find`](Self::find), but without a limit.
-    pub(super) async fn find_all<T>(
-        &self,
-        query: QueryBuilder<Ledger>,
-        read: impl Fn(&Memory) -> Option<T>,
-    ) -> Result<Vec<T>> {
-        let (mut found, mut cursor) = (Vec::new(), None);
-        loop {
-            let page = query.clone().limit(MAX_LIMIT);
-            let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
-            let page = self.provider.query(&page.build()?).await?;
-            warn_of(&page.unreadable);
-            found.extend(page.memories.iter().filter_map(&read));
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(found);
-            }
-        }
-    }
-
-    pub(super) fn table(&self) -> Table<'_> {
-        Table { documents: &self.documents, agent: &self.agent }
     }
 }
 
