@@ -91,21 +91,14 @@ impl Records {
 
     /// Adds a link unless it exists. Fails with `TooLarge` if the document of links is full, at 1 MiB.
     pub(super) async fn link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
-        self.change_link(kind, from, |link| {
-            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
-            add(&mut link.to, to);
-            Ok(link)
-        })
-        .await
+        self.add_link(kind, from, |link| add(&mut link.to, to)).await
     }
 
     /// The same, and marks the link until [`end_link`](Self::end_link) says that what it leads to was written.
     pub(super) async fn begin_link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
-        self.change_link(kind, from, |link| {
-            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
+        self.add_link(kind, from, |link| {
             add(&mut link.to, to);
             add(&mut link.begun, to);
-            Ok(link)
         })
         .await
     }
@@ -120,6 +113,16 @@ impl Records {
         self.change_known_link(kind, from, |link| {
             link.to.retain(|known| known != to);
             link.begun.retain(|begun| begun != to);
+        })
+        .await
+    }
+
+    /// Changes a document of links, or a new one if there is none.
+    async fn add_link(&self, kind: Kind, from: &str, change: impl Fn(&mut Link)) -> Result<()> {
+        self.change_link(kind, from, |link| {
+            let mut link = link.unwrap_or_else(|| Link::new(kind, from));
+            change(&mut link);
+            Ok(link)
         })
         .await
     }
