@@ -17,6 +17,12 @@ pub(crate) fn late(deadline: Duration, outcome: Outcome) -> Error {
     Error::new(ErrorKind::Timeout, message).with_outcome(outcome).retryable()
 }
 
+/// The error of a model that gave no answer within the limit.
+pub(crate) fn no_answer(limit: Duration) -> Error {
+    let message = format!("the model gave no answer within {} ms", limit.as_millis());
+    Error::new(ErrorKind::Timeout, message).retryable()
+}
+
 /// The deadline of work that begins now and may take `limit`. A limit that overflows becomes one year.
 pub(crate) fn ends_after(limit: Duration) -> Instant {
     let now = Instant::now();

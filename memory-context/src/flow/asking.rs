@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::answer::Mistake;
 use super::{MessageService, Run};
+use crate::deadline::no_answer;
 use crate::state::{ComposeOptions, Turn};
 use crate::template::Template;
 
@@ -56,10 +57,6 @@ impl MessageService {
     /// generated.
     pub(super) async fn complete(&self, run: &Run, prompt: &Prompt, is_plain: bool) -> Result<Completion> {
         let (limit, tap) = (self.limits.model, run.tap());
-        let late = |_| {
-            let message = format!("the model gave no answer within {} ms", limit.as_millis());
-            Error::new(ErrorKind::Timeout, message).retryable()
-        };
         let completion = timeout(limit, async {
             if !tap.is_streaming() {
                 return self.large.complete(prompt).await;
@@ -74,7 +71,7 @@ impl MessageService {
             }
             Err(Error::new(ErrorKind::Unexpected, "the answer of the model has no end"))
         });
-        let completion = completion.await.map_err(late)??;
+        let completion = completion.await.map_err(|_| no_answer(limit))??;
         tap.used(completion.usage);
         Ok(completion)
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::Result;
 use memory_model::{Completion, Delta, Modalities, Model, Prompt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::tap::{Spending, Tap};
-use crate::deadline::ends_after;
+use crate::deadline::{ends_after, no_answer};
 
 /// Wraps a model: its calls count in the usage of a run, and have the service's deadline.
 #[derive(Debug)]
@@ -25,17 +25,13 @@ impl Metered {
     pub(super) fn new(model: Arc<dyn Model>, limit: Duration, tap: &Tap) -> Self {
         Self { model, limit, spending: tap.spending() }
     }
-
-    fn late(&self) -> Error {
-        let message = format!("the model gave no answer within {} ms", self.limit.as_millis());
-        Error::new(ErrorKind::Timeout, message).retryable()
-    }
 }
 
 #[async_trait]
 impl Model for Metered {
     async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
-        let completion = timeout(self.limit, self.model.complete(prompt)).await.map_err(|_| self.late())??;
+        let completion =
+            timeout(self.limit, self.model.complete(prompt)).await.map_err(|_| no_answer(self.limit))??;
         self.spending.add(completion.usage);
         Ok(completion)
     }
@@ -54,7 +50,9 @@ impl Model for Metered {
             let (mut pieces, ends) = state?;
             // The deadline counts from the first poll.
             let ends = ends.unwrap_or_else(|| ends_after(self.limit));
-            let Ok(piece) = timeout_at(ends, pieces.next()).await else { return Some((Err(self.late()), None)) };
+            let Ok(piece) = timeout_at(ends, pieces.next()).await else {
+                return Some((Err(no_answer(self.limit)), None));
+            };
             let piece = piece?;
             if let Ok(Delta::Done(completion)) = &piece {
                 self.spending.add(completion.usage);
@@ -68,7 +66,7 @@ impl Model for Metered {
 #[cfg(test)]
 mod tests {
     use futures::future::pending;
-    use memory_core::MemoryId;
+    use memory_core::{ErrorKind, MemoryId};
     use memory_model::Usage;
 
     use super::*;
