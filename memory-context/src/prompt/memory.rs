@@ -240,18 +240,19 @@ impl PromptMemory {
         updates: &[&MemoryUpdate],
         batch: Option<&Batch>,
     ) -> Result<(Option<String>, Vec<UpdateReport>)> {
-        let report = |update: &MemoryUpdate, revision, matched_lines, changed, repeated| UpdateReport {
+        let report = |update: &MemoryUpdate, revision| UpdateReport {
             store: update.store,
-            matched_lines,
-            changed,
-            repeated,
+            matched_lines: 0,
+            changed: false,
+            repeated: false,
             revision,
             flags: Flags::of(&update.content),
         };
         match batch.and_then(|batch| stored.record.find(batch)) {
             Some((_, false)) => return Err(Error::conflict("other updates were applied under this batch key")),
             Some((revision, true)) => {
-                let reports = updates.iter().map(|update| report(update, Some(revision), 0, false, true));
+                let reports =
+                    updates.iter().map(|update| UpdateReport { repeated: true, ..report(update, Some(revision)) });
                 return Ok((None, reports.collect()));
             }
             None => {}
@@ -273,8 +274,11 @@ impl PromptMemory {
         }
         let text = Some(text).filter(|text| *text != stored.record.text);
         let revision = if text.is_some() { Some(stored.next_revision()?) } else { stored.revision };
-        let reports =
-            effects.into_iter().map(|(update, matched, changed)| report(update, revision, matched, changed, false));
+        let reports = effects.into_iter().map(|(update, matched_lines, changed)| UpdateReport {
+            matched_lines,
+            changed,
+            ..report(update, revision)
+        });
         Ok((text, reports.collect()))
     }
 
