@@ -64,6 +64,14 @@ enum Stored {
     Known(Box<Memory>),
 }
 
+/// The first answer of the model to a message, and what is needed to give it.
+struct Thought<'a> {
+    /// Held until the answer is given, or is not.
+    claim: Claim,
+    dialogue: Dialogue<'a>,
+    said: Said,
+}
+
 /// The end of a run, and whether it was stored; if not, the message is still open.
 struct Concluded {
     end: End,
@@ -256,13 +264,13 @@ impl MessageService {
             let reason = format!("the work on it was begun {} times and never ended", self.limits.runs);
             return Err(End::Failed { reason });
         }
-        let (_claim, mut dialogue, said) = match known {
+        let Thought { claim: _claim, mut dialogue, said } = match known {
             Some(why) => {
                 stand(&mut ticket, why);
                 let claim = self.door.unless(Stopping::Undecided, ticket.claim_again()).await?;
                 let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
                 let said = time.spend(Box::pin(dialogue.ask())).await??;
-                (claim, dialogue, said)
+                Thought { claim, dialogue, said }
             }
             None => {
                 let thought = Box::pin(self.think(run, ticket, turn, task, &mut time, decided));
@@ -284,7 +292,7 @@ impl MessageService {
         task: &'a Task,
         time: &mut TimeLeft,
         decided: &mut Option<Why>,
-    ) -> Result<(Claim, Dialogue<'a>, Said), End> {
+    ) -> Result<Thought<'a>, End> {
         let services = self.composer.services();
         let messages = services.records().messages();
         let not_followed = |why: Option<&str>| why != Some(Why::Followed.as_str());
@@ -308,7 +316,7 @@ impl MessageService {
         let said = ticket.unless_superseded(time.spend(Box::pin(dialogue.ask()))).await.ok_or(End::Superseded)???;
         let claim = ticket.claim().await.ok_or(End::Superseded)?;
         dialogue.decided_by(*decided)?;
-        Ok((claim, dialogue, said))
+        Ok(Thought { claim, dialogue, said })
     }
 
     /// Reads the attachments. The message is answered even if they can't be read, or if their descriptions are too large to be stored.
