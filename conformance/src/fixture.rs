@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use memory_core::{
-    Actor, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Documents,
-    Error, ErrorKind, IdempotencyKey, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery, Metadata,
-    NewMemory, Order, QueryBuilder, Result, SpaceId, Timestamp, Trigger,
+    Actor, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore,
+    DocumentWrite, Documents, Error, ErrorKind, IdempotencyKey, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider,
+    MemoryQuery, Metadata, NewMemory, Order, QueryBuilder, RecordId, Result, SpaceId, Timestamp, Trigger,
 };
 
 /// The time `millis` milliseconds after 1970-01-01 UTC.
@@ -61,6 +61,25 @@ pub(crate) fn document_id(id: &str) -> DocumentId {
 pub(crate) fn new_document(name: &str, id: &str, space_id: &str, content: &str) -> DocumentWrite {
     let content = Content::parse(content).expect("a valid content");
     DocumentWrite::new(collection(name), space(space_id), content, at(1_000)).with_id(document_id(id))
+}
+
+/// The collection that most cases use.
+pub(crate) const NOTES: &str = "notes";
+
+/// The name of a document of [`NOTES`].
+pub(crate) fn note(id: &str) -> RecordId {
+    (collection(NOTES), document_id(id)).into()
+}
+
+/// Puts a document.
+pub(crate) async fn put(provider: &dyn MemoryProvider, write: DocumentWrite) -> Result<Document> {
+    provider.documents().put(write).await
+}
+
+/// Removes a document of [`NOTES`].
+pub(crate) async fn remove_note(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
+    let one = DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
+    provider.documents().remove(&one, 1).await.map(drop)
 }
 
 /// Builds a query of the ledger.

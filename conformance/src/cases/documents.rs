@@ -14,15 +14,12 @@ use memory_core::{
 };
 
 use crate::case::Case;
-use crate::fixture::{at, collection, document_id, new_document, space, walk_documents};
+use crate::fixture::{NOTES, at, collection, document_id, new_document, space, walk_documents};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
     [put::cases(), put_many::cases(), query::cases(), remove::cases(), upkeep::cases()].concat()
 }
-
-/// The collection that most cases use.
-const NOTES: &str = "notes";
 
 /// A put of a document of [`NOTES`].
 fn note(id: &str, space_id: &str, content: &str) -> DocumentWrite {

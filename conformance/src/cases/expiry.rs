@@ -16,7 +16,7 @@ use memory_core::{
 use tokio::time::{Instant, sleep};
 
 use crate::case::{Case, Stage};
-use crate::fixture::{at, collection, document_id, kind, new_document, new_memory};
+use crate::fixture::{NOTES, at, collection, document_id, kind, new_document, new_memory};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
@@ -24,8 +24,6 @@ pub(crate) fn cases() -> Vec<Case> {
     chapters.into_iter().chain([sweeping::cases(), tombstones::cases(), rules::cases()]).flatten().collect()
 }
 
-/// The collection that these cases use.
-const NOTES: &str = "notes";
 /// When the records of these cases expire, unless a case says otherwise. The clock of a namespace begins at half of it.
 const END: i64 = 2_000_000;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
@@ -39,10 +37,6 @@ fn set_clock(stage: &Stage, millis: i64) {
     stage.namespace().clock.set(at(millis));
 }
 
-fn note(id: &str) -> RecordId {
-    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
-}
-
 /// A memory that expires at [`END`].
 fn expiring(space: &str, created_at: i64) -> NewMemory {
     new_memory(space, created_at).expires_at(at(END))
@@ -51,10 +45,6 @@ fn expiring(space: &str, created_at: i64) -> NewMemory {
 /// A note that expires at [`END`].
 fn expiring_note(id: &str, space: &str, content: &str) -> DocumentWrite {
     new_document(NOTES, id, space, content).expires_at(at(END))
-}
-
-async fn put(provider: &dyn MemoryProvider, write: DocumentWrite) -> Result<Document> {
-    provider.documents().put(write).await
 }
 
 async fn get_note(provider: &dyn MemoryProvider, id: &str) -> Result<Option<Document>> {

@@ -7,12 +7,10 @@ mod restore;
 mod settings;
 mod versions;
 
-use memory_core::{
-    Actor, DocumentSelection, History, Memory, MemoryId, MemoryPatch, MemoryProvider, Record, RecordId, Result, Version,
-};
+use memory_core::{Actor, History, Memory, MemoryId, MemoryPatch, MemoryProvider, Record, RecordId, Result, Version};
 
 use crate::case::{Case, Stage};
-use crate::fixture::{at, collection, document_id};
+use crate::fixture::at;
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
@@ -20,8 +18,6 @@ pub(crate) fn cases() -> Vec<Case> {
         .concat()
 }
 
-/// The collection that these cases use.
-const NOTES: &str = "notes";
 /// When the history of a namespace begins, in milliseconds: the time of its clock when it is first opened.
 const BEGIN: i64 = 1_000_000;
 
@@ -63,14 +59,4 @@ fn shown<'v>(versions: &'v [Version]) -> Vec<(u64, Option<i64>, Option<&'v str>)
         (version.revision.get(), millis, version.actor.as_ref().map(Actor::as_str))
     };
     versions.iter().map(shown).collect()
-}
-
-fn note(id: &str) -> RecordId {
-    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
-}
-
-/// Removes a note.
-async fn remove_note(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
-    let one = DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
-    provider.documents().remove(&one, 1).await.map(drop)
 }

@@ -12,14 +12,14 @@ mod staying;
 use std::time::Duration;
 
 use memory_core::{
-    Document, DocumentRecall, DocumentSelection, DocumentWrite, Embedding, Memory, MemoryProvider, MemoryRecall,
-    Precision, RecordId, Result, Revision, Vector, VectorModel,
+    DocumentRecall, DocumentWrite, Embedding, Memory, MemoryProvider, MemoryRecall, Precision, RecordId, Result,
+    Revision, Vector, VectorModel,
 };
 
-use super::recall::{NOTES, asked, asked_notes, text_of};
+use super::recall::{asked, asked_notes, text_of};
 use crate::case::Case;
 use crate::embedder::WordModel;
-use crate::fixture::{collection, document_id, the};
+use crate::fixture::{NOTES, the};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
@@ -30,22 +30,9 @@ pub(crate) fn cases() -> Vec<Case> {
 /// The time limit for a result that must come. Far above what any takes, so it ends only a case in which it never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn note(id: &str) -> RecordId {
-    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
-}
-
 /// A put of a note with this text.
 fn written(id: &str, space: &str, text: &str) -> DocumentWrite {
     crate::fixture::new_document(NOTES, id, space, text)
-}
-
-async fn put(provider: &dyn MemoryProvider, write: DocumentWrite) -> Result<Document> {
-    provider.documents().put(write).await
-}
-
-async fn remove(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
-    let one = DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
-    provider.documents().remove(&one, 1).await.map(drop)
 }
 
 /// A model that answers soundly, set as the vector model of the namespace.

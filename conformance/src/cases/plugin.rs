@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::fixture::{collection, ledger, space, walk_documents};
+use crate::fixture::{NOTES, collection, ledger, space, walk_documents};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
@@ -25,8 +25,7 @@ const ADD: &str = "memory:add_document";
 const REMOVE: &str = "memory:remove_document";
 const VERBS: [&str; 3] = [QUERY, ADD, REMOVE];
 
-/// The collection that the scopes allow; they don't allow [`PRIVATE`].
-const NOTES: &str = "notes";
+/// A collection that the scopes don't allow; they allow [`NOTES`].
 const PRIVATE: &str = "private";
 /// A word in every record that is out of scope. It must be in no answer.
 const SECRET: &str = "xyzzy";

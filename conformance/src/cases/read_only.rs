@@ -11,7 +11,7 @@ use memory_core::{
 };
 
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{collection, document_id, key, ledger, new_document, new_memory, the, walk_documents};
+use crate::fixture::{NOTES, collection, document_id, key, ledger, new_document, new_memory, the, walk_documents};
 
 chapter!("read_only":
     each_write_is_refused_and_reads_go_on ["L9"] needs ReadOnly,
@@ -22,7 +22,6 @@ chapter!("read_only":
     changes_from_before_are_told ["L9", "C2"] needs Feed,
 );
 
-const NOTES: &str = "notes";
 /// How many callers write concurrently.
 const WRITERS: usize = 10;
 /// How many kinds of writes they make.

@@ -11,15 +11,13 @@ use memory_core::{
 };
 
 use crate::case::Case;
-use crate::fixture::{at, collection, metadata, space, trigger};
+use crate::fixture::{NOTES, at, collection, metadata, space, trigger};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
     [answers::cases(), scope::cases(), corpus::cases()].concat()
 }
 
-/// The collection that these cases use.
-pub(super) const NOTES: &str = "notes";
 /// 2023-05-08T00:00Z.
 pub(super) const DAY: i64 = 1_683_504_000_000;
 

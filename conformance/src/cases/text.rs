@@ -8,15 +8,12 @@ use std::collections::BTreeSet;
 use memory_core::{DocumentStore, Result};
 
 use crate::case::Case;
-use crate::fixture::{new_document, walk_documents};
+use crate::fixture::{NOTES, new_document, walk_documents};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
     [words::cases(), ledger::cases()].concat()
 }
-
-/// The collection that these cases use.
-const NOTES: &str = "notes";
 
 /// Puts documents whose ids are their indexes in the list.
 async fn put_all(documents: &dyn DocumentStore, contents: &[&str]) -> Result<()> {

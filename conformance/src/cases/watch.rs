@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, future};
 use memory_core::{
-    Change, ChangeKind, Changes, Collections, DocumentSelection, Ledger, MemoryProvider, MemoryQuery, QueryBuilder,
-    Record, RecordId, Result, Watch, WatchFrom, Watched,
+    Change, ChangeKind, Changes, Collections, Ledger, MemoryProvider, MemoryQuery, QueryBuilder, Record, RecordId,
+    Result, Watch, WatchFrom, Watched,
 };
 use tokio::time::timeout;
 
 use crate::case::Case;
-use crate::fixture::{collection, document_id};
 use crate::model::replica::Replica;
 
 /// The cases of this chapter.
@@ -24,8 +23,6 @@ pub(crate) fn cases() -> Vec<Case> {
     [feed::cases(), scope::cases(), tokens::cases(), losses::cases(), ends::cases()].concat()
 }
 
-/// The collection that these cases use.
-const NOTES: &str = "notes";
 /// The time limit for a change to come. Far above what any takes, so it ends only a case in which none comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -143,15 +140,4 @@ fn shown(kind: &ChangeKind) -> String {
 
 fn all_shown(changes: &[Change]) -> Vec<String> {
     changes.iter().map(|change| shown(&change.kind)).collect()
-}
-
-/// Removes a note.
-async fn remove_note(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
-    let one = DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
-    provider.documents().remove(&one, 1).await.map(drop)
-}
-
-/// The id of a note.
-fn note(id: &str) -> RecordId {
-    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
 }

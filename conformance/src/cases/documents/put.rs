@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use memory_core::{Content, DocumentWrite, ErrorKind, Expect, Result, Revision, SpaceSelector};
 
-use super::{NOTES, all_notes, get, ids, note};
+use super::{all_notes, get, ids, note};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, kind, metadata, new_document, race, space, walk_documents};
+use crate::fixture::{NOTES, at, collection, kind, metadata, new_document, race, space, walk_documents};
 
 chapter!("documents":
     first_put_creates_and_next_put_replaces ["D1"],

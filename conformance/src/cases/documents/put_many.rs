@@ -4,9 +4,9 @@ use memory_core::{
     Content, Document, DocumentWrite, ErrorKind, Expect, MAX_BATCH, MAX_BATCH_BYTES, Outcome, Result, Revision,
 };
 
-use super::{NOTES, all_notes, get, ids, note};
+use super::{all_notes, get, ids, note};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, kind, new_document, race, space, walk_documents};
+use crate::fixture::{NOTES, at, collection, kind, new_document, race, space, walk_documents};
 
 chapter!("documents":
     put_many_answers_as_put_does_in_the_order_of_the_input ["D7", "D1"],

@@ -8,9 +8,9 @@ use memory_core::{
     QueryBuilder, Result, Revision, SpaceSelector,
 };
 
-use super::{NOTES, all_notes, ids, note, note_at, notes, removed};
+use super::{all_notes, ids, note, note_at, notes, removed};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, metadata, space, walk_documents};
+use crate::fixture::{NOTES, at, collection, document_id, metadata, space, walk_documents};
 
 chapter!("documents":
     every_selector_finds_its_documents ["D3"],

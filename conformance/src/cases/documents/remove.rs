@@ -7,10 +7,10 @@ use futures::future::join_all;
 use memory_core::plugin::{Arguments, Scope};
 use memory_core::{DocumentSelection, ErrorKind, Expect, MAX_REMOVED_BYTES, Revision, SpaceSelector, Spaces};
 
-use super::{NOTES, all_notes, get, note, notes, removed, with_ids};
+use super::{all_notes, get, note, notes, removed, with_ids};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
-    at, collection, document_id, kind, metadata, new_document, new_memory, race, space, walk_documents,
+    NOTES, at, collection, document_id, kind, metadata, new_document, new_memory, race, space, walk_documents,
 };
 
 chapter!("documents":

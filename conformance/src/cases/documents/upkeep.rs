@@ -4,10 +4,10 @@ use memory_core::{
     Content, Document, DocumentQuery, DocumentSelection, Expect, MemoryPatch, Order, RestoreReport, Revision, Status,
 };
 
-use super::{NOTES, get, ids, note, notes, removed, with_ids};
+use super::{get, ids, note, notes, removed, with_ids};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
-    at, collection, document_id, metadata, new_document, new_memory, space, trigger, walk, walk_documents,
+    NOTES, at, collection, document_id, metadata, new_document, new_memory, space, trigger, walk, walk_documents,
 };
 
 chapter!("documents":

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use futures::future::join_all;
 use memory_core::{ErrorKind, History, MemoryId, Outcome, QueryBuilder, Record};
 
-use super::{NOTES, erase, note, put, remove};
+use super::erase;
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, key, kind, ledger, new_document, new_memory, the, walk_documents};
+use crate::fixture::{
+    NOTES, at, collection, document_id, key, kind, ledger, new_document, new_memory, note, put, remove_note, the,
+    walk_documents,
+};
 
 chapter!("erasure":
     a_key_that_was_erased_is_not_stored_again ["E3"] needs Erasure,
@@ -85,7 +88,7 @@ async fn a_document_that_is_put_anew_is_another_one(stage: Stage) -> CaseResult 
     }
     let store = provider.documents();
     assert_eq!(store.restore(vec![before]).await?.conflicts, [0], "what is there stays");
-    remove(&*provider, "n").await?;
+    remove_note(&*provider, "n").await?;
     let report = store.restore(vec![after.clone()]).await?;
     assert_eq!((report.written, report.erased), (1, vec![]), "it was put after the erasure");
     assert!(provider.tombstone(&note("n")).await?.is_some());
@@ -101,7 +104,7 @@ async fn a_tombstone_keeps_out_all_that_had_its_name(stage: Stage) -> CaseResult
     let mut late = new_document(NOTES, "n", "a", "text");
     late.created_at = at(9_000_000);
     let late = put(&*provider, late).await?;
-    remove(&*provider, "n").await?;
+    remove_note(&*provider, "n").await?;
     stage.namespace().clock.set(at(5_000_000));
     assert_eq!(erase(&*provider, [note("n")]).await?, [note("n")]);
     assert_eq!(provider.documents().restore(vec![late]).await?.erased, [0]);

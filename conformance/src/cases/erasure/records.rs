@@ -9,11 +9,11 @@ use memory_core::{
     Outcome, QueryBuilder, Record, RecordId, SpaceQuery, Status,
 };
 
-use super::{NOTES, REASON, erase, note, put, remove};
+use super::{REASON, erase};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
-    actor, at, collection, document_id, ids, key, kind, ledger, metadata, new_document, new_memory, query, space, the,
-    trigger, walk, walk_documents,
+    NOTES, actor, at, collection, document_id, ids, key, kind, ledger, metadata, new_document, new_memory, note, put,
+    query, remove_note, space, the, trigger, walk, walk_documents,
 };
 
 chapter!("erasure":
@@ -140,7 +140,7 @@ async fn a_removed_document_goes_with_its_history(stage: Stage) -> CaseResult {
     for content in ["one", "two"] {
         put(&*provider, new_document(NOTES, "n", "a", content)).await?;
     }
-    remove(&*provider, "n").await?;
+    remove_note(&*provider, "n").await?;
     let all = History::of(note("n")).with_removed();
     assert_eq!(provider.history(&all).await?.versions.len(), 3);
     assert_eq!(erase(&*provider, [note("n"), note("never")]).await?, [note("n")]);

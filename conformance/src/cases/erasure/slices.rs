@@ -2,9 +2,9 @@
 
 use memory_core::{DocumentQuery, Erasure, MemoryId, MemoryPatch, MemoryQuery, RecordId};
 
-use super::{NOTES, REASON, note, put};
+use super::REASON;
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{collection, document_id, ledger, new_document, new_memory};
+use crate::fixture::{NOTES, collection, document_id, ledger, new_document, new_memory, note, put};
 
 chapter!("erasure":
     slices_are_taken_until_nothing_is_left ["E1"] needs Erasure,

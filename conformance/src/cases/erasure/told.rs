@@ -5,9 +5,9 @@ use memory_core::{
     Change, ChangeKind, Collections, MemoryProvider, MemoryQuery, SpaceSelector, Watch, WatchFrom, WatchToken, Watched,
 };
 
-use super::{NOTES, erase, note, put};
+use super::erase;
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{new_document, new_memory};
+use crate::fixture::{NOTES, new_document, new_memory, note, put};
 
 chapter!("erasure":
     a_watch_is_told_where_it_may_look ["E4"] needs Erasure,

@@ -2,9 +2,11 @@
 
 use memory_core::{Erasure, ErrorKind, History, RecordId};
 
-use super::{NOTES, REASON, erase, note, put, remove};
+use super::{REASON, erase};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{actor, at, collection, document_id, key, kind, ledger, new_document, new_memory, the};
+use crate::fixture::{
+    NOTES, actor, at, collection, document_id, key, kind, ledger, new_document, new_memory, note, put, remove_note, the,
+};
 
 chapter!("erasure":
     tombstones_keep_out_elsewhere_too ["E5"] needs Erasure,
@@ -99,7 +101,7 @@ async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseRes
     let mut later = new_document(NOTES, "n", "a", "later");
     later.created_at = at(5_000_001);
     let later = put(&*other, later).await?;
-    remove(&*other, "n").await?;
+    remove_note(&*other, "n").await?;
     let hash_key = provider.hash_key().await?.ok_or("a key")?;
     let report = other.restore_tombstones(provider.tombstones(None).await?.tombstones, &hash_key).await?;
     assert_eq!((report.written, report.equal), (0, 1));

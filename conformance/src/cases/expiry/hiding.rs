@@ -6,9 +6,11 @@ use memory_core::{
 };
 
 use super::looking::Ask;
-use super::{END, NOTES, expiring, expiring_note, get_note, note, put, set_clock, sorted, swept};
+use super::{END, expiring, expiring_note, get_note, set_clock, sorted, swept};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, ids, kind, ledger, new_document, new_memory, query, the};
+use crate::fixture::{
+    NOTES, at, collection, document_id, ids, kind, ledger, new_document, new_memory, note, put, query, the,
+};
 
 chapter!("expiry":
     names_of_what_is_over_are_erased ["X2", "E2"] needs Erasure,

@@ -12,9 +12,11 @@ use memory_core::{
     Recalled, Record, RecordId, Result, SpaceLevel, SpaceQuery, Status, Sweep, Watch, WatchFrom, Watched,
 };
 
-use super::{END, NOTES, expiring, expiring_note, get_note, note, put, set_clock, swept};
+use super::{END, expiring, expiring_note, get_note, set_clock, swept};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, metadata, new_document, new_memory, query, the, trigger, walk, walk_documents};
+use crate::fixture::{
+    NOTES, at, collection, metadata, new_document, new_memory, note, put, query, the, trigger, walk, walk_documents,
+};
 
 chapter!("expiry":
     nothing_shows_from_its_millisecond_on ["X2"] needs Erasure,

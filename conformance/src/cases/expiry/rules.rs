@@ -7,9 +7,9 @@ use memory_core::{
     Result, Retention, Revision, SpaceQuery, Status, Sweep, Timestamp,
 };
 
-use super::{NOTES, get_note, note, put, set_clock, sorted, swept, until_seen};
+use super::{get_note, set_clock, sorted, swept, until_seen};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, ids, key, kind, ledger, new_document, new_memory, spaces, the};
+use crate::fixture::{NOTES, at, ids, key, kind, ledger, new_document, new_memory, note, put, spaces, the};
 
 chapter!("expiry":
     rules_are_kept_for_every_handle ["X3"] needs Erasure,

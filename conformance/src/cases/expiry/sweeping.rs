@@ -9,9 +9,9 @@ use memory_core::{
     Result, Retention, SpaceSelector, Sweep, Watch, WatchFrom, WatchToken, Watched,
 };
 
-use super::{END, MANY_SLICES, NOTES, expiring, expiring_note, get_note, note, put, set_clock, sorted, swept};
+use super::{END, MANY_SLICES, expiring, expiring_note, get_note, set_clock, sorted, swept};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, ids, kind, ledger, new_document, new_memory};
+use crate::fixture::{NOTES, at, ids, kind, ledger, new_document, new_memory, note, put};
 
 chapter!("expiry":
     a_sweep_erases_what_is_over_and_nothing_else ["X4"] needs Erasure,

@@ -2,9 +2,9 @@
 
 use memory_core::{Erasure, ErrorKind, MemoryPatch, RecordId, Revision, Status, Sweep, Tombstone};
 
-use super::{DAY, END, NOTES, expiring, expiring_note, get_note, note, put, set_clock, sorted, swept};
+use super::{DAY, END, expiring, expiring_note, get_note, set_clock, sorted, swept};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, key, kind, ledger, new_document, new_memory, the};
+use crate::fixture::{NOTES, at, collection, key, kind, ledger, new_document, new_memory, note, put, the};
 
 chapter!("expiry":
     tombstones_of_expiry_go_after_90_days ["X4"] needs Erasure,

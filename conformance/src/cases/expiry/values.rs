@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use memory_core::{Erasure, ErrorKind, MemoryId, MemoryPatch, Outcome, Retention, Sweep, Timestamp};
 
-use super::{END, NOTES, expiring, expiring_note, get_note, put, set_clock};
+use super::{END, expiring, expiring_note, get_note, set_clock};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, key, kind, ledger, new_document, new_memory, the};
+use crate::fixture::{NOTES, at, key, kind, ledger, new_document, new_memory, put, the};
 
 chapter!("expiry":
     expiries_are_taken_or_refused_plainly ["X1", "X4"],

@@ -8,9 +8,9 @@ use memory_core::{
     Revision, Status, Sweep,
 };
 
-use super::{END, NOTES, expiring, expiring_note, get_note, note, put, set_clock, swept};
+use super::{END, expiring, expiring_note, get_note, set_clock, swept};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{actor, at, document_id, key, kind, ledger, new_document, new_memory, the};
+use crate::fixture::{NOTES, actor, at, document_id, key, kind, ledger, new_document, new_memory, note, put, the};
 
 chapter!("expiry":
     a_memory_that_is_over_is_not_updated ["X2", "E2"] needs Erasure,

@@ -2,9 +2,9 @@
 
 use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, Record, RecordId, Result, Timestamp};
 
-use super::{BEGIN, NOTES, note, set_clock, updated};
+use super::{BEGIN, set_clock, updated};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, context, kind, new_document, new_memory, the};
+use crate::fixture::{NOTES, at, context, kind, new_document, new_memory, note, the};
 
 chapter!("history":
     as_of_gives_each_version_between_its_commits ["H3"] needs History,

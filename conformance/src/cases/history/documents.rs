@@ -2,9 +2,9 @@
 
 use memory_core::{DocumentSelection, ErrorKind, Expect, History, Record, Revision};
 
-use super::{BEGIN, NOTES, note, records, remove_note, set_clock, shown, versions_of, walk};
+use super::{BEGIN, records, set_clock, shown, versions_of, walk};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{actor, at, collection, document_id, kind, metadata, new_document};
+use crate::fixture::{NOTES, actor, at, collection, document_id, kind, metadata, new_document, note, remove_note};
 
 chapter!("history":
     each_put_is_a_version ["H1"] needs History,

@@ -4,7 +4,7 @@ use memory_core::{ErrorKind, History, MAX_LIMIT, MAX_PAGE_BYTES, MemoryId, Memor
 
 use super::{shown, versions_of, walk};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{context, kind, metadata, new_memory, trigger};
+use crate::fixture::{context, kind, metadata, new_memory, note, trigger};
 
 chapter!("history":
     a_walk_gives_each_version_once ["H2"] needs History,
@@ -93,6 +93,6 @@ async fn what_is_not_there_has_no_history(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let page = provider.history(&History::of(MemoryId::from_bytes([9; 16]))).await?;
     assert!(page.versions.is_empty() && page.next.is_none());
-    assert!(versions_of(&*provider, super::note("n")).await?.is_empty());
+    assert!(versions_of(&*provider, note("n")).await?.is_empty());
     Ok(())
 }

@@ -7,9 +7,11 @@ use memory_core::{
     RestoreReport, Result, Revision, Status, Version,
 };
 
-use super::{BEGIN, NOTES, note, remove_note, set_clock, versions_of};
+use super::{BEGIN, set_clock, versions_of};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{actor, at, context, key, metadata, new_document, new_memory, the, trigger};
+use crate::fixture::{
+    NOTES, actor, at, context, key, metadata, new_document, new_memory, note, remove_note, the, trigger,
+};
 
 chapter!("history":
     versions_are_restored_with_their_times_and_actors ["H9"] needs History,

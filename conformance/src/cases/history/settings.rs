@@ -2,9 +2,9 @@
 
 use memory_core::{ErrorKind, History, HistorySettings, Memory, MemoryPatch, Record, Status};
 
-use super::{BEGIN, NOTES, note, remove_note, set_clock, shown, updated, versions_of};
+use super::{BEGIN, set_clock, shown, updated, versions_of};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, context, metadata, new_document, new_memory, the};
+use crate::fixture::{NOTES, at, context, metadata, new_document, new_memory, note, remove_note, the};
 
 chapter!("history":
     who_opens_a_namespace_first_decides_for_all ["H6"] needs History,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use memory_core::{Actor, Clock as _, ErrorKind, History, MemoryPatch, Record, Revision, Status};
 
-use super::{NOTES, note, records, set_clock, shown, updated, versions_of};
+use super::{records, set_clock, shown, updated, versions_of};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
-    actor, at, collection, context, document_id, kind, metadata, new_document, new_memory, the, trigger,
+    NOTES, actor, at, collection, context, document_id, kind, metadata, new_document, new_memory, note, the, trigger,
 };
 
 chapter!("history":

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use memory_core::{Embedder, ErrorKind, MemoryProvider, MemoryRecall, Precision};
 use tokio::time::timeout;
 
-use super::{PATIENCE, answer, embed, model_of, note, put, written};
+use super::{PATIENCE, answer, embed, model_of, written};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::cases::recall::{NOTES, asked, asked_notes, said, said_by, shown};
+use crate::cases::recall::{asked, asked_notes, said, said_by, shown};
 use crate::embedder::{Manner, WordModel};
-use crate::fixture::{collection, document_id, kind, query};
+use crate::fixture::{NOTES, collection, document_id, kind, note, put, query};
 
 chapter!("meaning":
     a_model_answers_as_its_vector_does ["M4", "M3"] needs Vectors,

@@ -6,11 +6,11 @@ use memory_core::{
 };
 
 use super::oracle::{Told, cosines};
-use super::{note, put, written};
+use super::written;
 use crate::case::{CaseResult, Stage, chapter};
 use crate::cases::recall::{DAY, asked_notes_with, asked_with, said};
 use crate::embedder::WordModel;
-use crate::fixture::{at, metadata};
+use crate::fixture::{at, metadata, note, put};
 use crate::random::{Random, mix};
 
 chapter!("meaning":

@@ -8,11 +8,11 @@ use memory_core::{
 };
 use tokio::time::timeout;
 
-use super::{PATIENCE, answer, embed, have, note, put, remove, vector_of, written};
+use super::{PATIENCE, answer, embed, have, vector_of, written};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::cases::recall::{asked, said};
 use crate::embedder::{Manner, WordModel};
-use crate::fixture::{at, context, kind};
+use crate::fixture::{at, context, kind, note, put, remove_note};
 
 chapter!("meaning":
     a_keeper_embeds_what_is_there_and_what_comes ["M5"] needs VectorsAndFeed,
@@ -76,7 +76,7 @@ async fn a_keeper_embeds_what_is_there_and_what_comes(stage: Stage) -> CaseResul
     put(&*other, written("before", "b", "three horses")).await?;
     put(&*other, written("behind", "b", "a cat")).await?;
     put(&*other, written("gone", "b", "a dog")).await?;
-    remove(&*other, "gone").await?;
+    remove_note(&*other, "gone").await?;
     assert_eq!(missing(&*provider, &words).await?, Some(2));
     keeper(&provider, &words).catch_up().await?;
     for (record, revision, text) in [
@@ -131,7 +131,7 @@ async fn a_text_that_changes_meanwhile_is_embedded_anew(stage: Stage) -> CaseRes
     timeout(PATIENCE, words.called()).await?;
     other.update(id, MemoryPatch::new().set_context(context(r#""and a horse""#))).await?;
     put(&*other, written("n", "a", "a horse")).await?;
-    remove(&*other, "gone").await?;
+    remove_note(&*other, "gone").await?;
     words.release();
     keeping.await??;
     let old = words.vector("a zebra").kept(Precision::Compact);

@@ -8,11 +8,11 @@ use memory_core::{
 };
 use tokio::time::timeout;
 
-use super::{PATIENCE, answer, embed, have, like, model_of, note, put, remove, vector_of, written};
+use super::{PATIENCE, answer, embed, have, like, model_of, vector_of, written};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::cases::recall::{NOTES, said};
+use crate::cases::recall::said;
 use crate::embedder::WordModel;
-use crate::fixture::{at, context, kind, ledger, the, walk_documents};
+use crate::fixture::{NOTES, at, context, kind, ledger, note, put, remove_note, the, walk_documents};
 use crate::random::Random;
 
 chapter!("meaning":
@@ -125,7 +125,7 @@ async fn a_document_that_came_again_takes_no_vector_of_its_earlier_text(stage: S
         vector: words.vector(text),
     };
     let first = put(&*provider, written("n", "a", "a zebra")).await?;
-    remove(&*other, "n").await?;
+    remove_note(&*other, "n").await?;
     let second = put(&*other, written("n", "a", "a horse")).await?;
     assert_eq!(first.revision, second.revision);
     let late = embedding(&first, "a zebra");

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use memory_core::{Embedder, Embedding, ErrorKind, MAX_WIDTH, Outcome, Precision, Revision, Vector, VectorModel};
 
-use super::{answer, embed, have, like, model_of, note, notes_like, put, vector_of, written};
+use super::{answer, embed, have, like, model_of, notes_like, vector_of, written};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::cases::recall::{asked, asked_notes, said};
 use crate::embedder::WordModel;
-use crate::fixture::kind;
+use crate::fixture::{kind, note, put};
 
 chapter!("meaning":
     vectors_are_kept_or_that_is_refused_plainly ["M1"],

@@ -5,11 +5,11 @@ use memory_core::{
     RecallOptions, Result, Revision, SpaceSelector, Status, Vector, VectorModel,
 };
 
-use super::{answer, embed, like, model_of, note, notes_like, put, remove, texts_of, written};
+use super::{answer, embed, like, model_of, notes_like, texts_of, written};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::cases::recall::{DAY, asked, asked_notes, asked_with, said, said_by, shown, text_of, texts};
 use crate::embedder::WordModel;
-use crate::fixture::{at, new_document};
+use crate::fixture::{at, new_document, note, put, remove_note};
 
 chapter!("meaning":
     nothing_outside_the_scope_changes_an_answer ["M3", "R1"] needs Vectors,
@@ -113,7 +113,7 @@ async fn nothing_outside_the_scope_changes_an_answer_from_documents(stage: Stage
         assert_eq!(&provider.documents().recall(recall).await?, alone);
     }
     for number in 0..40 {
-        remove(&*provider, &format!("x{number}")).await?;
+        remove_note(&*provider, &format!("x{number}")).await?;
     }
     assert_eq!(&provider.documents().recall(&recalls[0]).await?, &alone[0]);
     Ok(())

@@ -4,10 +4,10 @@ use memory_core::{
     Document, DocumentSelection, Erasure, Memory, MemoryId, MemoryPatch, Precision, RecordId, Revision, Status, Sweep,
 };
 
-use super::{answer, embed, have, like, model_of, note, notes_like, put, remove, vector_of, written};
+use super::{answer, embed, have, like, model_of, notes_like, vector_of, written};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::cases::recall::{NOTES, asked, asked_notes, said};
-use crate::fixture::{at, collection, context, document_id, metadata, the};
+use crate::cases::recall::{asked, asked_notes, said};
+use crate::fixture::{NOTES, at, collection, context, document_id, metadata, note, put, remove_note, the};
 
 chapter!("meaning":
     a_vector_stays_while_the_texts_of_its_memory_do ["M2"] needs Vectors,
@@ -181,7 +181,7 @@ async fn what_was_removed_begins_without_a_vector(stage: Stage) -> CaseResult {
         embed(&*provider, &model, &note(id), &words.vector("a zebra")).await?;
     }
     let records = ["named", "found", "kept"].map(note);
-    remove(&*other, "named").await?;
+    remove_note(&*other, "named").await?;
     let in_b = memory_core::DocumentQuery::builder(collection(NOTES)).exact("b");
     other.documents().remove(&DocumentSelection::matching(in_b)?, 1).await?;
     assert_eq!(have(&*provider, &records).await?, [false, false, true]);
@@ -204,7 +204,7 @@ async fn what_was_restored_has_no_vector(stage: Stage) -> CaseResult {
     assert_eq!(provider.restore(vec![memory]).await?.written, 1);
     let document = put(&*provider, written("n", "a", "a zebra")).await?;
     embed(&*provider, &model, &note("n"), &words.vector("a zebra")).await?;
-    remove(&*provider, "n").await?;
+    remove_note(&*provider, "n").await?;
     assert_eq!(provider.documents().restore(vec![document]).await?.written, 1);
     assert_eq!(have(&*provider, &[id.into(), note("n")]).await?, [false, false]);
     embed(&*provider, &model, &id.into(), &words.vector("a zebra")).await?;

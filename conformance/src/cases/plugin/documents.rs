@@ -6,9 +6,9 @@ use futures::future::join_all;
 use memory_core::ErrorKind;
 use serde_json::json;
 
-use super::{ADD, NOTES, REMOVE, World, call, ids, scope};
+use super::{ADD, REMOVE, World, call, ids, scope};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{collection, document_id, kind, walk_documents};
+use crate::fixture::{NOTES, collection, document_id, kind, walk_documents};
 
 chapter!("plugin":
     repeated_additions_are_one_document ["P6"],

@@ -7,9 +7,9 @@ use memory_core::plugin::{MAX_ANSWER_BYTES, Plugin, Scope};
 use memory_core::{ErrorKind, NewMemory, Result};
 use serde_json::{Value, json};
 
-use super::{NOTES, QUERY, World, call, call_raw, ids, scope};
+use super::{QUERY, World, call, call_raw, ids, scope};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, context, kind, metadata, new_document, new_memory, space, trigger};
+use crate::fixture::{NOTES, at, context, kind, metadata, new_document, new_memory, space, trigger};
 
 chapter!("plugin":
     query_reads_the_ledger ["P4", "P3"],

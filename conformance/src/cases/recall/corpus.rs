@@ -3,9 +3,9 @@
 use memory_core::{Expect, MemoryPatch, MemoryProvider, RecallOptions, Result, Status, Weights};
 
 use super::oracle::{Told, rank};
-use super::{DAY, NOTES, asked_notes_with, asked_with, said, said_by};
+use super::{DAY, asked_notes_with, asked_with, said, said_by};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, context, new_document};
+use crate::fixture::{NOTES, at, context, new_document};
 use crate::random::{Random, mix};
 
 chapter!("recall":

@@ -6,9 +6,9 @@ use memory_core::{
     Recall, RecallOptions, SpaceSelector, Status,
 };
 
-use super::{DAY, NOTES, asked, asked_notes, asked_notes_with, asked_with, said, shown, text_of, texts};
+use super::{DAY, asked, asked_notes, asked_notes_with, asked_with, said, shown, text_of, texts};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, new_document, new_memory, query, space, trigger};
+use crate::fixture::{NOTES, at, collection, document_id, new_document, new_memory, query, space, trigger};
 
 chapter!("recall":
     nothing_outside_the_scope_changes_an_answer ["R1"],

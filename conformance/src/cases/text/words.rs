@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use memory_core::{Content, Document, DocumentQuery, ErrorKind, MAX_PAGE_BYTES, Order, SpaceSelector};
 
-use super::{NOTES, found, places, put_all};
+use super::{found, places, put_all};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, kind, metadata, new_document, walk_documents};
+use crate::fixture::{NOTES, at, collection, document_id, kind, metadata, new_document, walk_documents};
 
 chapter!("text":
     words_are_runs_of_letters_and_digits ["T1", "T2"],

@@ -8,12 +8,11 @@ use memory_core::{
     RecordId, Watch, WatchFrom, Watched,
 };
 
-use super::{
-    NOTES, Reader, apply, everything, named, next, next_kind, note, remove_note, replicate, shown, until_reached,
-};
+use super::{Reader, apply, everything, named, next, next_kind, replicate, shown, until_reached};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
-    at, collection, context, document_id, ledger, metadata, new_document, new_memory, the, trigger, walk_documents,
+    NOTES, at, collection, context, document_id, ledger, metadata, new_document, new_memory, note, remove_note, the,
+    trigger, walk_documents,
 };
 use crate::model::naive::json;
 use crate::model::replica::Replica;

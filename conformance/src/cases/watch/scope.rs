@@ -2,9 +2,9 @@
 
 use memory_core::{ChangeKind, MemoryPatch, MemoryQuery, RecordId, SpaceSelector, Status, Watch, WatchFrom, Watched};
 
-use super::{NOTES, Reader, all_shown, next, next_kind, remove_note, shown, until_reached, watch};
+use super::{Reader, all_shown, next, next_kind, shown, until_reached, watch};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, context, metadata, new_document, new_memory};
+use crate::fixture::{NOTES, at, context, metadata, new_document, new_memory, remove_note};
 
 chapter!("watch":
     nothing_outside_of_within_shows ["C4"] needs Feed,

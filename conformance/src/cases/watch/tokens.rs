@@ -5,9 +5,9 @@ use memory_core::{
     WatchToken, Watched,
 };
 
-use super::{NOTES, all_shown, everything, next, next_kind, shown, until_reached, watch};
+use super::{all_shown, everything, next, next_kind, shown, until_reached, watch};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, kind, new_document, new_memory, query};
+use crate::fixture::{NOTES, at, kind, new_document, new_memory, query};
 
 chapter!("watch":
     a_token_goes_on_behind_its_change ["C3", "C5"] needs Feed,
