@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
-use memory_core::{Backfill, Durability, Error, Health, Outcome, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, Health, MemoryProvider, Outcome, Result, Timestamp};
 use mongodb::bson::doc;
 
 use crate::config::MongoConfig;
@@ -17,6 +17,14 @@ use crate::{feed, schema, settings};
 ///
 /// Open it, call [`init`](memory_core::MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type MongoMemory = Provider<MongoEngine>;
+
+/// Opens a [`MongoMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
+/// provider for it, so that the program need not.
+///
+/// `InvalidInput` if the configuration is not valid.
+pub fn open(config: MongoConfig) -> Result<Arc<dyn MemoryProvider>> {
+    Ok(Arc::new(MongoMemory::open(config)?))
+}
 
 /// The engine of [`MongoMemory`].
 #[derive(Debug)]

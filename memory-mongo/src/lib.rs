@@ -19,5 +19,5 @@ mod vectors;
 mod write;
 
 pub use config::{MongoConfig, Server};
-pub use engine::{MongoEngine, MongoMemory};
+pub use engine::{MongoEngine, MongoMemory, open};
 pub use schema::{inspect, migrate, plan, remove};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
-use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, Health, MemoryProvider, Result, Timestamp};
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
@@ -15,6 +15,14 @@ use crate::schema;
 
 /// Agent memory in a schema of a PostgreSQL database.
 pub type PostgresMemory = Provider<PostgresEngine>;
+
+/// Opens a [`PostgresMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
+/// provider for it, so that the program need not.
+///
+/// `InvalidInput` if the configuration is not valid.
+pub fn open(config: PostgresConfig) -> Result<Arc<dyn MemoryProvider>> {
+    Ok(Arc::new(PostgresMemory::open(config)?))
+}
 
 /// The engine of [`PostgresMemory`].
 #[derive(Debug)]

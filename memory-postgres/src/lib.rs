@@ -18,6 +18,6 @@ mod vectors;
 mod write;
 
 pub use config::{PostgresConfig, Server, Tls, TlsMode};
-pub use engine::{PostgresEngine, PostgresMemory};
+pub use engine::{PostgresEngine, PostgresMemory, open};
 pub use memory_core::{Host, Password};
 pub use schema::{inspect, migrate, plan, remove};

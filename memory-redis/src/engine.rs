@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
-use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, Health, MemoryProvider, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
@@ -19,6 +19,14 @@ use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECR
 /// Open it by a URL or a [`RedisConfig`], call [`init`](memory_core::MemoryProvider::init), and hold it as
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type RedisMemory = Provider<RedisEngine>;
+
+/// Opens a [`RedisMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
+/// provider for it, so that the program need not.
+///
+/// `InvalidInput` if the configuration is not valid.
+pub fn open(config: RedisConfig) -> Result<Arc<dyn MemoryProvider>> {
+    Ok(Arc::new(RedisMemory::open(config)?))
+}
 
 /// Interval at which the feed is checked for writes of other programs while a watch is open.
 const LOOK: Duration = Duration::from_millis(50);

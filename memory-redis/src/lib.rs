@@ -18,6 +18,6 @@ mod vectors;
 mod write;
 
 pub use config::{Login, RedisConfig, Tls, Topology, Wait};
-pub use engine::{RedisEngine, RedisMemory};
+pub use engine::{RedisEngine, RedisMemory, open};
 pub use memory_core::{Host, Password};
 pub use schema::{inspect, migrate, plan, remove};

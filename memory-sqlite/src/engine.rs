@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
 use memory_core::engine::{Access, Config, Engine, FeedPosition, Provider, Steps, Work, corrupt};
-use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, Timestamp};
+use memory_core::{Backfill, Durability, Error, ErrorKind, Health, MemoryProvider, Outcome, Result, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::config::{Location, SqliteConfig};
@@ -25,6 +25,14 @@ use crate::{paths, schema};
 /// Open it by a path or with a [`SqliteConfig`], call [`init`](memory_core::MemoryProvider::init), and hold it as
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type SqliteMemory = Provider<SqliteEngine>;
+
+/// Opens a [`SqliteMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
+/// provider for it, so that the program need not.
+///
+/// `InvalidInput` if the configuration is not valid.
+pub fn open(config: SqliteConfig) -> Result<Arc<dyn MemoryProvider>> {
+    Ok(Arc::new(SqliteMemory::open(config)?))
+}
 
 /// Maximum number of calls queued for the writer, and for the readers. A call that is dropped while it waits for a
 /// place leaves nothing behind.

@@ -19,5 +19,5 @@ mod vectors;
 mod write;
 
 pub use config::{Location, SqliteConfig};
-pub use engine::{SqliteEngine, SqliteMemory};
+pub use engine::{SqliteEngine, SqliteMemory, open};
 pub use schema::{inspect, migrate, plan, remove};

@@ -67,7 +67,7 @@ impl Kind {
 /// Defines the engines: for each its cargo feature, its types, and how it switches to a sandbox.
 macro_rules! engines {
     ($($name:literal {
-        $library:ident: $config:ident, $memory:ident;
+        $library:ident: $config:ident;
         $($field:ident: $value:expr),*;
         place($settings:ident, $place:ident) { $($set_place:tt)* }
     })*) => {
@@ -90,7 +90,7 @@ macro_rules! engines {
                     if config.history.transient.is_empty() {
                         config.history.transient = transient()?;
                     }
-                    Ok(Arc::new($library::$memory::open(config)?))
+                    $library::open(config)
                 }
 
                 async fn migrate(&self) -> Result<Report> {
@@ -125,7 +125,7 @@ macro_rules! engines {
 
 engines! {
     "sqlite" {
-        memory_sqlite: SqliteConfig, SqliteMemory;
+        memory_sqlite: SqliteConfig;
         title: "SQLite",
         schemes: &["sqlite"],
         is_file: true,
@@ -141,7 +141,7 @@ engines! {
         }
     }
     "postgres" {
-        memory_postgres: PostgresConfig, PostgresMemory;
+        memory_postgres: PostgresConfig;
         title: "PostgreSQL",
         schemes: &["postgres", "postgresql"],
         is_file: false,
@@ -150,7 +150,7 @@ engines! {
         place(config, name) { config.namespace = name.to_owned(); }
     }
     "redis" {
-        memory_redis: RedisConfig, RedisMemory;
+        memory_redis: RedisConfig;
         title: "Redis",
         schemes: &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
         is_file: false,
@@ -159,7 +159,7 @@ engines! {
         place(config, name) { config.namespace = name.to_owned(); }
     }
     "mongo" {
-        memory_mongo: MongoConfig, MongoMemory;
+        memory_mongo: MongoConfig;
         title: "MongoDB",
         schemes: &["mongodb", "mongodb+srv"],
         is_file: false,
