@@ -149,7 +149,7 @@ impl Access {
         }
     }
 
-    /// Fails with `Unauthorized` unless the caller may erase, and write the ledger: there are memories in whatever is asked.
+    /// Fails with `Unauthorized` unless the caller may erase, and write the ledger, even if only documents are to be erased.
     pub(crate) fn check_erasure(&self) -> Result<()> {
         self.check_erases()?;
         self.check_ledger_write()

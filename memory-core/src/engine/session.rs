@@ -282,7 +282,7 @@ impl<V> EmbedRecord<'_, V> {
         }
     }
 
-    /// Returns the bytes of the record's texts.
+    /// Returns about how much the record weighs in a page, in bytes, as [`Memory::size`] and [`Document::size`] count it.
     pub fn size(&self) -> usize {
         match self {
             Self::Memory(found) => found.record.size(),

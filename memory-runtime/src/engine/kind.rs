@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Defines the engines: for each its cargo feature, its types, and how it switches to a sandbox.
+/// Defines the engines: for each its cargo feature, its crate, its configuration, and how it switches to a sandbox.
 macro_rules! engines {
     ($($name:literal {
         $library:ident: $config:ident;
