@@ -87,6 +87,9 @@ enum Command {
 /// A command with its place in the queue.
 type Waiting = (Command, OwnedSemaphorePermit);
 
+/// A read that needs no argument.
+type Look<T> = fn(&Session) -> Result<T>;
+
 /// Work in a session, outside of the transactions of calls.
 type Read = Box<dyn FnOnce(&mut Session) + Send>;
 
@@ -276,8 +279,8 @@ impl Engine for SqliteEngine {
 
 impl SqliteEngine {
     /// Reads what needs no argument.
-    async fn look<T: Send + 'static>(&self, read: fn(&Session) -> Result<T>) -> Result<T> {
-        let work: Work<Session, fn(&Session) -> Result<T>, T> = |session, read| Box::pin(ready(read(session)));
+    async fn look<T: Send + 'static>(&self, read: Look<T>) -> Result<T> {
+        let work: Work<Session, Look<T>, T> = |session, read| Box::pin(ready(read(session)));
         self.run(Access::ReadLatest, self.until(), Arc::new(read), work).await
     }
 
