@@ -71,7 +71,6 @@ pub(crate) fn note(id: &str) -> RecordId {
     (collection(NOTES), document_id(id)).into()
 }
 
-/// Puts a document.
 pub(crate) async fn put(provider: &dyn MemoryProvider, write: DocumentWrite) -> Result<Document> {
     provider.documents().put(write).await
 }

@@ -545,7 +545,7 @@ pub(crate) fn is_write(command: &Cmd) -> bool {
     !matches!(name_of(command), b"INFO" | b"SCRIPT" | b"WAIT")
 }
 
-/// Decodes an answer.
+/// Decodes an answer of the server. `Unexpected` if it has another form than `T`.
 pub(crate) fn decoded<T: FromRedisValue>(answer: Value) -> Result<T> {
     let unexpected = "the server gave an answer of another form than asked for";
     // The driver's error quotes the answer.
