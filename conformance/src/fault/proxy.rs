@@ -205,8 +205,11 @@ async fn pump(
         }
         // Fails only when the proxy is gone.
         let now = *fault.wait_for(|fault| !fault.holds(direction)).await.map_err(io::Error::other)?;
-        if let Fault::Delay(time) = now {
-            tokio::time::sleep(time).await;
+        match now {
+            Fault::Delay(time) => tokio::time::sleep(time).await,
+            // The task of the connection may not have seen it yet.
+            Fault::Refuse => return Ok(()),
+            _ => {}
         }
         let (passes, is_cut) = shared.passes(direction, length);
         to.write_all(&piece[..passes]).await?;
