@@ -111,7 +111,7 @@ impl Connections {
     /// Sends commands that only read, in one batch; returns the answer to each.
     pub(crate) async fn read(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let answers = match self.send(&self.link, None, commands).await {
-            Err(error) if is_moving(&error) => self.read_apart(commands).await,
+            Err(error) if is_moving(&error) && self.is_in_cluster() => self.read_apart(commands).await,
             answers => answers,
         };
         // A read has no effect, whatever happened to it.
@@ -159,6 +159,11 @@ impl Connections {
     /// Returns whether another server can become the primary.
     pub(crate) fn fails_over(&self) -> bool {
         !matches!(self.config.topology, Topology::Server(_))
+    }
+
+    /// Returns whether the configuration names a cluster. A single server that refuses the slot is an error.
+    fn is_in_cluster(&self) -> bool {
+        matches!(self.config.topology, Topology::Cluster(_))
     }
 
     /// Closes the connections.
@@ -210,9 +215,10 @@ impl Connections {
 
     /// Reads one key, on the node that has the slot or on the one it moves to.
     async fn follow(&self, commands: &Pipeline) -> Result<Vec<Value>> {
-        let error = match self.link.send(commands).await {
-            Ok(answers) => return checked(commands, answers),
+        let answers = self.link.send(commands).await.and_then(|answers| checked(commands, answers));
+        let error = match answers {
             Err(error) => error,
+            answers => return answers,
         };
         let Some((name, port)) = named_node(&error) else { return Err(error) };
         let mut asking = Pipeline::with_capacity(commands.len() + 1);
@@ -224,7 +230,7 @@ impl Connections {
         checked(commands, answers.into_iter().skip(1).collect())
     }
 
-    /// Returns the link to a cluster node, which may be too new for the cluster client to know it.
+    /// Returns the link to the cluster node that receives the slot.
     fn link_to(&self, node: Host) -> Result<Arc<Link>> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, link)) = nodes.iter().find(|(host, _)| *host == node) {

@@ -38,16 +38,9 @@ pub(crate) fn native(error: RedisError) -> Error {
 
 /// Like [`native`], for commands that may have taken effect although no answers came.
 pub(crate) fn native_write(error: RedisError, commands: &Pipeline) -> Error {
-    let writes = commands.cmd_iter().filter(|command| is_write(command)).count();
-    let is_unknown = match error.code() {
-        // A cluster gives one error instead of all answers: one command met it, and others may have been executed. If
-        // the pipeline has only one write, a `WAIT` after it can meet the errors of a server that is not ready, but
-        // none about a slot.
-        Some("LOADING" | "MASTERDOWN") => writes > 0 && commands.len() > 1,
-        Some(_) => writes > 1,
-        // A server that was never reached has done nothing.
-        None => writes > 0 && is_lost(&error) && !error.is_connection_refusal(),
-    };
+    let writes = commands.cmd_iter().any(is_write);
+    // A server that was never reached has done nothing.
+    let is_unknown = writes && is_lost(&error) && !error.is_connection_refusal();
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
@@ -90,9 +83,14 @@ pub(crate) fn has_moved(error: &Error) -> bool {
 
 /// Returns host and port of the node that has the slot or receives it, if the asked node has named it.
 pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
-    let (node, _) = source(error)?.redirect_node()?;
-    let (host, port) = node.rsplit_once(':')?;
-    Some((host.to_owned(), port.parse().ok()?))
+    redirection(source(error)?).filter(|(name, _)| !name.is_empty())
+}
+
+/// The same, for an error of the driver. The name is empty if it is that of the asked node.
+pub(crate) fn redirection(error: &RedisError) -> Option<(String, u16)> {
+    let (node, _) = error.redirect_node()?;
+    let (name, port) = node.rsplit_once(':')?;
+    Some((name.to_owned(), port.parse().ok()?))
 }
 
 /// The error of a call whose primary was replaced before the replicas had what the call has read.
@@ -177,21 +175,5 @@ fn is_killed(detail: &str) -> bool {
 }
 
 fn is_lost(error: &RedisError) -> bool {
-    matches!(error.kind(), Kind::Io | Kind::Parse | Kind::ClusterConnectionNotFound)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A cluster gives one error for a whole batch; only a script could have written.
-    #[test]
-    fn a_single_script_that_was_refused_has_done_nothing() {
-        let mut batch = Pipeline::new();
-        batch.cmd("EVALSHA").cmd("INFO").cmd("WAIT");
-        let outcome =
-            |batch: &Pipeline| native_write(redis::make_extension_error("MOVED".to_owned(), None), batch).outcome();
-        assert_eq!(outcome(&batch), Outcome::NotDone);
-        assert_eq!(outcome(batch.cmd("EVALSHA")), Outcome::Unknown);
-    }
+    matches!(error.kind(), Kind::Io | Kind::Parse)
 }

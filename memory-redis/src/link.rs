@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 
 use memory_core::{Error, ErrorKind, Host, Outcome, Password, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClient;
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
@@ -21,6 +18,7 @@ use redis::{
 };
 use tokio::sync::{Mutex, oneshot};
 
+use crate::cluster::Cluster;
 use crate::config::{Login, RedisConfig, Tls, Topology, Wait};
 use crate::error::{has_code, native, native_write};
 
@@ -49,23 +47,17 @@ struct Queued {
 enum Source {
     Server(Client),
     Sentinel(Mutex<SentinelClient>),
-    Cluster(ClusterClient, SingleNodeRoutingInfo),
+    Cluster(Cluster),
 }
 
 struct Current {
-    connection: Connection,
+    connection: MultiplexedConnection,
     /// Number of answers that it has given.
     answers: AtomicU64,
     /// Whether it may be silently dead.
     is_silent: AtomicBool,
     /// [`Link::losses`] before it was opened.
     losses: u64,
-}
-
-#[derive(Clone)]
-enum Connection {
-    Node(MultiplexedConnection),
-    Cluster(ClusterConnection, SingleNodeRoutingInfo),
 }
 
 impl Link {
@@ -85,20 +77,17 @@ impl Link {
         let before = current.answers.load(Ordering::Relaxed);
         let waiting = Waiting { current, since: Instant::now(), before };
         let mut connection = waiting.current.connection.clone();
-        let answers = match &mut connection {
-            Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
-            Connection::Cluster(cluster, route) => {
-                Box::pin(cluster.route_pipeline(commands.clone(), 0, commands.len(), route.clone())).await
-            }
-        };
+        let answers = connection.req_packed_commands(commands, 0, commands.len()).await;
         waiting.current.answers.fetch_add(1, Ordering::Relaxed);
         let is_stale = match &answers {
             // From a server that is no longer the primary.
-            Ok(answers) => has_code(answers, &["READONLY", "MASTERDOWN", "UNBLOCKED"]),
+            Ok(answers) => {
+                has_code(answers, &["READONLY", "MASTERDOWN", "UNBLOCKED"])
+                    || matches!(self.source, Source::Cluster(_)) && has_code(answers, &["MOVED", "CLUSTERDOWN"])
+            }
             Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
         };
-        // A cluster client finds its nodes again by itself.
-        if is_stale && matches!(connection, Connection::Node(_)) {
+        if is_stale {
             // Other calls may have noticed the same loss.
             let losses = waiting.current.losses;
             let _ = self.losses.compare_exchange(losses, losses + 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -206,14 +195,7 @@ impl fmt::Debug for Link {
 impl Source {
     fn new(config: &RedisConfig, key: &str, certificates: Option<TlsCertificates>) -> RedisResult<Self> {
         match &config.topology {
-            Topology::Server(host) => {
-                let info = connection_info(host, config)?;
-                let client = match certificates {
-                    Some(certificates) => Client::build_with_tls(info, certificates),
-                    None => Client::open(info),
-                };
-                client.map(Self::Server)
-            }
+            Topology::Server(host) => client(host, config, certificates.as_ref()).map(Self::Server),
             Topology::Sentinel { sentinels, primary, login } => {
                 let sentinels = sentinels.iter().map(|host| address(host, config.tls.is_some()));
                 let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
@@ -241,40 +223,20 @@ impl Source {
                 }
                 builder.build().map(|client| Self::Sentinel(Mutex::new(client)))
             }
-            Topology::Cluster(hosts) => {
-                let infos = hosts.iter().map(|host| connection_info(host, config)).collect::<RedisResult<Vec<_>>>();
-                let mut builder = ClusterClient::builder(infos?)
-                    // The provider decides what may be sent twice, not the driver (W11).
-                    .retries(0)
-                    .connection_timeout(CONNECT)
-                    .overall_response_timeout(None)
-                    .response_timeout(Duration::MAX)
-                    .tcp_settings(tcp());
-                if let Some(certificates) = certificates {
-                    builder = builder.certs(certificates);
-                }
-                // The namespace's hash tag decides the slot.
-                let route = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
-                builder.build().map(|client| Self::Cluster(client, route))
-            }
+            Topology::Cluster(hosts) => Cluster::new(config, hosts, key, certificates).map(Self::Cluster),
         }
     }
 
-    async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
+    async fn connect(&self, patience: Duration) -> RedisResult<MultiplexedConnection> {
+        let patience = CONNECT.min(patience);
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT.min(patience)))
+            .set_connection_timeout(Some(patience))
             // Calls have deadlines of their own.
             .set_response_timeout(None);
         match self {
-            Self::Server(client) => {
-                client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::Node)
-            }
-            Self::Sentinel(client) => {
-                client.lock().await.get_async_connection_with_config(&config).await.map(Connection::Node)
-            }
-            Self::Cluster(client, route) => {
-                client.get_async_connection().await.map(|cluster| Connection::Cluster(cluster, route.clone()))
-            }
+            Self::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
+            Self::Sentinel(client) => client.lock().await.get_async_connection_with_config(&config).await,
+            Self::Cluster(cluster) => cluster.connect(&config, patience).await,
         }
     }
 }
@@ -285,6 +247,15 @@ const CONNECT: Duration = Duration::from_secs(2);
 const SUSPICIOUS: Duration = Duration::from_millis(200);
 /// After how long without a sign of life from the peer a connection is given up.
 const SILENCE: Duration = Duration::from_secs(20);
+
+/// Makes a client of one server; connects to nothing yet.
+pub(crate) fn client(host: &Host, config: &RedisConfig, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    let info = connection_info(host, config)?;
+    match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        None => Client::open(info),
+    }
+}
 
 fn connection_info(host: &Host, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
     let mut settings = RedisConnectionInfo::default().set_db(config.database.into());

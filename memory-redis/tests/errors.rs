@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         trial("redis::a_server_that_loads_is_unavailable", || run(a_server_that_loads_is_unavailable())),
         trial("redis::a_script_that_is_killed_has_done_nothing", || run(a_script_that_is_killed_has_done_nothing())),
         trial("redis::a_slot_that_is_not_served_is_unavailable", || run(a_slot_that_is_not_served_is_unavailable())),
+        trial("redis::a_single_server_is_no_cluster", || run(a_single_server_is_no_cluster())),
         trial("redis::a_value_of_another_type_is_corrupt", || run(a_value_of_another_type_is_corrupt())),
         trial("redis::a_row_that_is_cut_anywhere_is_corrupt", || run(a_row_that_is_cut_anywhere_is_corrupt())),
         trial("redis::an_operator_waits_no_longer_than_a_call", || run(an_operator_waits_no_longer_than_a_call())),
@@ -290,6 +291,22 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
         check(&error, ErrorKind::Unavailable, "cluster is down");
     }
 
+    // A node without slots does not hide the next one, and a node that has left the cluster does not stay the one that is asked.
+    let lost = LocalRedis::start_with(&[("cluster-enabled", "yes")])?;
+    // Its second password.
+    lost.command(&["ACL", "SETUSER", "default", &format!(">{}", server.password())])?;
+    let both = url.replace("@", &format!("@127.0.0.1:{},", lost.port()));
+    let provider = open(config(&both)).await?;
+    server.command(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])?;
+    let error = provider.get(id).await.expect_err("nobody serves the slot");
+    check(&error, ErrorKind::Unavailable, "cluster is down");
+    lost.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+    while let Err(error) = provider.get(id).await {
+        check(&error, ErrorKind::Unavailable, "cluster is down");
+    }
+    lost.command(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])?;
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+
     // A client that connects to a node as to a single server is told where the slot is.
     let other = LocalRedis::start_with(&[("cluster-enabled", "yes")])?;
     other.command(&["CLUSTER", "MEET", "127.0.0.1", &server.port().to_string()])?;
@@ -301,6 +318,14 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
         }
     };
     check(&error, ErrorKind::Unavailable, "another node");
+    Ok(())
+}
+
+async fn a_single_server_is_no_cluster() -> Case {
+    let server = LocalRedis::start()?;
+    let error = refused(config(&server.url().replace("redis://", "redis+cluster://"))).await;
+    check(&error, ErrorKind::Unexpected, "the server refused a command");
+    assert_eq!(Admin::of(&server.url()).query::<usize>(&redis::cmd("DBSIZE")).await?, 0, "nothing is written there");
     Ok(())
 }
 

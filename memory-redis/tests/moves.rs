@@ -13,13 +13,15 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Context, Cursor, Document, DocumentId, Embedding, ErrorKind, History, IdempotencyKey,
-    MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, NewMemory, Order, Precision,
-    QueryBuilder, RecordId, Result, Revision, SpaceId, Status, Timestamp, Vector, VectorModel,
+    Collection, Content, Context, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
+    Embedding, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
+    Metadata, NewMemory, Order, Precision, QueryBuilder, RecordId, Result, Revision, SpaceId, Status, Timestamp,
+    Vector, VectorModel,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, cmd};
+use tokio::sync::Notify;
 use tokio::task::block_in_place;
 
 mod common;
@@ -36,6 +38,10 @@ const OPEN: usize = 20;
 const RESTORED: usize = 20;
 /// How many keys one command moves.
 const MOVED: usize = 20;
+/// How many calls run at once.
+const AT_ONCE: usize = 1_000;
+/// How often the slot moves while they run.
+const MOVES: usize = 3;
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -44,6 +50,7 @@ fn main() -> ExitCode {
             "redis-cluster::vectors_are_found_while_the_slot_moves",
             || run(vectors_are_found_while_the_slot_moves()),
         ),
+        trial("redis-cluster::many_calls_at_once_go_on_after_a_move", || run(many_calls_at_once_go_on_after_a_move())),
         trial("redis-cluster::no_word_is_left_while_the_slot_moves", || run(no_word_is_left_while_the_slot_moves())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -99,6 +106,45 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
     let updates = load.updates.load(Ordering::Relaxed) as u64;
     assert!(revisions.into_iter().eq((1..=updates + 1).rev()), "a version is missing, or there twice");
     check(&provider, &stored).await
+}
+
+/// The driver's client of a cluster stops forever if it learns that a slot has moved while many calls are in flight.
+async fn many_calls_at_once_go_on_after_a_move() -> Case {
+    let cluster = RedisCluster::start_with(&[])?;
+    let mut config = RedisConfig::from_url(&cluster.url())?;
+    (config.namespace, config.deadline) = (NAMESPACE.to_owned(), Duration::from_secs(60));
+    let provider = Arc::new(open(config).await?);
+    let nodes = Nodes::of(&cluster).await?;
+    let mut put = BTreeSet::new();
+    for round in 0..MOVES {
+        let from = block_in_place(|| cluster.primary_of(&nodes.key))?;
+        let to = *nodes.known.keys().find(|port| **port != from).ok_or("no primary")?;
+        let is_begun = Arc::new(Notify::new());
+        let puts = (0..AT_ONCE).map(|place| {
+            let (provider, is_begun) = (Arc::clone(&provider), Arc::clone(&is_begun));
+            tokio::spawn(async move {
+                let document = provider.documents().put(note(&format!("{round}-{place}"))?).await;
+                is_begun.notify_one();
+                document
+            })
+        });
+        let puts: Vec<_> = puts.collect();
+        is_begun.notified().await;
+        nodes.move_slot(from, to).await?;
+        for document in puts {
+            put.insert(document.await??.id);
+        }
+    }
+    let all = DocumentSelection::matching(DocumentQuery::builder(Collection::parse("notes")?).under("a"))?;
+    let removed = provider.documents().remove(&all, MOVES * AT_ONCE).await?;
+    assert_eq!(removed, put.into_iter().collect::<Vec<_>>());
+    Ok(())
+}
+
+fn note(id: &str) -> Result<DocumentWrite> {
+    let (collection, space) = (Collection::parse("notes")?, SpaceId::parse("a-b")?);
+    let write = DocumentWrite::new(collection, space, Content::parse("many words")?, Timestamp::from_millis(1)?);
+    Ok(write.with_id(DocumentId::parse(id)?))
 }
 
 /// Whichever node has them. A new vector waits until the slot has moved, like each write that needs a new key.
