@@ -89,7 +89,8 @@ impl CursorKey {
         Ok(Opened { after: Position { created_at, id: id.to_vec() }, skip: u16::from_be_bytes(*skip).into() })
     }
 
-    /// Encrypts at most some 700 bytes; [`open_bytes`](Self::open_bytes) needs the same fingerprint.
+    /// Encrypts at most 895 bytes, because [`open_bytes`](Self::open_bytes) refuses a longer text; it needs the same
+    /// fingerprint.
     pub(crate) fn seal_bytes(&self, fingerprint: &Fingerprint, mut bytes: Vec<u8>) -> Result<String> {
         // Padding is one byte that is not 0, then zeros.
         bytes.push(1);

@@ -26,7 +26,8 @@ pub struct Document {
     pub metadata: Metadata,
     /// When it was first put, as that caller says. Later puts don't change it (D1).
     pub created_at: Timestamp,
-    /// The time of the last change, by the provider's clock; `None` before the first one.
+    /// The time of the last change, by the provider's clock; `None` before the first one. Under a retention rule the
+    /// first put sets it too (X3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
     /// 1 for a new document; each later put adds 1.
@@ -220,6 +221,7 @@ impl DocumentWrite {
     }
 
     /// Returns the document after this put, given the one that is stored under its id. For engines: this defines a put.
+    /// A provider then sets updatedAt under a retention rule (X3), and moves a createdAt that an erasure blocks (E3).
     ///
     /// `id` is the write's own, or the one that the provider made. `Conflict` if the expectation does not hold, or if
     /// the stored document lies where the put may not write.

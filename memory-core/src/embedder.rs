@@ -30,8 +30,8 @@ pub trait Embedder: Send + Sync + 'static {
     /// Returns one vector for each text, in the order given: `width` finite numbers, not all zero, of any length.
     ///
     /// A retryable error (`Unavailable`, `Timeout`) means that the same call may succeed later; `Unauthorized`, that
-    /// the credentials are refused. After such a failure a keeper embeds each text by itself; if the model then makes a
-    /// vector of some texts, the keeper retries the others later. No error quotes a text.
+    /// the credentials are refused. After any failure a keeper asks for the vector of a known text; if the model makes
+    /// it, the keeper embeds each text by itself, and tries the refused ones again later. No error quotes a text.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 }
 

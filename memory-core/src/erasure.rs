@@ -110,8 +110,8 @@ impl Erasure {
         }
     }
 
-    /// Selects the memories that match a query, whose order, limit and offset are ignored. `InvalidInput` if it selects
-    /// all spaces and has neither a status, a filter nor a text.
+    /// Selects the memories that match a query, whose limit, offset and cursor are ignored; its order decides which are
+    /// erased first. `InvalidInput` if it selects all spaces and has neither a status, a filter nor a text.
     pub fn memories(query: QueryBuilder<Ledger>, reason: impl AsRef<str>) -> Result<Self> {
         let query = query.build()?;
         if query.spaces == Spaces::All && query.filter.is_none() && query.text.is_none() && query.statuses().is_empty()
@@ -137,7 +137,9 @@ impl Erasure {
         self
     }
 
-    /// Sets how many records one call erases at most: 1 to [`MAX_ERASED`], else `InvalidInput`; 100 by default.
+    /// Sets how many of the records that its query finds one call erases at most: 1 to [`MAX_ERASED`], else
+    /// `InvalidInput`; 100 by default. Has no effect on records that are named ([`records`](Self::records),
+    /// [`among`](Self::among)).
     pub fn limit(mut self, limit: usize) -> Result<Self> {
         if !(1..=MAX_ERASED).contains(&limit) {
             return Err(Error::invalid(format!("the limit of an erasure must be from 1 to {MAX_ERASED} records")));

@@ -32,12 +32,12 @@ pub enum ErrorKind {
     TooLarge,
     /// The named memory does not exist.
     NotFound,
-    /// The memory was erased, and nobody may bring it back.
+    /// The memory was erased or has expired, and nobody may bring it back.
     Erased,
-    /// A concurrent write won: a revision, an idempotency key or an expectation does not hold.
+    /// A revision or expectation does not hold, or an idempotency key is taken, often because a concurrent write won.
     Conflict,
-    /// A limit on effects or open resources was reached: a removal found more than its caller allows, or too many
-    /// watches are open.
+    /// A limit on effects or open resources was reached; for example, a removal found too many documents, a call would
+    /// replace too many bytes, or too many watches are open.
     LimitExceeded,
     /// The engine, as it is configured, or the host lacks what the call needs.
     Unsupported,

@@ -100,7 +100,8 @@ pub struct Backfill {
 pub enum Blocks {
     /// None: it only frees storage.
     Nothing,
-    /// None, but until it is complete queries and removals of documents scan their whole collection.
+    /// Listings of the spaces of documents, and recalls of documents that name places (S10, R5). Until it is complete,
+    /// queries and removals of documents scan their whole collection.
     DocumentPlaces,
     /// All, except those of the life cycle.
     Everything,

@@ -596,8 +596,8 @@ impl Data {
         self.tombstones.get(&record).is_some_and(|tombstone| tombstone.keeps_out(document))
     }
 
-    /// Overwrites the feed entries of a record, because they tell its space. Their places stay; entries of earlier
-    /// erasures stay as they are.
+    /// Overwrites the feed entries of a record, because they tell its space. They keep their positions in the feed;
+    /// entries of earlier erasures stay as they are.
     fn forget(&mut self, record: &RecordId) {
         let tells = |write: &FeedWrite| !write.is_erasure() && write.record() == *record;
         for noted in self.feed.iter_mut().filter(|noted| tells(&noted.write)) {

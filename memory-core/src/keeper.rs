@@ -103,8 +103,8 @@ const MAX_BYTES: usize = 1 << 20;
 /// How many vectors one call stores, so that little time passes between the check whether their records have vectors
 /// and the write.
 const KEPT_TOGETHER: usize = 64;
-/// The position is stored after this many changes, and after this time. Changes that are read again already have their
-/// vector.
+/// The position is stored after this many changes, or after this time if that comes first. Changes that are read again
+/// already have their vector.
 const KEPT_EVERY: usize = 1_000;
 const KEPT_AFTER: Duration = Duration::from_secs(60);
 /// Without changes, the position is stored after this time, because the feed forgets old tokens.
@@ -121,7 +121,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 impl VectorKeeper {
-    /// The collection of the keepers' own documents: their positions, and the texts that a model refused.
+    /// The collection of the keepers' own documents: their positions, and the ids of records whose texts a model
+    /// refused.
     pub const COLLECTION: &'static str = own::COLLECTION;
 
     /// Makes a keeper for this provider and model. The caller initialises the provider.

@@ -451,7 +451,7 @@ impl MemoryPatch {
     /// Returns the memory after this patch, or `None` if nothing is to be written. For engines: this defines an update.
     ///
     /// `Conflict` if the memory is not at the required revision (W8), `TooLarge` if the merged metadata is over its
-    /// limit.
+    /// limit or the memory is at the highest revision (V7).
     pub fn apply(&self, memory: &Memory, now: Timestamp) -> Result<Option<Memory>> {
         if let Some(wanted) = self.if_revision.filter(|wanted| *wanted != memory.revision) {
             return Err(Error::conflict(format!("the revision is {}, not {wanted}", memory.revision)));

@@ -54,7 +54,7 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - Once the call has returned, every write by any handle or program fails with `Unavailable` and writes nothing;
-    ///   no earlier write commits after that. Reads and watches go on (L9, which names one exception).
+    ///   no earlier write commits after that. Reads and watches go on (L9, which names exceptions for older programs).
     /// - A failed call may have taken effect, also in part: repeat it or revert it.
     /// - The setting survives a restart. Repeating the call changes nothing.
     async fn set_read_only(&self, is_read_only: bool) -> Result<()>;
@@ -71,7 +71,7 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - When the call returns, the memory is durable and visible to the next read through any handle (W1).
     /// - Never overwrites (W2).
     /// - If the idempotency key is taken: returns the first id if trigger and space are equal, else fails with
-    ///   `Conflict` (W3).
+    ///   `Conflict` (W3). `Erased` if the memory with the key was erased or has expired (E3, X2).
     async fn store(&self, memory: NewMemory) -> Result<MemoryId>;
 
     /// Appends many memories, all or none; returns their ids in input order (W4).
@@ -84,11 +84,13 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// Changes a memory as [`MemoryPatch::apply`] defines.
     ///
     /// # Behavior
-    /// - An unknown id is `NotFound` (W5) and a wrong revision `Conflict` (W8); neither writes anything.
+    /// - An unknown id is `NotFound` (W5), an erased or expired memory `Erased` (E2, X2), and a wrong revision
+    ///   `Conflict` (W8); none of these writes anything.
     /// - Concurrent patches of different metadata keys all survive (W9).
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated>;
 
-    /// Returns the memory with this id, or `None`. `Corrupt` if its row can't be read.
+    /// Returns the memory with this id, or `None`. `Erased` if it was erased or has expired (E2, X2), `Corrupt` if its
+    /// row can't be read.
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>>;
 
     /// Returns one page of the memories that match a query (Q1 to Q9).
@@ -114,7 +116,8 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - Delivers everything that is committed after the token at least once, and each record in ascending revisions
     ///   (C3).
-    /// - Shows nothing outside the spaces and `within`, except that a document has left them (C4).
+    /// - Shows nothing outside the spaces and `within`, except that a document has left them (C4), and, if the spaces
+    ///   are prefixes or patterns, erasures anywhere in `within` (E4).
     /// - Fails with `FeedReset`, at once or later in the stream, if the feed has lost changes after the token; it never
     ///   skips a gap (C6).
     /// - Reads only when polled. The stream ends with `Closed` when the provider shuts down (C7).
@@ -179,8 +182,8 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// Returns the tombstone of an erased record, or `None`. For operators (E2).
     async fn tombstone(&self, record: &RecordId) -> Result<Option<Tombstone>>;
 
-    /// Returns a page of up to 1,000 tombstones: the first one, or the one at a place that the page before it gave
-    /// (E5). Any other place is `InvalidInput`. For operators.
+    /// Returns a page of about 1,000 tombstones, which may be more: the first page, or the one at a place that the page
+    /// before it gave (E5). Any other place is `InvalidInput`. For operators.
     async fn tombstones(&self, behind: Option<&str>) -> Result<TombstonePage>;
 
     /// Returns the key of the hashes in the namespace's tombstones; `None` where the engine can't erase. For operators,
@@ -202,7 +205,7 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// record.
     ///
     /// # Behavior
-    /// - A slice covers at most 100 records or one page of tombstones, and ends once it has passed 64 MiB.
+    /// - A slice covers at most 100 records or one page of tombstones. It erases the records in steps of about 64 MiB.
     /// - Skips records that can't be read.
     /// - Fails with `Unsupported` on an engine that can't erase.
     async fn sweep(&self, from: &Sweep) -> Result<Swept>;
@@ -303,7 +306,8 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     /// Lists the spaces of a collection, with how many documents each holds; like [`MemoryProvider::spaces`].
     ///
     /// # Behavior
-    /// - Fails with `Unavailable` until the backfill of the documents' places is complete (S10, L7).
+    /// - Completes the backfill of the documents' places if it is short; fails with `Unavailable` while a longer one is
+    ///   pending (S10, L7).
     async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>>;
 
     /// Removes the selected documents and returns their ids in ascending order.
@@ -385,16 +389,16 @@ fn check_bytes(bytes: usize, what: &str) -> Result<()> {
     }
 }
 
-/// Result of restoring records or versions (W12, W13, H9).
+/// Result of restoring records, versions or tombstones (W12, W13, H9, E5).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RestoreReport {
-    /// Number of records or versions written.
+    /// Number of records, versions or tombstones written.
     pub written: usize,
-    /// Number that were already stored and equal.
+    /// Number that were already stored and equal; of tombstones, all that were not written and are no conflict.
     pub equal: usize,
     /// Input positions of those that conflict with what is stored.
     pub conflicts: Vec<usize>,
-    /// Input positions of those that were erased and are not brought back (E3).
+    /// Input positions of those that were erased or have expired, and are not brought back (E3, X2).
     pub erased: Vec<usize>,
 }
 

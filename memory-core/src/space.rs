@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::id::{check_text, checked_string};
 use crate::{Error, Result, pattern};
 
-/// The characters after which a space ends and a narrower one begins.
+/// The characters that separate a space from the narrower spaces below it.
 pub const BOUNDARIES: [char; 3] = ['-', '/', ':'];
 
 /// Maximum number of selectors in a list of a call that needs no permit (L8).

@@ -76,8 +76,8 @@ pub enum WatchFrom {
 /// The stream of changes of a watch. It ends with its first error; to continue, begin a watch with the token of the
 /// last change.
 ///
-/// It reads only when polled, a page at a time, and holds nothing of the engine in between; a page that it has begun to
-/// read it finishes.
+/// It reads only when polled, a page at a time, and holds nothing of the engine in between; it finishes a page that it
+/// has begun to read, also if nobody polls it.
 pub type Changes = BoxStream<'static, Result<Change>>;
 
 /// A change, with the token that continues after it.
@@ -312,7 +312,7 @@ impl Record {
         }
     }
 
-    /// Returns the bytes of the record's texts.
+    /// Returns about how much the record weighs in a page, as [`Memory::size`] and [`Document::size`] count it.
     pub fn size(&self) -> usize {
         match self {
             Self::Memory(memory) => memory.size(),

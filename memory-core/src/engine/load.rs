@@ -23,7 +23,7 @@ pub struct Load {
     pub heavy_waited: Duration,
     /// Total number of calls that ended at their deadline (L6).
     pub late: u64,
-    /// Total number of records that queries and removals have examined.
+    /// Total number of records and versions that queries, recalls, listings, histories and removals have examined.
     pub examined: u64,
     /// Total number of results cut short by a limit, such as a page that has examined as many candidates as it may
     /// (Q5).

@@ -193,8 +193,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
         }
     }
 
-    /// Called when the last watch has ended, after the last [`Engine::changed`]: releases what that keeps open for its
-    /// next call.
+    /// Called when the task that waits in [`Engine::changed`] has ended, such as after the last watch or an error:
+    /// releases what that keeps open for its next call.
     fn unwatched(&self) {}
 
     /// Returns whether the cause of an error is temporary, so that [`Provider`] retries work that is safe to repeat.
@@ -208,7 +208,7 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 /// The purpose of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reads; a replica that lags behind will do, if the configuration allows one.
+    /// Reads; a replica that lags behind may answer, if the configuration allows one.
     Read,
     /// Reads everything that was acknowledged before, through any handle.
     ReadLatest,

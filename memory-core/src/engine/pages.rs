@@ -15,7 +15,7 @@ use crate::{
     Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Result, Status, Timestamp, compare_heads,
 };
 
-/// Number of candidates of a walk's first slice, at least, and of a later one, at most. Each slice is twice the one
+/// Minimum number of candidates of a walk's first slice, and maximum of a later one. Each slice is twice the one
 /// before.
 const FIRST_SLICE: usize = 32;
 const LARGEST_SLICE: usize = 2_048;
@@ -98,7 +98,7 @@ fn is_never(query: &MemoryQuery) -> bool {
     }
 }
 
-/// Offers a row to the page. Also stops, with the page unfinished, if no caller waits any more.
+/// Offers a row to the page. Also stops, with the page unfinished, if the call is over or has examined enough.
 fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, watch: &Watch, row: &dyn Row<K>) -> Result<Verdict> {
     if !watch.goes_on() {
         return Ok(Verdict::Stop);

@@ -92,9 +92,9 @@ pub trait Reader: Send {
     /// caller only wants to know whether the storage went back to a state before the position, which may then be one
     /// that entries are held back to.
     ///
-    /// Fails with [`Error::feed_reset`] unless the feed still has everything that was committed after the position. It
-    /// does not if entries were dropped, or if the storage went back to an earlier state, such as a backup, whatever
-    /// was written since.
+    /// Fails with [`Error::feed_reset`] unless the feed still has everything that was committed after the position: if
+    /// entries were dropped, or if the storage went back to an earlier state, such as a backup, whatever was written
+    /// since.
     fn changes(&mut self, after: &FeedPosition, most: usize) -> impl Future<Output = Result<FeedPage>> + Send {
         let _ = (after, most);
         async { Err(no_feed()) }

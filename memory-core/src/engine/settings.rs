@@ -31,7 +31,7 @@ pub struct EngineSettings {
     pub language: Language,
     /// The history settings (H6, H8).
     pub history: HistorySettings,
-    /// The source of `updatedAt` and of commit times.
+    /// The source of `updatedAt`, of commit times, and of the time that expiry is compared with.
     pub clock: Arc<dyn Clock>,
 }
 

@@ -124,7 +124,8 @@ impl Place {
         })
     }
 
-    /// Returns the lowest text after all spaces that lie in the same sibling by the same boundary as this one.
+    /// Returns the lowest text after all spaces that equal this one up to and including the first boundary after
+    /// `prefix`; after this space itself if no boundary follows.
     pub fn behind_sibling(prefix: &str, space: &str) -> String {
         let end = space.get(prefix.len()..).and_then(|rest| rest.find(BOUNDARIES));
         match end.map(|end| space.split_at(prefix.len() + end)) {

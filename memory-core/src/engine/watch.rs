@@ -1,4 +1,4 @@
-//! Shared state of a heavy call and the work that it has started.
+//! Shared state of a call that examines records, light or heavy, and the work that it has started.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The collection of the keepers' own documents: their positions, and the texts that a model refused.
+//! The collection of the keepers' own documents: their positions, and the ids of records whose texts a model refused.
 
 use crate::{Collection, RecordId, Result, SpaceId};
 

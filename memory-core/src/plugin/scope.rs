@@ -98,8 +98,9 @@ impl Scope {
         })
     }
 
-    /// Returns the space that a write names, or the writable one. `InvalidInput` if it lies outside of the writable
-    /// one, `Unauthorized` if writing there is forbidden. The message begins with `space`, the name of the argument.
+    /// Returns the space that a write names, or the writable one. `Unauthorized` if no space is writable, or if writing
+    /// there is forbidden; `InvalidInput` if it lies outside of the writable one. A message about the space begins with
+    /// `space`, the name of the argument.
     pub fn space_to_write(&self, space: Option<&str>) -> Result<SpaceId> {
         SpaceId::parse(self.path_to_write(space)?).map_err(|error| super::NamedArguments::about("space", &error))
     }

@@ -11,7 +11,7 @@ pub struct Recalled<T> {
     /// best of the examined records (R5).
     pub complete: bool,
     /// Number of examined records without a vector of the namespace's model. Records without text never get one. `None`
-    /// if only words were compared: no vector and no model was given, the model gave none in time, or the question is
+    /// if no vector and no model was given, if the model can't be used or gave no vector in time, or if the question is
     /// blank (M4).
     pub unembedded: Option<usize>,
     /// The divisors of the scores, if [`RecallOptions::explain`](crate::RecallOptions::explain) is set.

@@ -130,9 +130,9 @@ impl<K: Kind> Recall<K> {
     /// Asks a question within the spaces of a query. A question without a term finds nothing, unless
     /// [`by_vector`](Self::by_vector) or [`by_meaning`](Self::by_meaning) is called.
     ///
-    /// `InvalidInput` if the query has a text, an order, a cursor or an offset, or if an option is out of its range;
-    /// `TooLarge` if the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct words and pairs of
-    /// ideographs.
+    /// `InvalidInput` if the query has a text, a cursor, an offset or the order oldest first, or if an option is out of
+    /// its range; `TooLarge` if the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct words and pairs
+    /// of ideographs.
     pub fn with(question: &str, query: Query<K>, options: RecallOptions) -> Result<Self> {
         if query.text.is_some() || query.cursor.is_some() || query.offset > 0 || query.order != Order::default() {
             return Err(Error::invalid("a question can't be combined with text, oldest first, a cursor or an offset"));

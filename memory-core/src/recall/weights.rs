@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// container and the speaker's name contribute less.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
-    /// How long repetitions of a term in a record go on to count: the greater, the longer (BM25's k1).
+    /// How much repetitions of a term add to the score; with a greater value, later ones add more (BM25's k1).
     pub saturation: f64,
     /// How much the length of a record counts, 0 to 1 (BM25's b).
     pub length: f64,
@@ -21,7 +21,7 @@ pub struct Weights {
     pub meaning: f64,
     /// The deduction for a record that ends with a question mark, since a question seldom answers a question.
     pub question: f64,
-    /// The share that a record gains if its speaker is the only one that the question names.
+    /// The fraction that is added to a record's score if its speaker is the only one that the question names.
     pub speaker: f64,
     /// How many records on each side in the container are neighbours; at most [`Weights::MAX_WINDOW`].
     pub window: usize,

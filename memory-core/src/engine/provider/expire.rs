@@ -21,7 +21,7 @@ use crate::{
 
 /// Number of records that a slice of a sweep examines.
 const SLICE: usize = 100;
-/// How long a call waits for them if it knows earlier ones.
+/// How long a call waits for the retention rules if it knows earlier ones.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A future that erases records and returns those that it erased.

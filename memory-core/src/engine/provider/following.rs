@@ -71,7 +71,7 @@ impl<E: Engine> Drop for Following<E> {
 }
 
 /// Reads the end of the feed until no watch is open, the provider is closed, the engine fails, or another timeline
-/// begins. The last two each watch then finds out itself.
+/// begins. In the last two cases each watch finds out itself.
 async fn read<E: Engine>(following: Following<E>, mut end: FeedPosition, on: Timeline) {
     let shared = &following.0;
     loop {

@@ -106,7 +106,7 @@ impl<E: Engine> Open<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Returns which of these records have a tombstone; skips the read if there are few documents.
+    /// Returns which of these documents have a tombstone; none, without a read, if there are at most `ASKED_AT_ONCE`.
     pub(super) async fn with_tombstones(self: &Arc<Self>, records: &[RecordId]) -> Result<HashSet<RecordId>> {
         let documents: Vec<_> = records.iter().filter(|record| is_document(record)).cloned().collect();
         if documents.len() <= ASKED_AT_ONCE {

@@ -26,8 +26,8 @@ pub(super) enum Progress {
 pub(super) struct FeedProgress {
     /// The watch continues after this position.
     pub(super) after: FeedPosition,
-    /// The end of the feed after the delivered records were read, that position or a later one: they may be as they were
-    /// only then, so the watch can't continue if the storage goes back to before it.
+    /// The end of the feed after the delivered records were read: `after`, or a later position. The records may be as
+    /// recent as that, so the watch can't continue if the storage goes back to before it.
     pub(super) seen: FeedPosition,
 }
 

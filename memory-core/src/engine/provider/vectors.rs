@@ -26,8 +26,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a recall waits for the namespace's model if it knows an earlier one.
 const KNOWN: Duration = Duration::from_secs(2);
-/// Maximum number of records that one step reads for their vectors. Nobody knows their sizes before, and each may have many megabytes, so
-/// that more of them would fill the memory.
+/// Maximum number of records that one step reads for their vectors. Their sizes are not known before, and each may have many megabytes, so
+/// more of them could take too much RAM.
 const READ: usize = 8;
 /// Number of vectors that one session stores. A session may cost a wait for other servers, and may hold up other writes.
 const EMBEDDED: usize = 64;
@@ -132,7 +132,7 @@ impl<E: Engine> Open<E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Executes a recall; a question by meaning asks the model for its vector first.
+    /// Executes a recall. For a question by meaning, gets its vector from the model first.
     pub(super) async fn recall<K>(&self, open: &Arc<Open<E>>, recall: &Recall<K>) -> Result<Recalled<K::Record>>
     where
         K: Recallable,
@@ -238,8 +238,8 @@ impl<E: Engine> Shared<E> {
         self.look(open, how, &asked, work).await
     }
 
-    /// Falls back to words alone, if the question has terms, because the model can't be used. Logs this once until the
-    /// model answers again.
+    /// Falls back to words alone because the model can't be used. Fails if the question has no terms, unless the recall
+    /// allows words instead and the namespace has another model, or none. Logs this once until the model answers again.
     fn words_alone<K>(&self, recall: &mut Recall<K>, error: Error) -> Result<()> {
         let or_words = matches!(recall.meaning, Some(Meaning::Made { or_words: true, .. }));
         if recall.terms.is_empty() && !(or_words && is_of_namespace(&error)) {
@@ -273,7 +273,7 @@ async fn vector_of<K: Kind>(
         return Ok(None);
     }
     let patience = PATIENCE.min(until.saturating_duration_since(Instant::now()) / 2);
-    let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in time"));
+    let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder returned no vector of the question in time"));
     timeout(patience, embedder.vectors(&[question])).await.unwrap_or_else(late).map(|mut made| made.pop())
 }
 
