@@ -6,9 +6,9 @@ use memory_core::{Document, Memory, NewMemory, Result};
 /// One row of MAIAR, converted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// A memory whose id is a UUID and stays: restore it.
+    /// A memory whose id is a UUID, which it keeps; add it with `restore`.
     Memory(Memory),
-    /// A memory whose id became its idempotency key (`maiar:` and the id): store it.
+    /// A memory whose id became its idempotency key (`maiar:` and the id); add it with `store`.
     New(NewMemory),
     /// A document that the plugin of MAIAR saved.
     Document(Document),

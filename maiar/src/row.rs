@@ -15,7 +15,7 @@ pub(crate) type MemoryRow = (String, String, String, Option<String>, i64, Option
 /// The columns of the table `sandbox`: id, space, content, created_at.
 pub(crate) type DocumentRow = (String, Option<String>, String, i64);
 
-/// The query of the table `sandbox`. Only in SQLite does it have the column `space_id`.
+/// The query of the table `sandbox`. The table has the column `space_id` in SQLite only.
 pub(crate) fn documents(columns: &[String]) -> &'static str {
     if columns.iter().any(|column| column == "space_id") {
         "SELECT id, space_id, content, created_at FROM sandbox ORDER BY created_at, id"

@@ -58,7 +58,8 @@ impl MongoConfig {
     /// The database is the namespace. The provider's own parameters are `language`, `history`, `transient` and
     /// `deadline_ms`; the others are the driver's. An unknown parameter is `InvalidInput` that names it, and so is one
     /// that asks for less than the contract promises: `w`, `journal` and `readConcernLevel` accept only the value that
-    /// the provider uses anyway. `retryWrites` has no effect: the provider itself repeats what can be repeated.
+    /// the provider uses anyway, and `wTimeoutMS` accepts none. `retryWrites` has no effect: the provider itself repeats
+    /// what can be repeated.
     pub fn from_url(url: &str) -> Result<Self> {
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         let rest = ["mongodb://", "mongodb+srv://"].iter().find_map(|scheme| address.strip_prefix(scheme));

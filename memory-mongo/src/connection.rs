@@ -33,10 +33,10 @@ use crate::statements::abandoned;
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// After this time a write counts as held up, perhaps by a transaction whose program is gone.
 const HELD_UP: Duration = Duration::from_millis(500);
-/// The pause between two searches for such transactions while they find some. Each search that finds none doubles it,
+/// The pause between two searches for such transactions while they find some.
 const BETWEEN: Duration = Duration::from_millis(200);
-/// up to this. So a server that is merely slow isn't searched constantly, and a dead program still blocks others for
-/// less than five seconds.
+/// The longest pause: each search that finds none doubles the pause, up to this. So a server that is merely slow isn't
+/// searched constantly, and a dead program still blocks others for less than five seconds.
 const BETWEEN_AT_MOST: Duration = Duration::from_millis(3_200);
 /// How long the server may take for such a search, and for ending the transactions it finds.
 const SEARCH: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ pub(crate) struct Connections {
     /// The server's `admin` database, and the name that marks the connections of programs on this namespace there.
     admin: Database,
     program: String,
-    /// Locked while the path index of documents is being built: each attempt holds a connection until it ends.
+    /// Locked while the indexes of a backfill are being built: each attempt holds a connection until it ends.
     pub(crate) indexing: Arc<Mutex<()>>,
     /// The owner of the lock while these connections migrate. It is the same in every attempt, so a later attempt owns
     /// the lock that an earlier one left.
@@ -72,7 +72,8 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 pub(crate) struct Collections {
     pub(crate) memories: Rows,
-    /// Maps each idempotency key to the id of its memory, and holds the marks of erased keys.
+    /// Maps each idempotency key to the id of its memory, and holds the mark of each key, which says whether the key is
+    /// erased.
     pub(crate) keys: Rows,
     pub(crate) documents: Rows,
     /// The earlier versions of records.

@@ -18,8 +18,8 @@ use crate::{feed, schema, settings};
 /// Open it, call [`init`](memory_core::MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type MongoMemory = Provider<MongoEngine>;
 
-/// Opens a [`MongoMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
-/// provider for it, so that the program need not.
+/// Opens a [`MongoMemory`] as a [`MemoryProvider`] object, for a program that chooses its engine at run time. The
+/// generic provider is compiled in this crate, so the program need not compile it.
 ///
 /// `InvalidInput` if the configuration is not valid.
 pub fn open(config: MongoConfig) -> Result<Arc<dyn MemoryProvider>> {

@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
-/// A row was written by a program below the minimum writer version, or refused by another rule.
+/// A row was refused: a program below the minimum writer version wrote it, or it breaks another rule.
 pub(crate) const NOT_VALID: i32 = 121;
 /// The transaction conflicts with another one.
 pub(crate) const WRITE_CONFLICT: i32 = 112;
@@ -199,8 +199,8 @@ fn meaning(code: i32) -> Error {
         10334 | 17419 | 17420 => (TooLarge, "a value is larger than the server takes", false),
         279 | 11601 => (Unavailable, "somebody has ended the command", true),
         14031 => (Unavailable, "the disk of the server is full", true),
-        code if is_unreachable(code) => (Unavailable, "the server does not reach another one", true),
-        code if is_moving(code) => (Unavailable, "the server is not the primary, or not any more", true),
+        code if is_unreachable(code) => (Unavailable, "the server can't reach another one", true),
+        code if is_moving(code) => (Unavailable, "the server is not the primary, or no longer", true),
         213 | 214 | 266 => (Corrupt, "the data of the server is damaged", false),
         _ => (Unexpected, "the server refused a command", false),
     };

@@ -32,7 +32,7 @@ pub(crate) async fn each<T: Send>(
     Ok(found)
 }
 
-/// The same, as a transaction sees the rows.
+/// Reads each row with one of these `_id`s, with all of its fields, as a transaction sees it.
 pub(crate) async fn each_in<T: Send>(
     session: &MongoSession,
     on: &Rows,

@@ -80,8 +80,8 @@ pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most
 }
 
 /// The place of the next entry of each document. The caller gives the place of the newest one, or 0 if no row has it.
-/// Then it is looked up, since a removed document has left entries under its id; the first of them shows that there are
-/// some.
+/// A place of 0 is looked up, since a removed document may have left entries under its id; the first of them shows that
+/// there are some.
 pub(crate) async fn places(session: &MongoSession, documents: &[(RecordId, i64)]) -> Result<Vec<i64>> {
     let unknown = documents.iter().filter(|(_, newest)| *newest == 0);
     let firsts = unknown.map(|(of, _)| id(of, 1).into()).collect();

@@ -26,7 +26,8 @@ use crate::{erasure, expiry, feed, history, vectors};
 
 /// The most rows that one search returns.
 const MOST: usize = 4_096;
-/// How many rows with vectors are read ahead of those being visited.
+/// How many rows with vectors the server returns at once. Up to three such batches are read ahead of the one being
+/// visited.
 const AHEAD: usize = 512;
 
 impl Reader for MongoSession {

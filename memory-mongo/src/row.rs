@@ -14,7 +14,7 @@ use mongodb::bson::{self, Binary, Bson, RawDocumentBuf, doc, rawdoc};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
 pub(crate) const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
-/// The path that every row has. No path of a space contains a control character.
+/// The path that the row of every memory has. No path of a space contains a control character.
 pub(crate) static EVERYTHING: LazyLock<i64> = LazyLock::new(|| path_hash("\0"));
 
 /// The path of all rows that have this open status.
@@ -115,7 +115,7 @@ pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
     rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
 }
 
-/// The row that prevents anyone from storing again what was stored under an erased key.
+/// The mark of a key, written together with the key. Once the key is erased, it keeps out every store under the key.
 pub(crate) fn mark_row(key: KeyedHash) -> RawDocumentBuf {
     rawdoc! { "_id": key_mark(key) }
 }

@@ -62,8 +62,8 @@ pub async fn remove(config: &MongoConfig) -> Result<()> {
     with_session(config, async |session| session.on.database.drop().await.map_err(native_write)).await
 }
 
-/// Returns the missing collections and indexes, how many bytes the files take (updated within a minute), and the
-/// server's time. Changes nothing.
+/// Returns the missing collections, indexes and validators, how many bytes the files take (updated within a minute),
+/// the server's time, and what holds back the feed. Changes nothing.
 pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
     with_session(config, look).await
 }
@@ -81,9 +81,8 @@ pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
 }
 
 /// Restores what another program has undone: a program that was held up while it added a rule may have removed rules
-/// that it did not know, or restored a retired one. Once both programs have finished their steps, one of them notices,
-/// or else the next write that the server refuses does. Returns whether anything was restored, which is never so for a
-/// program older than the ledger.
+/// that it did not know, or restored a retired one. Called after a program's own steps, and again when the server
+/// refuses a write. Returns whether anything was restored; a program older than the ledger restores nothing.
 pub(crate) async fn mend(session: &MongoSession) -> Result<bool> {
     let applied = MongoTarget(session).applied().await?;
     let newest = migrations::mongo().iter().map(|step| step.version).max();
@@ -346,8 +345,8 @@ async fn keep(session: &MongoSession, name: &str, proposed: Bson) -> Result<Bson
     }
 }
 
-/// Makes the database read-only, or writable again, through a rule that no row satisfies. A deletion meets the rule
-/// through the update before it.
+/// Makes the database read-only, or writable again, through a rule that no row satisfies. A deletion is refused
+/// too, because it updates each row first.
 pub(crate) async fn set_read_only(session: &MongoSession, is_read_only: bool) -> Result<()> {
     alone(session, async || {
         for command in &fence() {
@@ -422,8 +421,8 @@ async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession)
 
 /// MongoDB as a target of the migrations crate.
 ///
-/// The commands of a step can be repeated, so an unfinished step is simply run again: its entry is written when it is
-/// complete. The lock is a lease, and a step that outlives it does no harm.
+/// The commands of a step can be repeated, so a step that was interrupted runs again: its entry is written after its
+/// commands. The lock is a lease, and a step that outlives it does no harm.
 struct MongoTarget<'s>(&'s MongoSession);
 
 impl MongoTarget<'_> {
@@ -618,7 +617,7 @@ fn held_back(hello: &Document) -> Option<HeldBack> {
     let last_write = hello.get_document("lastWrite").ok()?;
     let time = |name| last_write.get_datetime(name).ok().map(|time| time.timestamp_millis());
     let lag = u64::try_from(time("lastWriteDate")? - time("majorityWriteDate")?).ok().filter(|lag| *lag > 0)?;
-    let by = "a majority of the replica set, which has not got the last writes of the primary";
+    let by = "a majority of the replica set, which lacks the last writes of the primary";
     Some(HeldBack::new(by, Some(Duration::from_millis(lag))))
 }
 

@@ -34,9 +34,9 @@ pub struct PostgresConfig {
     pub namespace: String,
     /// The name under which the server lists the connections; `agent-memory` by default.
     pub application_name: String,
-    /// Maximum number of connections for calls, to each server; 16 by default. One of each four is not used by writes. One
-    /// more serves health checks and cancelling, one listens while a watch is open, and as many as writes may use can be
-    /// ending commits whose calls are over.
+    /// Maximum number of connections for calls, to each server; 16 by default. Writes leave one of each four unused. In
+    /// addition, one connection serves health checks and cancelling, one listens while a watch is open, and commits
+    /// that outlast their calls take up to as many as writes may use.
     pub pool_size: NonZeroU32,
     /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,
@@ -65,11 +65,11 @@ pub struct PostgresConfig {
 pub struct Server {
     /// The hosts, at port 5432 by default. Of several, the one that accepts writes is used.
     pub hosts: Vec<Host>,
-    /// The role; the name of the operating system's user by default.
+    /// The role; by default the environment variable `PGUSER`, else the name of the operating system's user.
     pub user: Option<String>,
-    /// The password of the role, if it needs one.
+    /// The password of the role, if it needs one; by default the environment variable `PGPASSWORD`.
     pub password: Option<Password>,
-    /// The database; the name of the role by default.
+    /// The database; by default the environment variable `PGDATABASE`, else the name of the role.
     pub database: Option<String>,
     /// The encryption of the connection.
     pub tls: Tls,
@@ -82,11 +82,12 @@ pub struct Tls {
     /// Whether to encrypt, and what to verify, as in libpq's `sslmode`; `Prefer` by default. `Allow` is treated as
     /// `Prefer`.
     pub mode: TlsMode,
-    /// The file with the trusted root certificates; the public ones by default.
+    /// The file with the trusted root certificates; by default that of the environment variable `PGSSLROOTCERT`, else
+    /// the public certificates are trusted.
     pub root_certificate: Option<PathBuf>,
-    /// The file with the client certificate.
+    /// The file with the client certificate; by default that of the environment variable `PGSSLCERT`.
     pub certificate: Option<PathBuf>,
-    /// The file with the client certificate's key.
+    /// The file with the client certificate's key; by default that of the environment variable `PGSSLKEY`.
     pub key: Option<PathBuf>,
 }
 

@@ -27,7 +27,7 @@ use crate::statements::Statements;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before the hosts are asked again while none is the primary.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long to wait for a server that is starting up before it is reported as down.
+/// How long the first transaction waits for a server that is starting up before its hosts are asked for the cause.
 const STARTING: Duration = Duration::from_secs(2);
 /// The isolation level at which a transaction sees what others commit while it waits, whatever the database's default.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
@@ -132,7 +132,7 @@ impl Connections {
         self.primary.on_primary(Pool::listen).await.map_err(native)
     }
 
-    /// Tells the programs on the server that one listens, for a limited time.
+    /// Tells other programs that this one listens, which counts for 15 seconds.
     pub(crate) async fn says_that_it_listens(&self, listener: &mut PgListener) -> Result<()> {
         let sql = Arc::clone(&self.namespace.statements.listen_to_changes);
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(listener).await.map(drop).map_err(native)

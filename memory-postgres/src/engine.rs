@@ -16,8 +16,8 @@ use crate::schema;
 /// Agent memory in a schema of a PostgreSQL database.
 pub type PostgresMemory = Provider<PostgresEngine>;
 
-/// Opens a [`PostgresMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
-/// provider for it, so that the program need not.
+/// Opens a [`PostgresMemory`] as a [`MemoryProvider`] object, for a program that chooses its engine at run time. The
+/// generic provider is compiled in this crate, so the program need not compile it.
 ///
 /// `InvalidInput` if the configuration is not valid.
 pub fn open(config: PostgresConfig) -> Result<Arc<dyn MemoryProvider>> {

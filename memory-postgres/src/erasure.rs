@@ -126,8 +126,8 @@ pub(crate) fn hashes(bytes: &[u8]) -> Result<Vec<KeyedHash>> {
     bytes.chunks(KeyedHash::BYTES).map(hash).collect()
 }
 
-/// Erases records, all or none, while nobody else writes records of their kind: earlier writes have ended by then, and
-/// later ones find the tombstones.
+/// Erases records, all or none. Except in a sweep of expired records, nobody else writes records of their kind
+/// meanwhile: earlier writes have ended by then, and later ones find the tombstones.
 pub(crate) async fn erase(session: &mut Session, erasings: &[Erasing<'_, i64>]) -> Result<bool> {
     loop {
         let start = Instant::now();

@@ -79,8 +79,8 @@ impl Pool {
         Self { connections, writes, acquire_timeout: config.acquire_timeout }
     }
 
-    /// Takes a free connection, for a write in its turn. Waits while the server is starting up or has no connection
-    /// left, until it accepts one or another call returns its own.
+    /// Takes a free connection; a write first waits for its turn. Waits while the server is starting up or has no
+    /// connection left, until it accepts one or another call returns its own.
     pub(crate) async fn get(&self, access: Access) -> sqlx::Result<Pooled> {
         let search = async {
             let turn = match access {

@@ -25,7 +25,8 @@ use crate::slices::Slice;
 use crate::statements::id_to_sql;
 use crate::vectors;
 
-/// Maximum number of candidates in a slice. Payloads over 64 KiB are left out, so a slice has at most 16 MiB.
+/// Maximum number of candidates in a slice. Payloads over 64 KiB are left out, so a slice has at most 16 MiB of
+/// payloads.
 const LARGEST_SLICE: usize = 256;
 /// Maximum number of candidates in a slice of heads.
 const MOST_HEADS: usize = 2_048;

@@ -233,7 +233,8 @@ macro_rules! if_writer {
     };
 }
 
-/// Stores vectors beside the records that are as they were read, replacing earlier ones, and returns which those are.
+/// Stores vectors beside the records that are unchanged since they were read, replaces earlier ones, and returns those
+/// records.
 /// Each record is locked first, in the order given, so that a later change of it finds the vector. Each is looked up in
 /// the index, as the documents of an erasure are. An equal vector is not written again.
 macro_rules! embed {
@@ -292,7 +293,7 @@ statements! {
     keep_secret: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
         ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret");
     history_begin: "SELECT at FROM {schema}.history_begin";
-    /// Of two concurrent programs one inserts nothing, and does not see the other's row in its own snapshot.
+    /// If two programs run it at the same time, one inserts nothing, and does not see the other's row in its snapshot.
     keep_history_begin: "INSERT INTO {schema}.history_begin (id, at) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING at";
     hash_key: "SELECT key FROM {schema}.tombstone_key";
     /// As for `keep_history_begin`.
@@ -569,7 +570,7 @@ statements! {
     documents_by_ids: "
         SELECT id, created_at, space_id, collection, updated_at, expires_at, revision, metadata, content, xmin::text::bigint
         FROM {schema}.documents WHERE collection = $1 AND id = ANY($2::text[])";
-    /// Deletes all of the documents, with a history entry for each, or none.
+    /// Deletes either all of these documents or none, and stores a history entry for each.
     delete_documents: "
         WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
         found AS (

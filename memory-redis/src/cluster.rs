@@ -14,7 +14,8 @@ use crate::config::RedisConfig;
 use crate::error::redirection;
 use crate::link::client;
 
-/// How many nodes in turn are asked that the one before names: a node that has not heard of a move yet names an earlier one.
+/// Maximum number of nodes in a chain in which each node names the next one: a node that has not heard of a move yet
+/// names an earlier one.
 const HOPS: usize = 5;
 
 /// A cluster, as far as it is known.

@@ -355,8 +355,8 @@ impl RedisSession {
 }
 
 /// Returns the server's replication id: a server gets another one when it starts, when it takes over, and when it
-/// follows another server. An entry tells only that the server still has what came before it, but a watch reads the
-/// record later.
+/// follows another server. Watches need this beside the entries of the feed: an entry shows only that the server still
+/// has what came before it, and a watch reads the record later.
 pub(crate) async fn timeline(on: &Connections) -> Result<Timeline> {
     on.read_one(&command("INFO", &[b"replication"])).await.map(|info| timeline_of(&info))
 }

@@ -20,8 +20,8 @@ use crate::statements::{Call, HASH_KEY, Lua, NO_HISTORY, RETENTION, SCHEMA, SECR
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type RedisMemory = Provider<RedisEngine>;
 
-/// Opens a [`RedisMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
-/// provider for it, so that the program need not.
+/// Opens a [`RedisMemory`] as a [`MemoryProvider`] object, for a program that chooses its engine at run time. The
+/// generic provider is compiled in this crate, so the program need not compile it.
 ///
 /// `InvalidInput` if the configuration is not valid.
 pub fn open(config: RedisConfig) -> Result<Arc<dyn MemoryProvider>> {
@@ -203,7 +203,8 @@ impl RedisEngine {
         let is =
             |name: &str, value: &str| settings.is_some_and(|all| all.get(name).is_some_and(|found| found == value));
         let policy = info.get::<String>("maxmemory_policy").unwrap_or_default();
-        // The other policies evict only keys with a time to live, and no key of a namespace has one.
+        // The other policies evict only keys with a time to live. The only such key of a namespace is a copy of the
+        // feed, which an erasure can make again.
         let can_evict = policy.starts_with("allkeys") && info.get("maxmemory") != Some(0_u64);
         let replicas = info.get::<u32>("connected_slaves").unwrap_or_default();
         let waited_for = self.connections.config.wait.map_or(0, |wait| wait.replicas.get());

@@ -86,8 +86,8 @@ impl Stamps {
     }
 }
 
-/// Returns the end of the feed. If the stream was deleted, or evicted by the server, it starts with an entry without a
-/// write.
+/// Returns the end of the feed. If the stream was deleted, or evicted by the server, creates it with an entry that
+/// describes no write.
 pub(crate) async fn newest(on: &Connections, until: Instant) -> Result<FeedPosition> {
     if let Some(last) = last(on).await? {
         return Ok(last);
@@ -152,8 +152,8 @@ pub(crate) async fn silent_up_to(on: &Connections, names: &BTreeSet<Vec<u8>>, si
     }
 }
 
-/// Returns the name of the described record, unless it was erased. The scripts that copy the feed and erase use the
-/// same rule.
+/// Returns the name of the record that a field describes; `None` if the field reports an erasure. The scripts that copy
+/// the feed and erase use the same rule.
 fn name_of(told: &[u8]) -> Option<Vec<u8>> {
     let (kind, rest) = told.get(STAMP..)?.split_first()?;
     let text = match *kind {

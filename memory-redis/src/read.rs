@@ -1,4 +1,6 @@
 //! The reading part of a session. Each command touches one key, or rows only, so that it works while the slot moves.
+//! One transaction touches several keys: the one that reads several places of documents, which the server refuses
+//! until all of them are on one node.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -30,7 +32,8 @@ const MAX_SLICE: usize = 1_024;
 const MIN_ENTRIES: usize = 8;
 /// Number of entries that are read at once to find the paths that share a prefix.
 const SIBLINGS: usize = 128;
-/// Maximum bytes of rows and vectors that are held at once; the last row may exceed it.
+/// Maximum bytes of rows and vectors that are held at once if rows are measured first, or if only heads are read; a row
+/// that is larger by itself is held alone.
 const MAX_BYTES: i64 = 4 << 20;
 /// More bytes than any vector has.
 const LONGEST_VECTOR: usize = 4 * MAX_WIDTH + 16;

@@ -111,7 +111,7 @@ pub async fn plan(config: &RedisConfig) -> Result<Report> {
 }
 
 /// Deletes all keys of the namespace. Scans all keys of the server, in slices. Does nothing if there are none. After an
-/// error some keys are gone (`Unknown`); another call continues.
+/// error with the outcome `Unknown` some keys may be gone; another call continues.
 pub async fn remove(config: &RedisConfig) -> Result<()> {
     let connections = connect(config)?;
     let (mut cursor, mut earlier) = (b"0".to_vec(), Outcome::NotDone);
@@ -552,7 +552,7 @@ impl RedisSession {
         }
         let created: Vec<Vec<u8>> = on.read_as(&created).await?;
         for (id, created_at) in ids.iter().zip(created) {
-            // A row that is cut earlier, or has no valid time there, is put at the beginning.
+            // A row that is cut earlier, or has no valid time there, gets the time 0.
             let created_at = created_at.try_into().map(i64::from_be_bytes).ok();
             let created_at = created_at.filter(|millis| Timestamp::from_millis(*millis).is_ok()).unwrap_or_default();
             adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(created_at).arg(id);

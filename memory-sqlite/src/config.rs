@@ -8,7 +8,7 @@ use std::time::Duration;
 use memory_core::engine::{Config, EngineSettings, KeptChanges, heavy_calls, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, HistorySettings, Language, Result, SystemClock};
 
-/// Maximum deadline: SQLite can't wait for more than 24 days.
+/// Maximum deadline. SQLite counts the time to wait for a lock in 32 bits, which is enough for 24 days.
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The location of a database, and the settings of its provider.

@@ -26,8 +26,8 @@ use crate::{paths, schema};
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type SqliteMemory = Provider<SqliteEngine>;
 
-/// Opens a [`SqliteMemory`] as any provider, for a program that chooses engines at run time. This crate compiles all of the
-/// provider for it, so that the program need not.
+/// Opens a [`SqliteMemory`] as a [`MemoryProvider`] object, for a program that chooses its engine at run time. The
+/// generic provider is compiled in this crate, so the program need not compile it.
 ///
 /// `InvalidInput` if the configuration is not valid.
 pub fn open(config: SqliteConfig) -> Result<Arc<dyn MemoryProvider>> {

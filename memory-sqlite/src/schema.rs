@@ -76,8 +76,8 @@ pub async fn remove(config: &SqliteConfig) -> Result<()> {
     .await
 }
 
-/// Returns the missing tables and indexes of the schema, and the size of the file. Changes nothing. A database in
-/// memory is private to its provider, and misses none.
+/// Returns the missing tables, indexes, views and triggers of the schema, and the size of the file. Changes nothing. A
+/// database in memory is private to its provider, and misses none.
 pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
     on_a_thread(config, |config| {
         let Location::File(path) = &config.location else { return Ok(Inspection::default()) };

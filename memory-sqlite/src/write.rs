@@ -245,8 +245,8 @@ impl Session {
     /// Returns the slot for a new row, and whether other rows are in it.
     ///
     /// Slots are in the order of (createdAt, id). A row that is the last of its millisecond, as in a sequence of
-    /// stores, gets the next slot. Only a row that comes between others of its millisecond, or after more than a
-    /// million of them, shares the slot of the one before it.
+    /// stores, gets the next slot. Only a row that comes before another one of its millisecond, or after more than a
+    /// million of them, shares a slot: that of the row before it, or else the first one.
     fn slot_for(&self, memory: &Memory) -> Result<(i64, bool)> {
         let start = memory.created_at.as_millis() << SLOT_BITS;
         let end = start | ((1 << SLOT_BITS) - 1);

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 pub struct Step {
     /// The version of the schema that the step belongs to, from 1.
     pub version: u32,
-    /// What the step adds, in a word or two.
+    /// What the step adds or removes, in a word or two; unique within its version.
     pub name: &'static str,
     /// The text that the engine executes at once.
     pub text: &'static str,

@@ -1,7 +1,7 @@
 //! The shared workloads on PostgreSQL, compared with sqlx doing the same work on the same tables with as many
 //! connections.
 //!
-//! `cargo bench -p memory-postgres` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million.
+//! `cargo bench -p agent-memory-postgres` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million.
 
 mod bare;
 

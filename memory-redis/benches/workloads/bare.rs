@@ -158,7 +158,7 @@ impl Bare for BareRedis {
     }
 }
 
-/// The rows that the provider has written.
+/// Decodes a row that the provider has written.
 fn memory(id: MemoryId, row: &[u8]) -> Memory {
     // After the form and the token.
     let rest = Cell::new(&row[9..]);
@@ -196,7 +196,7 @@ fn memory(id: MemoryId, row: &[u8]) -> Memory {
         idempotency_key: text().map(|key| IdempotencyKey::parse(key).expect("a key")),
         trigger: Trigger::from_stored(text().expect("a trigger")).expect("JSON"),
         context: text().map(|context| Context::from_stored(context).expect("JSON")),
-        // None of the workloads does.
+        // No workload sets an expiry time.
         expires_at: None,
     }
 }

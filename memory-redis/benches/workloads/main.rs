@@ -1,6 +1,6 @@
 //! The shared workloads on Redis, compared with bare commands that do the same reads and writes.
 //!
-//! `cargo bench -p memory-redis` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million. The server
+//! `cargo bench -p agent-memory-redis` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million. The server
 //! is that of this machine and keeps nothing on disk, so that no flush hides the cost of the commands.
 
 mod bare;

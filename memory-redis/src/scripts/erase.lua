@@ -1,8 +1,8 @@
--- Erases records, all or none, and returns 1: each gets a tombstone, and the copy of the feed replaces the feed. Otherwise it changes
--- nothing and returns
+-- Erases records, all or none, and returns 1: each gets a tombstone, and the copy of the feed, if there is one, replaces the feed.
+-- Otherwise it changes nothing and returns
 --   0 if a record or its tombstone is not the one that was read;
 --   2 if the copy is useless, since another erasure has happened since it began, or if there is no copy and the feed now has one of the
---     records;
+--     records, or if the feed has dropped the entry up to which it was copied or searched;
 --   3 if more entries were added to the feed, since the copy or since the provider's look at it, than one script handles.
 --
 -- KEYS: the writer version, the feed, its copy, the tombstones, the idempotency keys, each row, the history of each row, the vector of each

@@ -1,6 +1,6 @@
 //! The shared workloads on SQLite, compared with rusqlite doing the same work on the same tables.
 //!
-//! `cargo bench -p memory-sqlite` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million. The 64
+//! `cargo bench -p agent-memory-sqlite` recalls from 10,000 rows; with `MEMORY_BENCH_ROWS=1000000` from a million. The 64
 //! tasks of the bare driver take turns on its one connection, and it imports a whole ledger in one transaction.
 
 mod bare;
