@@ -82,7 +82,7 @@ pub async fn structured<T: DeserializeOwned>(
         let value = read(answer, schema).and_then(|value| check(&value).map(|()| value));
         value.map_err(|mistake| mistake.message().to_owned())
     };
-    // The task has its own limit.
+    // No limit for each call: the caller limits the time of the whole.
     ask(model, prompt, Duration::MAX, read).await
 }
 

@@ -75,7 +75,7 @@ impl ChatMessage {
 }
 
 impl fmt::Debug for ChatMessage {
-    /// Payloads stay out of logs: only sizes show.
+    /// Shows the role and the sizes, so that payloads stay out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ChatMessage({:?}, {} bytes", self.role, self.content.len())?;
         for (count, what) in [(self.attachments.len(), "attachments"), (self.tool_calls.len(), "tool calls")] {

@@ -26,7 +26,8 @@ pub trait Model: Send + Sync + 'static {
     /// - Dropping the future ends the call.
     async fn complete(&self, prompt: &Prompt) -> Result<Completion>;
 
-    /// The attachments that the model takes beside text. Others are not sent to it. None by default.
+    /// The attachments that the model takes beside text; none by default. The caller leaves out all others: this crate
+    /// sends every attachment of a prompt.
     fn modalities(&self) -> Modalities {
         Modalities::default()
     }

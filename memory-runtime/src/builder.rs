@@ -189,9 +189,11 @@ impl RuntimeBuilder {
     /// that of the provider first, and starts the triggers.
     ///
     /// # Errors
-    /// The first failure ends the start. The error names the step that failed, and what was initialised is shut down again. The call fails
-    /// with `InvalidInput` before it touches anything if there is not exactly one provider, if neither a planner nor a model is set, if a
-    /// number is 0, or if the name of the instance is empty or has more than 128 bytes.
+    /// The first failure ends the start. The error names the step that failed, and what was initialised is shut down
+    /// again. The call fails with `InvalidInput` before it touches anything if there is not exactly one provider, if
+    /// neither a planner nor a model is set, if the lease, the step deadline, the concurrency, the queue or the number
+    /// of runs is 0, if the window has more than 1,000 memories, if the name of a trigger is empty or taken, or if that
+    /// of the instance does not have 1 to 128 bytes without control characters.
     pub async fn build(mut self) -> Result<Runtime> {
         self.check()?;
         let Some(provider) = self.providers.pop() else { return Err(no_single_provider()) };

@@ -1,4 +1,5 @@
-//! The items of a context chain: the trigger of a task, and the outcome of each step.
+//! The trigger of a task, and the items of its context chain: the recalled memories, the plans, and the outcome of each
+//! step.
 
 use memory_core::plugin::AnswerJson;
 use memory_core::{Error, JsonText, Result, Timestamp};

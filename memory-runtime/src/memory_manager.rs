@@ -1,4 +1,4 @@
-//! The only module of the runtime that calls the provider.
+//! The memory manager, which makes all calls of the runtime to the provider except those of the leases.
 
 use std::sync::Arc;
 use std::time::Duration;

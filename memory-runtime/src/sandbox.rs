@@ -7,10 +7,12 @@ use memory_core::{Clock, HistorySettings, Inspection, MemoryProvider, Result};
 
 use crate::engine::{self, Engine};
 
-/// A separate file, schema or database beside the one that a URL names, and the settings of a provider that no URL can express.
+/// A separate namespace (a file, a schema, a key tag or a database) beside the one that a URL names, and the settings
+/// of a provider that no URL can express.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    /// The name of the schema or database, or the end of the name of the file: lower-case letters, digits and `_`, at most 48 bytes.
+    /// The name of the namespace, or the end of the name of the file: lower-case letters, digits and `_`, at most 48
+    /// bytes.
     pub name: String,
     /// The clock that sets `updatedAt`.
     pub clock: Arc<dyn Clock>,

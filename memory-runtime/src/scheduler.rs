@@ -1,4 +1,4 @@
-//! The scheduler: runs tasks in the order of their container, a bounded number at a time.
+//! The scheduler: runs the tasks of each container in order, and a bounded number of tasks at a time.
 
 use std::collections::HashMap;
 use std::pin::Pin;

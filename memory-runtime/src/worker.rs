@@ -28,8 +28,8 @@ pub(crate) struct Equipment {
 
 /// Runs a task that is leased and whose turn has come.
 ///
-/// Its methods return an error only if the ledger can't be read or written; then the task stays open (R17). Every other failure becomes
-/// an item of the chain.
+/// [`run`](Self::run) returns an error only if the ledger can't be read or written, or if the lease is lost; then it
+/// leaves the task as it is (R13, R17). Every other failure becomes an item of the chain.
 pub(crate) struct Worker<'a> {
     equipment: &'a Equipment,
     lease: &'a Arc<Lease>,

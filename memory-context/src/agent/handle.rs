@@ -170,14 +170,14 @@ impl Agent {
     ///   answers it after the lease of the question has expired.
     /// - The end of the answer is left, and the answer holds what was said so far, if the agent is shut down meanwhile, if another process
     ///   takes the question, if the memory can't store the answer for now, or if an operator erases the question.
-    /// - Fails with `InvalidInput` if the name is invalid, with `TooLarge` if the text has more than 64 KiB, and with `Closed` after
-    ///   [`shutdown`](Self::shutdown).
+    /// - Fails with `InvalidInput` if the name is invalid, with `TooLarge` if the name has more than 77 bytes or the
+    ///   text more than 64 KiB, and with `Closed` after [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(&user)?.ask(user, text).await
     }
 
-    /// Like [`ask`](Self::ask), but streams the text, and then the answer. An answer that begins as XML or JSON is parsed first, and its
-    /// text is streamed as a whole.
+    /// Like [`ask`](Self::ask), but streams the text, and then the answer. If the model was asked for a form, an answer
+    /// that begins as XML or JSON is parsed first, and its text is streamed as a whole.
     ///
     /// The question is asked when the stream is first polled. If it is superseded before the answer is said, the streamed text is not
     /// part of the answer. If the process is killed before that, the text may be streamed again and may differ.
@@ -430,7 +430,7 @@ impl Shared {
     /// message is stored nevertheless.
     async fn is_room_known(&self, origin: &Origin) -> bool {
         self.service.in_time(origin.is_room_known(&self.records)).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "nobody can tell whether a room is known still");
+            tracing::warn!(%error, "it can't be checked whether the record of a room still exists");
             true
         })
     }
@@ -440,7 +440,7 @@ impl Shared {
 async fn recover(service: &Arc<MessageService>, closing: &CancellationToken, every: Duration) {
     while !closing.is_cancelled() {
         if let Err(error) = service.recover().await {
-            tracing::warn!(%error, "what was left unanswered can't be found");
+            tracing::warn!(%error, "open messages can't be recovered");
         }
         let _closed = timeout(every, closing.cancelled()).await;
     }

@@ -23,7 +23,7 @@ use crate::flow::{End, Why};
 /// - The task handle has the id of the message and waits for the answer. Its chain holds what the agent said, each item as `{"text":"…"}`.
 ///   Its status is `Completed` if the message was answered, `Failed` if its run failed or was late, and `Observed` if it was ignored or
 ///   superseded. For a message that was delivered before, it is the present status. If the message was erased, `wait` fails with
-///   `NotFound`.
+///   `NotFound`. If it is left to be answered later, `wait` fails with `Unavailable`, and the outcome is unknown.
 /// - While [`Limits::arrivals`](super::Limits::arrivals) messages are unanswered, the next `submit` waits before it stores its message.
 /// - An observed task is stored as a message and not answered.
 ///

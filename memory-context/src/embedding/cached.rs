@@ -102,7 +102,7 @@ impl Embedder for Hurried {
     }
 
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
-        let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in time"));
+        let late = |_| Err(Error::new(ErrorKind::Timeout, "the embedder returned no vector of the question in time"));
         timeout(self.patience, self.cached.embed(texts)).await.unwrap_or_else(late)
     }
 }

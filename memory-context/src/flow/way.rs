@@ -66,7 +66,7 @@ enum Stored {
 
 /// The first answer of the model to a message, and what is needed to give it.
 struct Thought<'a> {
-    /// Held until the answer is given, or is not.
+    /// Held until the dialogue has ended.
     claim: Claim,
     dialogue: Dialogue<'a>,
     said: Said,

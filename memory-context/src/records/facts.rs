@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SUCCESSOR: &str = "successor";
 /// How long a claim keeps others from a fact, in ms: longer than the deadlines of the call that made it, which may have been cut off.
 const CLAIM_HOLDS: i64 = 120_000;
-/// How long a search for a prompt waits for it: less than half of a provider's deadline.
+/// How long a search for a prompt waits for the vector of its question: less than half of a provider's deadline.
 const PROMPT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Records {

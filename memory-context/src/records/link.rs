@@ -94,7 +94,8 @@ impl Records {
         self.add_link(kind, from, |link| add(&mut link.to, to)).await
     }
 
-    /// The same, and marks the link until [`end_link`](Self::end_link) says that what it leads to was written.
+    /// Like [`link`](Self::link), and marks the link until [`end_link`](Self::end_link) says that what it leads to was
+    /// written.
     pub(super) async fn begin_link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
         self.add_link(kind, from, |link| {
             add(&mut link.to, to);

@@ -221,7 +221,7 @@ impl NewMessage {
         Self { content, created_at, status: Status::Observed, external_id: None, run: None }
     }
 
-    /// Sets the platform's own id of the message, 1 to 512 bytes.
+    /// Sets the platform's own id of the message, which may have any length.
     #[must_use]
     pub fn with_external_id(mut self, id: impl Into<String>) -> Self {
         self.external_id = Some(id.into());

@@ -266,7 +266,7 @@ impl Person<'_> {
     async fn rooms(&self) -> Result<Rooms> {
         let agent = self.agent().entity();
         if self.entity == agent {
-            return Err(Error::invalid("the agent itself is nobody whom it knows"));
+            return Err(Error::invalid("the agent itself can't be searched for as a person"));
         }
         let direct = RoomId::parse(format!("{DIRECT}{}", self.entity)).ok();
         let came_to = self.records.participants().rooms_of(&self.entity).await?;

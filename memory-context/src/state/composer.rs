@@ -105,7 +105,8 @@ impl Composer {
         &self.shared.cache
     }
 
-    /// Registers parts after the existing ones, all or none. Fails with `InvalidInput` if a name is empty or taken.
+    /// Registers parts after the existing ones, all or none. Fails with `InvalidInput` as [`ComposerBuilder::build`]
+    /// does, for example if a name is empty or taken.
     ///
     /// After any change of the registration, compositions in progress keep the registration that they started with, and results that were
     /// cached before are no longer used.
@@ -116,8 +117,8 @@ impl Composer {
         })
     }
 
-    /// Replaces the parts with the same names, even built-in ones, and appends those with new names. Fails with `InvalidInput` if a name is
-    /// empty.
+    /// Replaces the parts with the same names, even built-in ones, and appends those with new names. Fails with
+    /// `InvalidInput` as [`ComposerBuilder::build`] does, for example if a name is empty.
     pub fn replace(&self, parts: ContextParts) -> Result<()> {
         self.change(|services| {
             services.parts.replace(parts);
@@ -215,8 +216,8 @@ impl ComposerBuilder {
         self
     }
 
-    /// Makes the composer. Fails with `InvalidInput` if two providers, tools, evaluators or services have the same name, whatever their
-    /// source, if a name is empty, or if a tool can't be offered to a model.
+    /// Makes the composer. Fails with `InvalidInput` if two parts of a kind have the same name, whatever their source,
+    /// if a name is empty, if a tool can't be offered to a model, or if an alias is taken or names no tool.
     pub fn build(self) -> Result<Composer> {
         let Self { services, cache_for, cached_messages } = self;
         services.parts.check()?;

@@ -102,7 +102,7 @@ pub struct EvaluatorInfo {
     pub name: Cow<'static, str>,
     /// A description of what it does.
     pub description: Cow<'static, str>,
-    /// Whether it also runs if the agent did not answer.
+    /// Whether it also runs if the agent ignored the message.
     pub always_run: bool,
     /// Whether the answer waits for the evaluator, so that its messages are part of the answer. The messages of other evaluators are
     /// delivered only by the platform.

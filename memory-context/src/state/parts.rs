@@ -240,7 +240,7 @@ fn check<T: Named>(parts: &[T]) -> Result<()> {
             return Err(Error::invalid(format!("the name of a {} must not be empty", T::KIND)));
         }
         if !taken.insert(name) {
-            return Err(Error::invalid(format!("two have the {} name {name}", T::KIND)));
+            return Err(Error::invalid(format!("the {} name {name} is used twice", T::KIND)));
         }
     }
     Ok(())

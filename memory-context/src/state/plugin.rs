@@ -126,7 +126,7 @@ impl Composer {
         }
         let is_taken = plugins.installed.iter().any(|installed| installed.plugin.name() == name);
         if is_taken || plugins.busy.iter().any(|busy| busy == name) {
-            return Err(Error::invalid(format!("two have the plugin name {name}")));
+            return Err(Error::invalid(format!("the plugin name {name} is used twice")));
         }
         plugins.busy.push(name.to_owned());
         Ok(Busy { composer: self, name: name.to_owned() })

@@ -32,13 +32,14 @@ pub struct OpenAiConfig {
     /// endpoints refuse requests that offer tools to such a model.
     #[serde(default = "default_tool_calls")]
     pub tool_calls: bool,
-    /// How calls are retried. Retryable are failed connections, attempts over the deadline, and the status codes 408, 429 and 5xx.
+    /// How calls are retried. Retryable are failed connections, attempts over the deadline, the status codes 408, 429
+    /// and 5xx, and an error object without a status code in place of an answer.
     #[serde(default)]
     pub retries: Retries,
 }
 
-/// How the schema of an answer is sent to an endpoint. In both cases the prompt holds the schema too, and the answer is checked
-/// against it.
+/// How the schema of an answer is sent to an endpoint. In both cases [`structured`](crate::structured) also writes the
+/// schema into the prompt, and checks the answer against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SchemaHint {

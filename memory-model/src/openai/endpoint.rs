@@ -107,7 +107,7 @@ fn tls() -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| unexpected("no TLS on this machine").with_source(error))?;
+        .map_err(|error| unexpected("TLS can't be set up on this machine").with_source(error))?;
     Ok(config.with_no_client_auth())
 }
 

@@ -1,4 +1,4 @@
-//! The table of the engines, the only place that names them.
+//! The table of the engines: the properties, the configuration and the sandbox of each.
 
 use std::sync::Arc;
 use std::time::Duration;

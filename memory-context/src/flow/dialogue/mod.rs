@@ -404,7 +404,7 @@ impl<'a> Dialogue<'a> {
         }
         match self.service.remember(&self.turn.message, updates).await {
             Ok(()) => self.kept.push(updates.to_vec()),
-            Err(error) => tracing::warn!(%error, "what an answer says is to be kept is not"),
+            Err(error) => tracing::warn!(%error, "the prompt memory updates of an answer were not applied"),
         }
     }
 

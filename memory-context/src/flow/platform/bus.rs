@@ -22,7 +22,8 @@ pub struct BusMessage {
 }
 
 impl RoomId {
-    /// Returns the room of a topic. Fails with `InvalidInput` if a name is empty. Long names are hashed, so they may have any length.
+    /// Returns the room of a topic. Fails with `InvalidInput` if a name is empty. The names are hashed, so they may
+    /// have any length.
     pub fn of_bus(namespace: &str, topic: &str) -> Result<Self> {
         Self::parse(id("topic", &[namespace, topic])?)
     }

@@ -45,7 +45,7 @@ impl Default for Advice {
 }
 
 static INFO: ProviderInfo =
-    ProviderInfo::new("ANXIETY", "Advice on how to answer without verbosity and too much eagerness").priority(20);
+    ProviderInfo::new("ANXIETY", "Advice on how to answer without being wordy or too eager").priority(20);
 
 /// The number of pieces of advice that are shown.
 const COUNT: usize = 3;

@@ -56,7 +56,7 @@ impl Change {
         }
     }
 
-    /// Whether the change has an effect in this state.
+    /// Whether the change is offered in this state. A muted room can't be followed before it is unmuted.
     fn is_possible(self, state: Option<RoomState>) -> bool {
         match self {
             Self::Follow => state.is_none(),
