@@ -6,7 +6,7 @@ use crate::engine;
 use crate::usage::Usage;
 
 /// The largest SQLite file, in bytes, that each erasure rewrites.
-const REWRITTEN: u64 = 64 << 20;
+const REWRITTEN: u64 = 65_536_000;
 /// The default schema of PostgreSQL.
 const SCHEMA: &str = "agent_memory";
 /// The tables that held the records.
