@@ -10,8 +10,8 @@ use memory_core::{MemoryId, MemoryProvider};
 use crate::line::{self, Parsed, Record};
 use crate::serve::{self, Access, Callers, ConsoleKey, Doctor, Door, Settings, Tokens};
 
-/// The line as an export writes what an import reads of it, or why the import refuses it. A memory without an id gets one that is
-/// the same each time.
+/// Parses a line as an import does, and writes the record as an export does; or returns why the import refuses it.
+/// A memory without an id gets one that is the same each time.
 pub fn rewrite(line: &[u8]) -> Result<Vec<u8>, String> {
     let Parsed { record, vector } = line::parse(line)?;
     let mut out = Vec::new();
@@ -33,7 +33,7 @@ pub fn tools(provider: &Arc<dyn MemoryProvider>) -> Vec<Arc<dyn Executor>> {
     serve::tools::tools(provider, None).into_iter().map(|tool| tool.executor).collect()
 }
 
-/// The routes of a server that lets in who shows one of the tokens of such a file. Its console writes.
+/// The routes of a server that accepts the tokens of a file with this text. Its console may change records.
 pub fn router(provider: &Arc<dyn MemoryProvider>, tokens: &str) -> anyhow::Result<Router> {
     let door = Door::Tokens(Tokens::parse(tokens)?);
     let callers = Callers {

@@ -276,7 +276,7 @@ pub(crate) fn preview(text: &str) -> String {
     printable(&shown).replace('\n', " ")
 }
 
-/// Escapes control characters, so that payloads can't control the terminal.
+/// Replaces control characters, except line breaks, by U+FFFD, so that payloads can't control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|character: char| character.is_control() && character != '\n', "\u{FFFD}")
 }

@@ -15,7 +15,8 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Makes a bar on a terminal, otherwise lines if they are wanted. `bytes` is the total size, if known.
+    /// Makes lines if they are wanted, otherwise a bar on a terminal, and otherwise nothing. `bytes` is the total
+    /// size, if known.
     pub(crate) fn new(bytes: Option<u64>, wants_lines: bool) -> Self {
         if wants_lines {
             return Self::Lines;

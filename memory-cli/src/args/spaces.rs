@@ -19,7 +19,7 @@ pub(crate) struct SpaceArgs {
     /// Spaces that start with these characters: "guild1" also finds "guild12".
     #[arg(long, value_name = "PREFIX", value_parser = values::prefix)]
     prefix: Vec<SpaceSelector>,
-    /// Spaces that match a pattern of *, ? and [a-z] as a whole.
+    /// Spaces whose whole name matches a pattern with *, ? and [a-z].
     #[arg(long, value_name = "GLOB", value_parser = values::glob)]
     glob: Vec<SpaceSelector>,
     /// Spaces that a regular expression matches anywhere.

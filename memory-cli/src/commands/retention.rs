@@ -18,7 +18,8 @@ pub(crate) struct RetentionArgs {
     /// The space in and below which the rule holds.
     #[arg(long, value_name = "SPACE", value_parser = values::path, requires = "change")]
     under: Option<String>,
-    /// Keep records for this time after they were stored: a number with ms, s, m, h, d or w, as in 30d.
+    /// Keep memories for this time after they were stored, and documents after they were last put: a number with ms,
+    /// s, m, h, d or w, as in 30d.
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "under")]
     keep: Option<Duration>,
     /// Remove the rule of this space.

@@ -36,7 +36,8 @@ pub(crate) struct ServeArgs {
     /// Do not serve the console, the pages for people at /.
     #[arg(long)]
     no_console: bool,
-    /// Let the console change, remove and erase what its visitor may write, after a confirmation. By default it only reads.
+    /// Let the console change what its visitor may write, and remove and erase it after a confirmation. By default
+    /// it only reads.
     #[arg(long, conflicts_with_all = ["no_console", "stdio"])]
     console_write: bool,
     /// A host name under which clients reach the server, besides IP addresses and localhost.

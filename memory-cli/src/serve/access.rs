@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// The rights of a caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    /// The name of the caller, for logs.
+    /// The name of the caller, for logs, and for the history as its actor.
     pub(crate) name: String,
     /// The spaces that it may read.
     pub(crate) readable: Spaces,

@@ -60,7 +60,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How many times more sessions than requests are allowed, since most sessions are idle most of the time.
 const SESSIONS: u32 = 16;
 
-/// The most concurrent requests without a token. Such a request sends a token, or gets a style sheet.
+/// The most concurrent requests that need no token and change something: those that sign in or out. Static files take
+/// no permit.
 const STRANGERS: u32 = 16;
 pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(5);
 

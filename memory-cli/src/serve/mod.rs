@@ -115,7 +115,7 @@ async fn not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support the method")
 }
 
-/// Serves MCP over standard input and output until the client closes them.
+/// Serves MCP over standard input and output until the client closes them, or a signal comes.
 pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<()> {
     let server = server(provider, settings, None)?;
     let signal = signal::asked_to_end()?;

@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
     /// Measure recall by vector, too: for each number, add that many memories in a separate space, each with a vector of 384 dimensions; up
     /// to 100,000.
     ///
-    /// As in 1000,20000,100000. Storing and embedding them is measured as well.
+    /// As in 1000,20000,100000. Embedding them is measured as well, without storing them.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = value_parser!(u64).range(1_000..=100_000))]
     vectors: Vec<u64>,
     /// The most operations of each workload.

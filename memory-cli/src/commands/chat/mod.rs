@@ -59,7 +59,7 @@ pub(crate) struct ChatArgs {
     /// Also show the tool calls of the agent and their results.
     #[arg(long)]
     verbose: bool,
-    /// The deadline of the model for one answer, in seconds.
+    /// The deadline of one model call, with all its attempts, in seconds. An answer with tool calls needs several.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
     /// The log level on standard error: off, error, warn, info, debug or trace. The events of each run are logged at info.

@@ -102,11 +102,12 @@ const ERASURE: &str = "Erasure";
 const CONDITIONS: [&str; 12] =
     ["exact", "under", "prefix", "glob", "regex", "all", "after", "before", "status", "filter", "exclude", "text"];
 
-/// Parses a collection. The collection of the mark of a copy is refused, since its target needs it to continue.
+/// Parses a collection. Collections in which programs keep their progress are refused: copies need their marks to
+/// continue, and vector keepers their positions.
 fn copied_collection(text: &str) -> Result<Collection, String> {
     let collection = values::collection(text)?;
     if !is_copied(&collection) {
-        return Err("it holds the progress of a move: copy --unfence removes it".to_owned());
+        return Err("programs keep their own progress in it, so its documents can't be erased".to_owned());
     }
     Ok(collection)
 }

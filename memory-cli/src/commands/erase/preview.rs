@@ -27,7 +27,7 @@ pub(super) async fn run(
     for list in &lists {
         output.value(
             &json!({ "list": of(list), "dryRun": true }),
-            format!("would take the person out of {}", name(list)),
+            format!("would remove the person from {}", name(list)),
         )?;
     }
     note_absent(count_absent(provider, &selection.named()).await?);

@@ -99,7 +99,7 @@ pub(crate) struct Summary {
     pub(crate) written: u64,
     /// Lines of records that differ from existing ones.
     pub(crate) conflicts: u64,
-    /// Lines of records that were erased before, and are left out.
+    /// Lines of records that were erased before or have expired, and are left out.
     pub(crate) erased: u64,
     /// Lines of new tombstones.
     pub(crate) tombstones: u64,

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
 
-/// The title of the chart.
+/// A line chart of one number over time.
 #[derive(Debug)]
 pub(super) struct Chart<'a> {
     /// The id of the chart in the page, for its description.

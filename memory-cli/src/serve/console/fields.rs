@@ -23,7 +23,7 @@ pub(super) struct ScopeFields {
     under: String,
     /// Spaces that start with these bytes.
     prefix: String,
-    /// Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole.
+    /// Spaces whose whole name matches a pattern with `*`, `?` and `[a-z]`.
     glob: String,
     /// Spaces in which a regular expression finds something.
     regex: String,

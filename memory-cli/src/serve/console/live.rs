@@ -176,8 +176,8 @@ fn of(name: &str) -> WatchedName {
     }
 }
 
-/// Reads the present changes; if there are none and it may wait, the next one. An answer without changes comes only when the patience is
-/// over, so its time reveals nothing about records that are not watched.
+/// Reads the present changes. If there are none and it may wait, it waits for the next one, until the patience is over:
+/// then the time of an answer without changes reveals nothing about records that are not watched.
 async fn come(
     changes: impl Stream<Item = Told>,
     from: &str,

@@ -15,7 +15,7 @@ use self::ledger::WriteLedger;
 use self::recall::RecallMemory;
 use super::access::{Access, LedgerAccess};
 
-/// A verb of the memory plugin as a tool of MCP.
+/// An executor as a tool of MCP: a verb of the memory plugin, recall from the ledger, or a write to it.
 #[derive(Debug)]
 pub(crate) struct Tool {
     /// The name of its executor, in the characters that clients allow.

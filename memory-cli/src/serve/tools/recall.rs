@@ -8,7 +8,7 @@ use memory_core::plugin::{AnswerJson, Arguments, Executor, NamedArguments, Scope
 use memory_core::{Filter, Result, Status, Timestamp};
 use serde_json::{Map, Value, json};
 
-/// Recall from the ledger: a query with times and statuses instead of a condition.
+/// Recall from the ledger: a query with times and statuses beside its condition.
 #[derive(Debug)]
 pub(crate) struct RecallMemory {
     query: Arc<dyn Executor>,

@@ -82,7 +82,8 @@ impl PutBack {
         may_change_document(visitor, document).then_some(Self { action, present: document.revision, seen })
     }
 
-    /// The form of one version, but of the present one, on the page of the history at this cursor.
+    /// Renders the form that puts one version back, on the page of the history at this cursor; nothing for the present
+    /// version.
     pub(in crate::serve::console) fn form(&self, version: Revision, cursor: &str) -> Markup {
         html! {
             @if version != self.present {

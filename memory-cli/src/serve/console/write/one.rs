@@ -22,7 +22,7 @@ use crate::serve::records::{check_erasable, erase_slice, erasure_of_ids, readabl
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GoingFields {
-    /// As what its sender has seen it: the revision of a memory, and the digest of a document.
+    /// The state that the sender has seen: the revision of a memory, or the digest of a document.
     seen: String,
     /// Why, where it is erased.
     reason: String,

@@ -93,8 +93,8 @@ impl PutBackFields {
     }
 }
 
-/// What makes a memory say again what it said then. When it expires stays, since that time may be over; who works on it; and what no version
-/// has.
+/// Makes the patch that restores the status, the metadata and the context of a version. These stay as they are now: the
+/// expiry, since an earlier time may be over; the claim of a program; and members that no version has.
 async fn back(visitor: &Visitor, now: &Memory, then: Memory) -> Result<MemoryPatch, Problem> {
     let newest = visitor.server.provider.history(&History::of(now.id).limit(1)?).await;
     let newest = newest.map_err(|error| visitor.access.told(error, Wanted::Itself))?.versions.pop();

@@ -15,7 +15,8 @@ pub(super) fn revision(field: &str) -> Result<Revision, Problem> {
     revision.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "the form does not say which revision was seen"))
 }
 
-/// Tells a document from another one with its id and revision: who removes a document and puts another begins with the first revision again.
+/// Returns a digest that differs between two documents with the same id and revision: a document that is put after a
+/// removal begins with the first revision again.
 pub(super) fn digest(document: &Document) -> String {
     let times = [Some(document.created_at), document.updated_at, document.expires_at];
     let times = times.map(|time| time.map(Timestamp::as_millis));

@@ -79,7 +79,7 @@ impl<I> Slice<I> {
         Self { ids: Vec::new(), shown: Vec::new(), goes_on: false, bytes: 0, hash: Sha256::new(), unreadable: 0 }
     }
 
-    /// How many records it has, which, and as what: what a form confirms.
+    /// The text by which a form confirms these records: their number, and a hash of their names and states.
     pub(super) fn name(&self) -> String {
         let rest = if self.goes_on { "more" } else { "all" };
         format!("{}-{rest}-{}", self.ids.len(), hex(self.hash.clone()))
