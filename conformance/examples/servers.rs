@@ -1,7 +1,8 @@
 //! Runs a command with a server of each engine. The servers are found or started as for the tests, and end after the command:
 //!
 //! ```sh
-//! cargo run -p conformance --example servers -- sh -c 'agent-memory conformance --url memory: --url "$MEMORY_TEST_POSTGRES_URL"'
+//! cargo run -p agent-memory-conformance --example servers -- \
+//!     sh -c 'agent-memory conformance --url memory: --url "$MEMORY_TEST_POSTGRES_URL"'
 //! ```
 //!
 //! The command finds their URLs in `MEMORY_TEST_POSTGRES_URL`, `MEMORY_TEST_REDIS_URL` and `MEMORY_TEST_MONGO_URL`. Several test programs

@@ -1,4 +1,4 @@
-//! Counts the allocations of a recall.
+//! Counts the allocations of a query.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -15,9 +15,9 @@ const ROWS: usize = 50;
 const PAYLOAD: usize = 1_000;
 const RECALLS: usize = 20;
 
-/// Fails if a recall allocates more than `most` times per row. Runs as the `main` of a test with `harness = false`. `start` returns a
-/// provider on a new server, and a guard that ends the server when it is dropped; `allocations` returns how many allocations the process
-/// has made so far.
+/// Fails if a query allocates more than `most` times per row. Runs as the `main` of a test with `harness = false`.
+/// `start` returns a provider on a new server, and a guard that ends the server when it is dropped; `allocations`
+/// returns how many allocations the process has made so far.
 pub fn run<P: MemoryProvider, G>(
     engine: &str,
     most: f64,

@@ -64,8 +64,8 @@ pub trait Bare: Send + Sync {
 /// Measures an engine, and prints a table of the medians and of their ratios. Only the ratios are comparable: the figures are those of one
 /// machine in one run.
 ///
-/// Recall is measured on 10,000 rows, or on `MEMORY_BENCH_ROWS`; 0 skips it. Documents are looked for beside as many others, or beside
-/// `MEMORY_BENCH_DOCUMENTS`.
+/// Queries and recalls are measured on 10,000 rows, or on `MEMORY_BENCH_ROWS`; 0 skips them. Documents are looked for
+/// beside as many others, or beside `MEMORY_BENCH_DOCUMENTS`.
 ///
 /// `MEMORY_BENCH_MINIMUM`, a ratio, turns this into a smoke test: it uses one ledger only, and panics if the provider is slower than that
 /// ratio of the bare driver's speed.

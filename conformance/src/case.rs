@@ -22,7 +22,7 @@ type Run = fn(Stage) -> Pin<Box<dyn Future<Output = CaseResult> + Send>>;
 /// One situation of the contract, tried on an engine.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Chapter and situation, such as `write.batch_is_all_or_nothing`.
+    /// Chapter and situation, such as `store.racing_stores_of_one_key_are_one`.
     pub id: &'static str,
     /// The numbers of the rules in `CONTRACT.md` that the case checks; at least one.
     pub rules: &'static [&'static str],

@@ -109,8 +109,9 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Why there is no engine to test. If it returns `Some`, nothing is opened, and each case ends as an error if the engine is required
-    /// and as unsupported otherwise. Called before every other method, on a multi-threaded runtime; may start a server.
+    /// Why there is no engine to test. If it returns `Some`, nothing is opened, and each case ends as an error if the
+    /// engine is required and as unsupported otherwise. Called before every other method except [`Harness::name`], on a
+    /// multi-threaded runtime; may start a server.
     fn missing(&self) -> Option<&Missing> {
         None
     }

@@ -200,7 +200,7 @@ pub fn size(row: &NewMemory) -> usize {
     row.space_id.as_str().len() + row.trigger.as_str().len() + context + row.metadata.as_str().len()
 }
 
-/// Collects the durations of two ways to do the same work in one run, and prints their ratio.
+/// Collects the durations of two ways to do the same work in one run, and compares them in a table.
 #[derive(Debug, Default)]
 pub struct Ratios(Vec<Samples>);
 
@@ -224,8 +224,8 @@ impl Ratios {
         self.0[place].ours.push(ours);
     }
 
-    /// A Markdown table with the speed of the provider relative to the bare driver: of the medians; of the best samples, which show the
-    /// cost of the work most clearly on a shared machine; and of the 95th percentiles.
+    /// A Markdown table of the times of the bare driver and of the provider: the medians, with the ratio of the speeds;
+    /// the best samples, which show the cost of the work most clearly on a shared machine; and the 95th percentiles.
     pub fn table(&self) -> String {
         let columns =
             ["work", "bare driver", "ours", "ratio of speeds", "bare at best", "ours at best", "bare p95", "ours p95"];

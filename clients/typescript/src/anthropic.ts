@@ -22,8 +22,8 @@ export function memoryTool(memory: Memory, options: MemoryToolOptions): ReturnTy
 }
 
 /**
- * The commands of the memory tool. Each file is a document in the space of its namespace and path, as in the Python client. A change
- * fails if the file was changed since it was read.
+ * The commands of the memory tool. Each file is a document in the space of its namespace and path, as in the Python client. If
+ * a file was changed since a command has read it, the command reads it again.
  */
 export class MemoryFiles implements MemoryToolHandlers {
   readonly #documents: Documents;

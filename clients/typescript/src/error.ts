@@ -53,7 +53,7 @@ export class MemoryError extends Error {
     return Class === undefined ? new MemoryError(kind, message, details) : new Class(message, details);
   }
 
-  /** The same error with the outcome `Unknown`, for a call with an attempt whose outcome is unknown. */
+  /** The same error with the outcome of the whole call, which an earlier attempt may have made `Unknown`. */
   withOutcome(outcome: Outcome): MemoryError {
     const { kind, message, retryable, cause, status } = this;
     return MemoryError.of(kind, message, { outcome, retryable, cause, ...(status === undefined ? {} : { status }) });

@@ -4,7 +4,7 @@ import { InvalidInputError } from "./error.js";
 const ROOT = "/memories";
 const MOST_SEGMENTS = 20;
 
-/** The names of the segments of a path below `/memories`; `undefined` if it leads elsewhere. */
+/** The names of the segments of a path below `/memories`. Fails with an `InvalidInputError` if it leads elsewhere. */
 export function namesIn(path: unknown): string[] {
   if (typeof path !== "string") throw new InvalidInputError("The path must be a string");
   if (path !== ROOT && !path.startsWith(`${ROOT}/`)) throw new InvalidInputError(`Path must start with /memories, got: ${path}`);

@@ -64,7 +64,7 @@ export class Memory {
 
   /**
    * Starts a server for a database: the path of a SQLite file, which is created if it is missing, or the URL of any engine. The server ends
-   * with `close`, and with this process, however that ends. Node.js only.
+   * with `close`, and with this process, however that ends; on Windows, unless this process is killed. Node.js only.
    */
   static async open(database: string, options: OpenOptions = {}): Promise<Memory> {
     const { binary, embedder, embedderModel, embedderWidth, ...connect } = options;
@@ -166,8 +166,8 @@ export class Memory {
   }
 
   /**
-   * Keeps vectors from the caller, at most 1,000, beside existing records. Returns for each whether it was kept; it is not if the record does
-   * not exist or has another revision. A model other than that of the database is an error. The call is retried safely.
+   * Stores up to 1,000 vectors that the caller has computed, each beside its record. Returns for each whether it was kept; it is
+   * not if the record does not exist or has another revision. A model other than that of the database is an error. The call is retried safely.
    */
   async embed(embeddings: readonly Embedding[], options: EmbedOptions): Promise<boolean[]> {
     const { model, ...call } = options;
@@ -195,7 +195,7 @@ export class Memory {
 
   /**
    * Puts documents in any collections, all or none, and returns them in order: at most 10,000, with 64 MiB of text. While the outcome is
-   * unknown, the call is retried only if each has an `expect` or a new id; a `ConflictError` then has the outcome `Unknown`.
+   * unknown, the call is retried only if each has an `expect` or no id; a `ConflictError` then has the outcome `Unknown`.
    */
   async putDocuments(documents: readonly NewDocumentOf[], options: CallOptions = {}): Promise<PutDocument[]> {
     const named = documents.map((document) => (document.id === undefined ? identified(document) : document));
@@ -235,7 +235,7 @@ export class Memory {
     return (await this.#transport.call({ method: "GET", path: "/v1/health", repeatable: true }, options)) as Health;
   }
 
-  /** Refuses further calls, ends the watches, and stops the server that `open` has started once it has answered its open requests. */
+  /** Refuses further calls, ends the watches, and stops the server that `open` has started, after it has answered its open requests. */
   async close(): Promise<void> {
     this.#transport.close();
     await this.#server?.close();

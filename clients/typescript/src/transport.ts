@@ -212,7 +212,7 @@ function checkedBase(url: string | URL): string {
 function queryString(query: object | undefined): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
-    // An empty `exclude` is no condition, but an empty list of spaces or statuses finds nothing, and can't be meant.
+    // An empty `exclude` is no condition. Any other empty list would be sent as if it were absent, and select too much.
     if (Array.isArray(value) && value.length === 0 && name !== "exclude") {
       throw new InvalidInputError(`${name} is empty: name one, or leave it out`);
     }

@@ -145,7 +145,7 @@ async fn shutdown_lets_calls_in_flight_finish(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A handle that closes closes no other, neither on the same data nor elsewhere.
+/// Closing a handle closes no other one, neither on the same data nor elsewhere.
 async fn shutdown_closes_its_own_handle_only(stage: Stage) -> CaseResult {
     let (first, second, elsewhere) = (stage.open().await?, stage.open().await?, stage.elsewhere().open().await?);
     first.shutdown().await?;
@@ -342,7 +342,7 @@ async fn a_late_write_is_unknown_and_a_late_read_is_not_done(stage: Stage) -> Ca
     Ok(())
 }
 
-/// No half of a batch that ran out of time exists.
+/// A batch that ran out of time is stored completely or not at all.
 async fn a_late_batch_is_there_as_a_whole_or_not_at_all(stage: Stage) -> CaseResult {
     let patient = stage.open().await?;
     let Some(hasty) = open_in_time(&stage, Duration::from_millis(10)).await? else { return Ok(()) };
@@ -373,7 +373,7 @@ async fn open_in_time(stage: &Stage, deadline: Duration) -> memory_core::Result<
     Ok(None)
 }
 
-/// Makes every call of a provider. The input is valid, so only the life cycle can refuse it.
+/// Reads and writes records of each kind. The input is valid, so only the life cycle can refuse it.
 async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
     let memory = new_memory("a", 1);
     let documents = provider.documents();

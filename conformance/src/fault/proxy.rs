@@ -77,7 +77,8 @@ impl Fault {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of the server of a URL, which must name one host and its port.
+    /// Starts a proxy in front of the server of a URL, which must name one host, and the port unless it is the usual
+    /// one.
     ///
     /// Must be called within a tokio runtime, which then serves the connections.
     pub async fn before(url: &str) -> io::Result<Self> {

@@ -36,8 +36,9 @@ pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(&'static str) -> C
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// Checks that a ledger of version 1 is complete when `open` opens it, and that it takes every kind of write: while its backfills are
-/// pending, when they are complete, and when it is opened again.
+/// Checks that a ledger of version 1 is complete when `open` opens it, when its backfills are complete, and when it is
+/// opened again. It must take stores, updates, puts and removals of documents while its backfills are pending, and
+/// after it was opened again.
 pub async fn check(open: impl AsyncFn() -> Result<Arc<dyn MemoryProvider>>) -> CaseResult {
     let (memories, documents) = records()?;
     let mut model = Naive::default();

@@ -26,7 +26,8 @@ pub struct Recording {
     pub(super) events: Vec<Event>,
 }
 
-/// Results that later images reuse: equal images are opened once, and equal data is compared once.
+/// Results that later images reuse: as long as the step that was matched is allowed, an equal image is not opened
+/// again, and equal data is not compared again.
 #[derive(Default)]
 struct Known {
     /// The digest of the data of an image, by the digest of its files.

@@ -17,7 +17,7 @@ pub struct Report {
     pub points: usize,
     /// How many images were built.
     pub images: usize,
-    /// How many different images there were, each of which was opened once.
+    /// How many different images there were, each of which was opened at least once.
     pub distinct: usize,
     /// How many torn images equal neither the kept nor the dropped image of their record.
     pub torn: usize,

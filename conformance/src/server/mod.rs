@@ -1,9 +1,10 @@
 //! Real servers to test engines on. Those that the suite finds or starts itself need its feature `servers`; [`on_demand`], [`trial`] and
 //! [`async_trial`] work with any server.
 //!
-//! A `TestServer` is the first of these that works, for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, if a Docker engine
-//! answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries of this machine, started in a temporary folder. If none of them
-//! works, the engine is [`Missing`].
+//! A `TestServer` is the first of these, for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`, if it is set, which is
+//! not tried; a container, if a Docker engine answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image, and then
+//! nothing else is tried); the binaries of this machine, started in a temporary folder. If there is none, the engine is
+//! [`Missing`].
 //!
 //! The first case that needs a server starts it ([`on_demand`]), and dropping the server ends it. If the program is killed, a guardian
 //! process ends a local server, and a signal handler removes a container (but not on SIGKILL). Servers exist on Unix only.

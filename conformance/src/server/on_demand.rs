@@ -56,7 +56,7 @@ impl Harness for OnDemand {
     }
 
     fn missing(&self) -> Option<&Missing> {
-        // The runner calls this method before every other one.
+        // The runner calls this method before every other one except `name`.
         tokio::task::block_in_place(|| LazyLock::force(&self.engine)).as_ref().err()
     }
 

@@ -28,7 +28,7 @@ const USER: &str = "postgres";
 const MAX_CONNECTIONS: &str = "max_connections=300";
 
 impl TestServer {
-    /// A PostgreSQL server. The URL names a superuser and the password.
+    /// A PostgreSQL server. The URL of one that is started here names a superuser and the password.
     pub fn postgres() -> Result<Self, Missing> {
         Self::find(ENGINE, USUAL_IMAGE, in_container, local)
     }

@@ -30,7 +30,7 @@ from .jsontext import loads
 
 T = TypeVar("T")
 
-# The pause before attempt n is random, up to this many seconds times 2^n.
+# The pause after attempt n is random, up to this many seconds times 2^n.
 _PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _MOST_DOUBLINGS = 20

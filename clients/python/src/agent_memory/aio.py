@@ -169,7 +169,7 @@ class AsyncMemory:
         return await self._do(calls.query(query))
 
     async def pages(self, **query: Unpack[Query]) -> AsyncIterator[models.MemoryPage]:
-        """Reads a page of memories, by spaces and conditions, as :meth:`Memory.query`."""
+        """Reads all pages of :meth:`query`, one after the other."""
         while True:
             page = await self.query(**query)
             yield page

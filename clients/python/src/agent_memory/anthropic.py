@@ -113,8 +113,12 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
         old, new = self._names(command.old_path), self._names(command.new_path)
-        if not old or not new or (new[: len(old)] == old and new != old):
-            raise ToolError("Error: a directory can't be moved into itself, and /memories can't be renamed")
+        if not old:
+            raise ToolError("Error: Cannot rename the /memories directory itself")
+        if not new:
+            raise ToolError(f"Error: The destination {command.new_path} already exists")
+        if new[: len(old)] == old and new != old:
+            raise ToolError(f"Error: The path {command.new_path} is below {command.old_path}")
         found = self._below(old)
         if not found:
             raise ToolError(f"Error: The path {command.old_path} does not exist")
@@ -130,7 +134,7 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
         return "All memory cleared"
 
     def _move(self, found: Document | None, names: tuple[str, ...], path: str) -> None:
-        """Writes a file to its new path before removing the old one, including what others write to it meanwhile."""
+        """Writes a file to its new path, and then removes the old one. What others write to the old one meanwhile is moved too."""
         id, space = self._id(names), self._space(names)
         if found is None or not put_once(self._memory, self._collection, id, found.content, space, created_at=found.created_at):
             raise ToolError(f"Error: The destination {path} already exists")

@@ -21,9 +21,9 @@ chapter!("faults":
 const RECORDS: usize = 1_400;
 /// The size of a restore whose records are sent one by one.
 const FEW: usize = 20;
-/// A call with more places than this is long,
+/// A call with at most this many places is cut at each of them.
 const SHORT: usize = 16;
-/// and is cut at this many of them.
+/// Number of places at which a longer call is cut.
 const CUTS: usize = 4;
 /// How often a call is measured, and made again if it ended before its cut.
 const ROUNDS: usize = 3;
@@ -114,7 +114,7 @@ async fn cut(
     let mut records = FEW;
     let mut length = measure(&mut cuts, records).await?;
     if every > 0 || length < 2 * FEW {
-        // Measures a restore without records too: a first call may query what later ones know.
+        // The first call may have queried what later ones know, so a restore of few records is measured again.
         records = RECORDS;
         length = measure(&mut cuts, records).await?;
     }

@@ -137,7 +137,7 @@ async fn a_vector_goes_with_the_text_of_its_document(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// The same holds when a copy brings the version.
+/// A vector stays only beside the texts that it was made of, also if a copy brings the version.
 async fn a_vector_is_that_of_the_version_that_is_there(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -271,7 +271,7 @@ async fn a_vector_goes_with_what_expires(stage: Stage) -> CaseResult {
             assert_eq!(found, (vec!["two zebras".to_owned()], Some(0)), "swept: {is_swept}");
         }
     }
-    // A later record gets nothing of it.
+    // A later record under the same id has no vector.
     let late = memory_core::Embedding {
         record: id.into(),
         revision: Revision::FIRST,

@@ -38,7 +38,7 @@ async fn repeated_additions_are_one_document(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of racing calls under one id equal ones all succeed, of different ones exactly one does.
+/// If concurrent calls use one id, equal ones all succeed, and of different ones exactly one does.
 async fn racing_additions_of_one_id_leave_one_document(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let plugins = [Arc::clone(&provider).plugin(), stage.open().await?.plugin()];

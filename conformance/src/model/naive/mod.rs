@@ -458,8 +458,9 @@ impl Naive {
         is_of(of, id) && self.places_of(id).into_iter().any(|place| is_in_scope(&question.ask, place))
     }
 
-    /// Whether a watch is told that a record was erased (E4): if the record lay in a place that the watch names. Prefixes and patterns name
-    /// no places: a watch of one is told of every erasure within its bounds, and a watch confined to one of none.
+    /// Whether a watch is told that a record was erased (E4): if the record lay in a place that the watch names.
+    /// Prefixes and patterns name no places. A watch that selects by one of them hears of every erasure within
+    /// `within`, and a watch whose `within` is one of them hears of no erasure.
     pub(crate) fn hears_of_erasure(&self, id: &RecordId, Watching { of, question, .. }: &Watching) -> bool {
         let Ask { spaces, within, .. } = &question.ask;
         let places = self.places_of(id);
@@ -496,7 +497,7 @@ impl Naive {
         versions.take_while(|was| with_removed || was.json.is_some()).cloned().collect()
     }
 
-    /// Every record that ever existed.
+    /// Every record that has a history: those that exist, and removed documents.
     pub(crate) fn ever(&self) -> impl Iterator<Item = &RecordId> {
         self.history.keys()
     }

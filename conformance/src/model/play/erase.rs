@@ -161,8 +161,8 @@ fn erasure(asked: &Asked<'_>, limit: usize, why: Why) -> Result<Erasure> {
     Ok(why.told_of(erasure?.limit(limit)?))
 }
 
-/// Checks that a slice holds some of the remaining records, and returns whether these are all. It may hold expired
-/// records, too, or leave them.
+/// Checks that a slice holds some of the remaining records, and that `is_complete` says whether these are all. It may
+/// hold expired records, too, or leave them.
 fn check(slice: &ErasedSlice, over: &[RecordId], may_be_more: bool, left: &BTreeSet<RecordId>, limit: usize) -> Step {
     let ErasedSlice { records, is_complete } = slice;
     let is_some = records.len() + over.len() <= limit

@@ -12,7 +12,7 @@ use crate::model::naive::{Scope, Wanted};
 
 /// Up to this many records with the word are surely hits, and so are this many with a vector (R4, M3).
 const CANDIDATES: usize = 200;
-/// A recall answers with everything that it has found, unless the records have more bytes than this (R5).
+/// An answer may be incomplete only if the records have more bytes than this, which is less than the limit of R5.
 const MAX_BYTES: usize = 8 << 20;
 
 /// The answer of an engine.

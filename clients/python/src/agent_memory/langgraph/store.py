@@ -59,7 +59,8 @@ class AgentMemoryStore(BaseStore):
         self._shared = SharedBatches(self.batch)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Executes the operations in order, after checking all their namespaces. Consecutive puts are one request, all or none."""
+        """Executes the operations in order, after checking all their namespaces. Consecutive puts share requests of at most 1,000 puts and
+        32 MiB, each all or none."""
         ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
@@ -75,8 +76,8 @@ class AgentMemoryStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Executes the operations in order, in a thread. Operations of concurrent tasks share a batch. Cancelling a task does not interrupt
-        its operations."""
+        """Executes the operations in order, in a thread. Operations that include a put share a batch with those of concurrent tasks.
+        Cancelling a task does not interrupt its operations."""
         ops = list(ops)
         if any(isinstance(op, PutOp) for op in ops):
             return await self._shared.do(ops)
