@@ -14,10 +14,6 @@ use crate::config::RedisConfig;
 use crate::error::redirection;
 use crate::link::client;
 
-/// Maximum number of nodes in a chain in which each node names the next one: a node that has not heard of a move yet
-/// names an earlier one.
-const HOPS: usize = 5;
-
 /// A cluster, as far as it is known.
 ///
 /// A namespace is in one slot, so it needs a connection to one node only. The driver's client of a cluster is not used: it
@@ -63,26 +59,23 @@ impl Cluster {
         settings: &AsyncConnectionConfig,
         patience: Duration,
     ) -> RedisResult<MultiplexedConnection> {
-        let (mut failed, mut last) = (Vec::new(), RedisError::from((ErrorKind::Io, "the cluster has no known node")));
+        let (mut asked, mut last) = (Vec::new(), RedisError::from((ErrorKind::Io, "the cluster has no known node")));
         let count = self.nodes().len();
         for _ in 0..count {
             let Some(mut node) = self.next_node() else { break };
-            for _ in 0..HOPS {
-                if failed.contains(&node) {
-                    break;
-                }
-                let asked = tokio::time::timeout(patience, self.ask(&node, settings)).await;
-                match asked.unwrap_or_else(|_| Err((ErrorKind::Io, "a node of the cluster does not answer").into())) {
+            // Each node is asked once, so that nodes that name each other end the search.
+            while !asked.contains(&node) {
+                asked.push(node.clone());
+                let answer = tokio::time::timeout(patience, self.ask(&node, settings)).await;
+                match answer.unwrap_or_else(|_| Err((ErrorKind::Io, "a node of the cluster does not answer").into())) {
                     Ok(Asked::IsPrimary(connection, listed)) => {
                         self.keep(node, listed);
                         return Ok(connection);
                     }
-                    Ok(Asked::Names(other, error)) => (node, last) = (other, error),
-                    Err(error) => {
-                        last = error;
-                        failed.push(node);
-                        break;
-                    }
+                    // If that node has failed, its own error says more.
+                    Ok(Asked::Names(other, error)) if !asked.contains(&other) => (node, last) = (other, error),
+                    Ok(Asked::Names(..)) => {}
+                    Err(error) => last = error,
                 }
             }
         }

@@ -26,7 +26,7 @@ use crate::error::{has_code, native, native_write};
 pub(crate) struct Link {
     source: Source,
     /// Held by the call that connects, so that one call does it for all.
-    current: Mutex<Option<Arc<Current>>>,
+    opened: Mutex<Opened>,
     /// Counts how often a link to the same primary has lost it. Each connection that was opened before is replaced:
     /// after a planned failover the old primary still answers reads, as a replica.
     losses: Arc<AtomicU64>,
@@ -50,6 +50,13 @@ enum Source {
     Cluster(Cluster),
 }
 
+/// The connection, and the last failure to open it, with the time at which it ended.
+#[derive(Default)]
+struct Opened {
+    current: Option<Arc<Current>>,
+    failed: Option<(Instant, Error)>,
+}
+
 struct Current {
     connection: MultiplexedConnection,
     /// Number of answers that it has given.
@@ -67,8 +74,8 @@ impl Link {
         let invalid =
             |error: RedisError| Error::invalid("the settings of the connection are not valid").with_source(error);
         let source = Source::new(config, key, certificates).map_err(invalid)?;
-        let (current, turn, queue) = Default::default();
-        Ok(Self { source, current, losses: Arc::clone(losses), patience: config.connect_timeout, turn, queue })
+        let (opened, turn, queue) = Default::default();
+        Ok(Self { source, opened, losses: Arc::clone(losses), patience: config.connect_timeout, turn, queue })
     }
 
     /// Sends all commands in one batch; returns the answer to each.
@@ -153,20 +160,33 @@ impl Link {
 
     /// Closes the connection.
     pub(crate) async fn close(&self) {
-        self.current.lock().await.take();
+        self.opened.lock().await.current.take();
     }
 
     async fn connection(&self) -> Result<Arc<Current>> {
-        let mut current = self.current.lock().await;
+        let since = Instant::now();
+        let mut opened = self.opened.lock().await;
         let losses = self.losses.load(Ordering::Relaxed);
         let is_good = |current: &&Arc<Current>| current.losses == losses && !current.is_silent.load(Ordering::Relaxed);
-        if let Some(current) = current.as_ref().filter(is_good) {
+        if let Some(current) = opened.current.as_ref().filter(is_good) {
             return Ok(Arc::clone(current));
         }
+        // What has failed while this call waited has failed for it, too: a thousand calls don't connect one after another.
+        if let Some((_, error)) = opened.failed.as_ref().filter(|(ended, _)| *ended > since) {
+            return Err(error.clone());
+        }
         // Boxed, so that calls that find a connection don't carry the size of opening one.
-        let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
-        let (answers, is_silent) = Default::default();
-        Ok(Arc::clone(current.insert(Arc::new(Current { connection, answers, is_silent, losses }))))
+        match Box::pin(self.source.connect(self.patience)).await.map_err(native) {
+            Ok(connection) => {
+                let (answers, is_silent) = Default::default();
+                let current = Arc::new(Current { connection, answers, is_silent, losses });
+                Ok(Arc::clone(opened.current.insert(current)))
+            }
+            Err(error) => {
+                opened.failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
     }
 }
 

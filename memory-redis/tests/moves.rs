@@ -112,7 +112,7 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
 async fn many_calls_at_once_go_on_after_a_move() -> Case {
     let cluster = RedisCluster::start_with(&[])?;
     let mut config = RedisConfig::from_url(&cluster.url())?;
-    (config.namespace, config.deadline) = (NAMESPACE.to_owned(), Duration::from_secs(60));
+    (config.namespace, config.deadline) = (NAMESPACE.to_owned(), Duration::from_secs(600));
     let provider = Arc::new(open(config).await?);
     let nodes = Nodes::of(&cluster).await?;
     let mut put = BTreeSet::new();
