@@ -11,16 +11,16 @@ use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::engine::{Access, Engine as _, Erasing, ErasingRecord, Reader as _, Writer as _};
 use memory_core::{
-    ChangeKind, Collection, Collections, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Erasure,
-    Error, ErrorKind, HashKey, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome,
-    Reason, Record, RecordId, Result, SpaceId, Status, Timestamp, Tombstone, TombstonePage, Watch, Watched,
+    ChangeKind, Collection, Collections, Context, DocumentId, DocumentSelection, Erasure, Error, ErrorKind, HashKey,
+    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, Outcome, Reason, Record, RecordId,
+    Result, Status, Timestamp, Tombstone, TombstonePage, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisEngine, RedisMemory};
 use redis::cmd;
 use tokio::task::block_in_place;
 
 mod common;
-use common::{Admin, Case, event, open, run};
+use common::{Admin, Case, document, event, open, run};
 
 /// A word in all texts of the erased records.
 const SECRET: &str = "plugh";
@@ -537,10 +537,4 @@ async fn sets(admin: &Admin, namespace: &str) -> redis::RedisResult<BTreeMap<Str
 
 fn time(millis: i64) -> Result<Timestamp> {
     Timestamp::from_millis(millis)
-}
-
-fn document(collection: &str, id: &str, space: &str, content: &str) -> Result<DocumentWrite> {
-    let (collection, space, content) =
-        (Collection::parse(collection)?, SpaceId::parse(space)?, Content::parse(content)?);
-    Ok(DocumentWrite::new(collection, space, content, Timestamp::from_millis(1)?).with_id(DocumentId::parse(id)?))
 }

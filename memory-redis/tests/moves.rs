@@ -13,10 +13,9 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Context, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
-    Embedding, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    Metadata, NewMemory, Order, Precision, QueryBuilder, RecordId, Result, Revision, SpaceId, Status, Timestamp,
-    Vector, VectorModel,
+    Collection, Content, Context, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection, Embedding, ErrorKind,
+    History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, Metadata, NewMemory,
+    Order, Precision, QueryBuilder, RecordId, Result, Revision, SpaceId, Status, Timestamp, Vector, VectorModel,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::aio::MultiplexedConnection;
@@ -25,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::task::block_in_place;
 
 mod common;
-use common::{Admin, Case, WORDS, event, open, run};
+use common::{Admin, Case, WORDS, document, event, open, run};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -123,7 +122,10 @@ async fn many_calls_at_once_go_on_after_a_move() -> Case {
         let puts = (0..AT_ONCE).map(|place| {
             let (provider, is_begun) = (Arc::clone(&provider), Arc::clone(&is_begun));
             tokio::spawn(async move {
-                let document = provider.documents().put(note(&format!("{round}-{place}"))?).await;
+                let document = provider
+                    .documents()
+                    .put(document("notes", &format!("{round}-{place}"), "a-b", "many words")?)
+                    .await;
                 is_begun.notify_one();
                 document
             })
@@ -139,12 +141,6 @@ async fn many_calls_at_once_go_on_after_a_move() -> Case {
     let removed = provider.documents().remove(&all, MOVES * AT_ONCE).await?;
     assert_eq!(removed, put.into_iter().collect::<Vec<_>>());
     Ok(())
-}
-
-fn note(id: &str) -> Result<DocumentWrite> {
-    let (collection, space) = (Collection::parse("notes")?, SpaceId::parse("a-b")?);
-    let write = DocumentWrite::new(collection, space, Content::parse("many words")?, Timestamp::from_millis(1)?);
-    Ok(write.with_id(DocumentId::parse(id)?))
 }
 
 /// Whichever node has them. A new vector waits until the slot has moved, like each write that needs a new key.

@@ -15,16 +15,16 @@ use conformance::workload::Ledger;
 use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Actor, ChangeKind, Clock as _, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentWrite, Durability, Embedding, Erasure, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch,
-    MemoryProvider, MemoryQuery, Outcome, Precision, Record, RecordId, Retention, Revision, SpaceId, Status, Sweep,
-    SystemClock, Timestamp, Vector, VectorModel, Version, Watch, WatchFrom, Watched,
+    Actor, ChangeKind, Clock as _, Collection, Context, DocumentId, DocumentQuery, DocumentSelection, Durability,
+    Embedding, Erasure, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Outcome, Precision, Record, RecordId, Retention, Revision, SpaceId, Status, Sweep, SystemClock, Timestamp, Vector,
+    VectorModel, Version, Watch, WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use tokio::net::{TcpListener, TcpStream};
 
 mod common;
-use common::{Admin, Case, event, open, run};
+use common::{Admin, Case, document, event, open, run};
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -91,8 +91,8 @@ async fn removed_documents_leave_no_key() -> Case {
         [("notes", "an apple and a pear"), ("notes", "a plum"), ("other", "an apple"), ("n", "")]
     {
         for (id, space) in [("1", "a-b/c"), ("1:an", "a"), ("notes:1", "a-b-d")] {
-            documents.put(document(collection, id, content)?).await?;
-            let mut again = document(collection, id, &format!("{content} again"))?;
+            documents.put(document(collection, id, "a-b", content)?).await?;
+            let mut again = document(collection, id, "a-b", &format!("{content} again"))?;
             again.space_id = SpaceId::parse(space)?;
             documents.put(again).await?;
         }
@@ -143,7 +143,7 @@ async fn keys_of_odd_names_do_not_collide() -> Case {
     let ids = ["a", "a:b", ":", "et:a", "collections"];
     for collection in ["a", "a-", "a_", "b"] {
         for id in ids {
-            documents.put(document(collection, id, &format!("{collection} {id}"))?).await?;
+            documents.put(document(collection, id, "a-b", &format!("{collection} {id}"))?).await?;
         }
     }
     for collection in ["a", "a-", "a_", "b"] {
@@ -314,7 +314,7 @@ async fn use_everything(config: RedisConfig) -> Case {
     assert!(provider.get_as_of(&id.into(), SystemClock.now()).await?.is_some());
     let documents = provider.documents();
     for content in ["apple", "pear"] {
-        documents.put(document("n", "1", content)?).await?;
+        documents.put(document("n", "1", "a-b", content)?).await?;
     }
     let query = DocumentQuery::builder(Collection::parse("n")?).all().text("pear").build()?;
     let found = documents.query(&query).await?.documents;
@@ -563,7 +563,7 @@ async fn concurrent_writes_share_a_wait() -> Case {
     server.command(&["SET", "{agent_memory}:et:bad", "no sorted set"])?;
     let put = |number: usize| {
         let (documents, collection) = (patient.documents(), if number.is_multiple_of(2) { "good" } else { "bad" });
-        let write = document(collection, &number.to_string(), "apple").expect("valid");
+        let write = document(collection, &number.to_string(), "a-b", "apple").expect("valid");
         (collection, tokio::spawn(async move { documents.put(write).await }))
     };
     for (collection, put) in (0..64).map(put).collect::<Vec<_>>() {
@@ -605,7 +605,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
-    documents.put(document("notes", "1", "apple")?).await?;
+    documents.put(document("notes", "1", "a-b", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
     let (model, vector) = (VectorModel::new("a model", 1, Precision::Compact)?, Vector::new(&[1.0])?);
     provider.set_vector_model(&model).await?;
@@ -620,7 +620,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
         provider.store_many(vec![event("a-b", 3)]).await.expect_err("too old"),
         provider.store(with_key).await.expect_err("too old"),
         provider.update(id, patch).await.expect_err("too old"),
-        documents.put(document("notes", "2", "pear")?).await.expect_err("too old"),
+        documents.put(document("notes", "2", "a-b", "pear")?).await.expect_err("too old"),
         documents.remove(&selection, 1).await.expect_err("too old"),
         provider.erase(&Erasure::records([id.into()], "it is old")?).await.expect_err("too old"),
         provider.embed(&model, vec![embedding]).await.expect_err("too old"),
@@ -721,7 +721,7 @@ async fn no_command_goes_over_the_whole_keyspace() -> Case {
         provider.query(&query.build()?).await?;
     }
     let documents = provider.documents();
-    documents.put(document("notes", "1", "apple")?).await?;
+    documents.put(document("notes", "1", "a-b", "apple")?).await?;
     documents.collections().await?;
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
     documents.remove(&selection, 1).await?;
@@ -781,7 +781,7 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
             "store_many" => drop(provider.store_many(vec![long_event()]).await?),
             "update" => drop(provider.update(id, MemoryPatch::new().set_context(Context::parse(&long)?)).await?),
             "restore" => drop(provider.restore(vec![long_event().into_memory(MemoryId::generate())]).await?),
-            _ => drop(provider.documents().put(document("notes", "1", &"x".repeat(1 << 20))?).await?),
+            _ => drop(provider.documents().put(document("notes", "1", "a-b", &"x".repeat(1 << 20))?).await?),
         }
         let stored = usize::from(way != "update" && way != "put");
         assert_eq!(lengths().await?, (1 + stored, true), "{way}");
@@ -823,7 +823,7 @@ async fn entries_of_removed_documents_are_none() -> Case {
     let documents = provider.documents();
     assert_eq!(documents.collections().await?, []);
     // At the same time as before, in another space.
-    let again = document("n", "1499", "deep")?;
+    let again = document("n", "1499", "a-b", "deep")?;
     for found in [0, 1] {
         let query = || Ok::<_, memory_core::Error>(DocumentQuery::builder(Collection::parse("n")?));
         for (query, expected) in [
@@ -928,9 +928,9 @@ async fn what_is_refused_leaves_no_change() -> Case {
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
     let documents = provider.documents();
     let id = provider.store(event("a", 1)).await?;
-    let put = documents.put(document("n", "1", "here")?).await?;
+    let put = documents.put(document("n", "1", "a-b", "here")?).await?;
     let moved = || {
-        let mut write = document("n", "1", "there")?;
+        let mut write = document("n", "1", "a-b", "there")?;
         write.space_id = SpaceId::parse("elsewhere")?;
         Ok::<_, memory_core::Error>(write)
     };
@@ -1079,7 +1079,7 @@ async fn a_history_stands_in_one_list_of_its_record() -> Case {
         provider.update(ids[0], MemoryPatch::new().with_status(status).by(Actor::parse("ana")?)).await?;
     }
     for content in ["one", "two"] {
-        provider.documents().put(document("n", "1:x", content)?).await?;
+        provider.documents().put(document("n", "1:x", "a-b", content)?).await?;
     }
     let one = DocumentSelection::ids(Collection::parse("n")?, [DocumentId::parse("1:x")?])?;
     provider.documents().remove(&one, 1).await?;
@@ -1203,7 +1203,7 @@ const DEEP: u32 = 1_500;
 async fn put_deep(provider: &RedisMemory) -> memory_core::Result<()> {
     for number in 0..DEEP {
         let top = if number < 1_400 { "a" } else { "z" };
-        let mut write = document("n", &format!("{number:04}"), "deep")?;
+        let mut write = document("n", &format!("{number:04}"), "a-b", "deep")?;
         write.space_id = SpaceId::parse(format!("{top}{number:04}{}", "-x".repeat(32)))?;
         provider.documents().put(write).await?;
     }
@@ -1212,13 +1212,6 @@ async fn put_deep(provider: &RedisMemory) -> memory_core::Result<()> {
 
 fn all_deep() -> memory_core::Result<DocumentSelection> {
     DocumentSelection::matching(DocumentQuery::builder(Collection::parse("n")?).all().text("deep"))
-}
-
-fn document(collection: &str, id: &str, content: &str) -> memory_core::Result<DocumentWrite> {
-    let (collection, space, content) =
-        (Collection::parse(collection)?, SpaceId::parse("a-b")?, Content::parse(content)?);
-    let write = DocumentWrite::new(collection, space, content, Timestamp::from_millis(1)?);
-    Ok(write.with_id(DocumentId::parse(id)?))
 }
 
 /// All keys of a server.

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use memory_core::{Error, MemoryId, MemoryProvider, NewMemory, SpaceId, Timestamp, Trigger};
+use memory_core::{
+    Collection, Content, DocumentId, DocumentWrite, Error, MemoryId, MemoryProvider, NewMemory, SpaceId, Timestamp,
+    Trigger,
+};
 use memory_redis::{RedisConfig, RedisMemory};
 use percent_encoding::percent_decode_str;
 use redis::aio::ConnectionLike;
@@ -125,6 +128,13 @@ pub(crate) async fn open(config: RedisConfig) -> Result<RedisMemory, Error> {
     let provider = RedisMemory::open(config)?;
     provider.init().await?;
     Ok(provider)
+}
+
+/// A document to put.
+pub(crate) fn document(collection: &str, id: &str, space: &str, content: &str) -> memory_core::Result<DocumentWrite> {
+    let (collection, space, content) =
+        (Collection::parse(collection)?, SpaceId::parse(space)?, Content::parse(content)?);
+    Ok(DocumentWrite::new(collection, space, content, Timestamp::from_millis(1)?).with_id(DocumentId::parse(id)?))
 }
 
 /// A memory to store.
