@@ -39,23 +39,17 @@ impl RedisCluster {
         format!("redis+cluster://:{}@{}", self.password, hosts.join(","))
     }
 
-    /// The port of the primary that holds the slot of a key.
+    /// The port of the primary that holds the slot of a key. Waits while no node knows one, as in the middle of a failover.
     pub fn primary_of(&self, key: &str) -> io::Result<u16> {
         let slot: u16 = self.ask(&["CLUSTER", "KEYSLOT", key])?.parse().map_err(io::Error::other)?;
-        for line in self.ask(&["CLUSTER", "NODES"])?.lines() {
-            let holds = |range: &str| {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let bound = |text: &str| text.parse::<u16>().ok();
-                matches!((bound(first), bound(last)), (Some(first), Some(last)) if (first..=last).contains(&slot))
-            };
-            if let Some(node) = Node::parse(line)
-                && node.is_primary
-                && line.split(' ').skip(8).any(holds)
-            {
-                return Ok(node.port);
-            }
-        }
-        Err(io::Error::other(format!("no node holds the slot {slot}")))
+        let mut port = None;
+        holds(|| {
+            let lines = self.ask(&["CLUSTER", "NODES"])?;
+            let mut holders = lines.lines().filter(|line| holds_slot(line, slot)).filter_map(Node::parse);
+            port = holders.find(|node| node.is_primary).map(|node| node.port);
+            Ok(port.is_some())
+        })?;
+        port.ok_or_else(|| io::Error::other(format!("no node holds the slot {slot}")))
     }
 
     /// Returns the process id of the node on this port; `None` after it was killed.
@@ -151,6 +145,15 @@ impl RedisCluster {
         let node = self.nodes.iter_mut().find(|node| node.port() == port);
         node.ok_or_else(|| io::Error::other(format!("no node of the cluster is on port {port}")))
     }
+}
+
+/// Returns whether a line of `CLUSTER NODES` has a range with this slot: they follow the eight fields of the node.
+fn holds_slot(line: &str, slot: u16) -> bool {
+    line.split(' ').skip(8).any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let bound = |text: &str| text.parse::<u16>().ok();
+        matches!((bound(first), bound(last)), (Some(first), Some(last)) if (first..=last).contains(&slot))
+    })
 }
 
 impl Node {
