@@ -61,6 +61,15 @@ fn an_engine_that_can_erase_is_tested_for_it() {
     assert!(shown.contains("green") && !shown.contains("unsupported"), "{shown}");
 }
 
+/// The command's own programs name leases as transient. The cases name members of their own, or none.
+#[test]
+fn only_a_case_says_what_is_transient() {
+    let cli = Cli::new();
+    let sqlite = format!("sqlite://{}", cli.path("tested.db").display());
+    let shown = cli.ok(&["conformance", "--url", &sqlite, "--only", "H8"]);
+    assert!(shown.contains("green") && !shown.contains("unsupported"), "{shown}");
+}
+
 #[test]
 fn an_engine_that_fails_makes_the_run_red() {
     let cli = Cli::new();

@@ -28,7 +28,7 @@ pub(crate) trait Engine: Send + Sync {
     /// Switches to another file or namespace, named after this name, beside the one that the URL names.
     fn set_place(&mut self, name: &str) -> Result<()>;
 
-    /// Replaces the settings that no URL can express.
+    /// Replaces these settings, whatever the URL says.
     fn set(&mut self, clock: Arc<dyn Clock>, deadline: Duration, history: HistorySettings);
 }
 
@@ -76,7 +76,13 @@ macro_rules! engines {
             name: $name,
             $($field: $value,)*
             #[cfg(feature = $name)]
-            parse: Some(|url| Ok(Box::new($library::$config::from_url(url)?))),
+            parse: Some(|url| {
+                let mut config = $library::$config::from_url(url)?;
+                if config.history.transient.is_empty() {
+                    config.history.transient = transient()?;
+                }
+                Ok(Box::new(config))
+            }),
             #[cfg(not(feature = $name))]
             parse: None,
         }),*];
@@ -86,11 +92,7 @@ macro_rules! engines {
             #[async_trait]
             impl Engine for $library::$config {
                 fn open(&self) -> Result<Arc<dyn MemoryProvider>> {
-                    let mut config = self.clone();
-                    if config.history.transient.is_empty() {
-                        config.history.transient = transient()?;
-                    }
-                    $library::open(config)
+                    $library::open(self.clone())
                 }
 
                 async fn migrate(&self) -> Result<Report> {
