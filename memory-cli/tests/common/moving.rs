@@ -12,11 +12,14 @@ use memory_core::{
     MemoryPatch, MemoryProvider, NewMemory, Outcome, Result, Revision, SpaceId, Status, Timestamp, Trigger,
 };
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::{Cli, Random, eventually, stderr, stdout};
 
 /// How many documents the writer puts, removes and puts again.
 const DOCUMENTS: usize = 12;
+/// How many calls the writer makes at most until it is asked to go on. Without a limit, a slower target might never be up to date.
+const AHEAD: usize = 500;
 
 /// `copy --follow` as a process. Killed when it is dropped.
 pub(crate) struct Follower {
@@ -65,7 +68,13 @@ impl Drop for Follower {
 /// A program that stores, updates, puts, removes and puts again, until it is refused.
 pub(crate) struct Writer {
     thread: JoinHandle<Written>,
-    calls: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
+}
+
+/// How far a writer is, and may go.
+struct Progress {
+    calls: AtomicUsize,
+    allowed: Semaphore,
 }
 
 /// The acknowledged writes of a writer, and how it ended.
@@ -76,37 +85,46 @@ pub(crate) struct Written {
 
 impl Writer {
     pub(crate) fn start(url: &str) -> Self {
-        let (url, calls) = (url.to_owned(), Arc::<AtomicUsize>::default());
-        let counter = Arc::clone(&calls);
-        let thread = std::thread::spawn(move || write(&url, &counter));
-        Self { thread, calls }
+        let (url, calls, allowed) = (url.to_owned(), AtomicUsize::default(), Semaphore::new(AHEAD));
+        let progress = Arc::new(Progress { calls, allowed });
+        let own = Arc::clone(&progress);
+        let thread = std::thread::spawn(move || write(&url, &own));
+        Self { thread, progress }
     }
 
-    /// Waits until it has written more.
+    /// Lets it go on, and waits until it has written more.
     pub(crate) fn goes_on(&self) {
-        let before = self.calls.load(Ordering::Relaxed);
+        let Progress { calls, allowed } = &*self.progress;
+        let before = calls.load(Ordering::Relaxed);
+        allowed.add_permits(AHEAD);
         eventually("the writer goes on", || {
             assert!(!self.thread.is_finished(), "the writer has ended");
-            self.calls.load(Ordering::Relaxed) > before + 60
+            calls.load(Ordering::Relaxed) > before + 60
         });
     }
 
+    /// Lets it go on until it is refused.
     pub(crate) fn end(self) -> Written {
+        self.progress.allowed.close();
         self.thread.join().expect("no panic")
     }
 }
 
 #[tokio::main]
-async fn write(url: &str, calls: &AtomicUsize) -> Written {
+async fn write(url: &str, progress: &Progress) -> Written {
     let provider = memory_runtime::open(url).expect("a URL");
     provider.init().await.expect("opens");
     let (documents, mut memories, mut random) = (provider.documents(), BTreeMap::new(), Random::new());
     println!("{random:?}");
     let error = loop {
+        // Closed, it is no limit any more.
+        if let Ok(permit) = progress.allowed.acquire().await {
+            permit.forget();
+        }
         if let Err(error) = write_once(&*provider, &*documents, &mut memories, &mut random).await {
             break error;
         }
-        calls.fetch_add(1, Ordering::Relaxed);
+        progress.calls.fetch_add(1, Ordering::Relaxed);
     };
     provider.shutdown().await.expect("closes");
     Written { memories, error }
