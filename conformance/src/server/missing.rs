@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::process::ExitCode;
 
-use libtest_mimic::{Completion, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use tokio::runtime::Runtime;
 
 use crate::case::CaseResult;
@@ -67,6 +68,14 @@ pub fn async_trial<F: Future<Output = CaseResult>>(
     test: impl FnOnce() -> F + Send + 'static,
 ) -> Trial {
     trial(name, || Runtime::new()?.block_on(test()))
+}
+
+/// Runs tests that mostly wait for servers, as the `main` of a program with `harness = false`: this many at once, unless `--test-threads`
+/// names another number.
+pub fn run_waiting(at_once: usize, trials: Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(at_once);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 #[cfg(test)]

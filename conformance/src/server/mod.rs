@@ -37,7 +37,7 @@ mod test_server;
 
 #[cfg(feature = "servers")]
 pub use marks::Marks;
-pub use missing::{Missing, async_trial, trial};
+pub use missing::{Missing, async_trial, run_waiting, trial};
 pub use on_demand::on_demand;
 #[cfg(all(feature = "servers", unix))]
 pub use process::pause;

@@ -20,10 +20,9 @@ use std::time::Duration;
 
 use conformance::CaseResult;
 use conformance::fault::{Fault, Place, Proxy};
-use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
+use conformance::server::{async_trial, run_waiting};
 use futures::StreamExt;
-use libtest_mimic::Arguments;
 use memory_core::engine::Engine;
 use memory_core::{
     ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Erasure,
@@ -44,6 +43,8 @@ const SECRET: &str = "xyzzy";
 
 /// The time limit for all calls that a dead program has blocked.
 const SOON: Duration = Duration::from_secs(5);
+/// How many tests run at once.
+const AT_ONCE: usize = 3;
 
 fn main() -> ExitCode {
     let trials = vec![
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
             plans::a_query_of_documents_examines_what_its_places_hold,
         ),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run_waiting(AT_ONCE, trials)
 }
 
 async fn a_standalone_server_is_refused() -> CaseResult {

@@ -20,8 +20,11 @@ mod vectors;
 
 use std::process::ExitCode;
 
-use conformance::server::trial;
-use libtest_mimic::{Arguments, Trial};
+use conformance::server::{run_waiting, trial};
+use libtest_mimic::Trial;
+
+/// How many tests run at once.
+const AT_ONCE: usize = 3;
 
 fn main() -> ExitCode {
     let mut trials = vec![
@@ -106,5 +109,5 @@ fn main() -> ExitCode {
             Trial::test(format!("{full_disk} (only root can mount a small disk)"), || Ok(())).with_ignored_flag(true)
         }
     });
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run_waiting(AT_ONCE, trials)
 }

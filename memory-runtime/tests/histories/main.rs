@@ -21,8 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use conformance::server::{Missing, trial};
-use libtest_mimic::Arguments;
+use conformance::server::{Missing, run_waiting, trial};
 use tokio::runtime::Runtime;
 
 use crate::judge::judge;
@@ -55,9 +54,7 @@ fn main() -> ExitCode {
         trial("redis-cluster::histories", || histories("redis-cluster", Cluster::start)),
         trial("mongo::histories", || histories("mongo", Mongo::start)),
     ]);
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(arguments.test_threads.unwrap_or(AT_ONCE));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    run_waiting(AT_ONCE, trials)
 }
 
 /// The life of a program.
