@@ -11,7 +11,7 @@ use memory_core::{
 };
 pub use sqlx::postgres::PgSslMode as TlsMode;
 
-use crate::statements::Statements;
+use crate::statements::quote;
 
 /// The location of a server, and the settings of its provider.
 ///
@@ -156,7 +156,7 @@ impl Config for PostgresConfig {
     }
 
     fn check(&self) -> Result<()> {
-        Statements::new(&self.namespace).map(drop)
+        quote(&self.namespace).map(drop)
     }
 }
 

@@ -27,7 +27,7 @@ macro_rules! statements {
         }
 
         impl Statements {
-            /// Builds the statements. `InvalidInput` if the server would not accept the name unchanged.
+            /// Builds the statements. `Err` as [`quote`].
             pub(crate) fn new(schema: &str) -> Result<Self> {
                 let (name, schema) = quote(schema)?;
                 let columns = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", path_{depth}"));
@@ -679,8 +679,8 @@ fn for_each_depth(deepest: usize, part: impl Fn(usize) -> String) -> String {
     (1..=deepest).map(part).collect()
 }
 
-/// Quotes the name of a schema, as a literal and as an identifier.
-fn quote(name: &str) -> Result<(String, String)> {
+/// Quotes the name of a schema, as a literal and as an identifier. `InvalidInput` if the server would not accept it unchanged.
+pub(crate) fn quote(name: &str) -> Result<(String, String)> {
     // A longer name would be truncated, and two namespaces could become one. The steps name the schema inside texts
     // quoted with $$.
     if name.is_empty() || name.len() > 63 || name.contains(char::is_control) || name.contains("$$") {
