@@ -118,7 +118,13 @@ impl Connections {
         answers.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 
-    /// The same, with answers decoded to a tuple or a list.
+    /// The same, without looking for keys on the node that the slot moves to: the server refuses a key that it may lack.
+    pub(crate) async fn read_here(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        let answers = self.send(&self.link, None, commands).await;
+        answers.map_err(|error| error.with_outcome(Outcome::NotDone))
+    }
+
+    /// Like [`read`](Self::read), with answers decoded to a tuple or a list.
     pub(crate) async fn read_as<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
         decoded(Value::Array(self.read(commands).await?))
     }

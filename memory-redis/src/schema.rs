@@ -18,7 +18,9 @@ use crate::config::RedisConfig;
 use crate::connection::{Connections, RedisSession, command};
 use crate::feed::Stamps;
 use crate::rows::{self, ROWS, Stored};
-use crate::statements::{COLLECTIONS, Call, FEED, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
+use crate::statements::{
+    COLLECTIONS, Call, FEED, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, decoded, step,
+};
 
 /// The keys that writes of version 1 touch, and the names that their values are moved to.
 const MOVED: [[&str; 2]; 7] = [
@@ -114,19 +116,21 @@ pub async fn plan(config: &RedisConfig) -> Result<Report> {
 /// error with the outcome `Unknown` some keys may be gone; another call continues.
 pub async fn remove(config: &RedisConfig) -> Result<()> {
     let connections = connect(config)?;
-    let (mut cursor, mut earlier) = (b"0".to_vec(), Outcome::NotDone);
+    let (mut cursor, mut server, mut earlier) = (b"0".to_vec(), None, Outcome::NotDone);
     loop {
-        let slice = connections.retry(|| scan(&connections, &cursor)).await;
-        let (next, keys) = slice.map_err(|error| error.after(earlier))?;
+        let slice = connections.retry(|| scan_whole_slot(&connections, &cursor)).await;
+        let (next, keys, answering) = slice.map_err(|error| error.after(earlier))?;
         if !keys.is_empty() {
             let unlink = || unlink(&connections, keys.clone(), Instant::now());
             connections.retry(unlink).await.map_err(|error| error.after(earlier))?;
             earlier = Outcome::Unknown;
         }
-        cursor = next;
-        if cursor == b"0" {
+        // Another server has another order, in which the cursor means nothing.
+        let is_same = server.is_none_or(|server| server == answering);
+        if is_same && next == b"0" {
             return Ok(());
         }
+        (cursor, server) = (if is_same { next } else { b"0".to_vec() }, Some(answering));
     }
 }
 
@@ -188,8 +192,22 @@ async fn begin_again(connections: &Connections) -> Result<()> {
 
 /// Returns some of the next keys of the namespace, and the cursor after them.
 async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
+    connections.read_one(&scan_command(connections, cursor)).await
+}
+
+/// The same, on a server that has all keys of the namespace, which it identifies. Fails while the slot moves: a scan names no key, so
+/// no server would refuse it.
+async fn scan_whole_slot(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>, String)> {
+    let mut commands = scan_command(connections, cursor);
+    commands.cmd("EXISTS").arg(connections.keys.any()).cmd("INFO").arg("server");
+    let answers = connections.read_here(&commands).await?;
+    let ((next, keys), _, info) = decoded::<((Vec<u8>, Vec<Vec<u8>>), i64, InfoDict)>(Value::Array(answers))?;
+    Ok((next, keys, info.get::<String>("run_id").unwrap_or_default()))
+}
+
+fn scan_command(connections: &Connections, cursor: &[u8]) -> Pipeline {
     let (pattern, count) = (connections.keys.pattern(), LONG_SLICE.to_string());
-    connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", count.as_bytes()])).await
+    command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", count.as_bytes()])
 }
 
 /// Deletes these keys.

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         ),
         trial("redis-cluster::many_calls_at_once_go_on_after_a_move", || run(many_calls_at_once_go_on_after_a_move())),
         trial("redis-cluster::no_word_is_left_while_the_slot_moves", || run(no_word_is_left_while_the_slot_moves())),
+        trial("redis-cluster::a_removal_waits_for_the_end_of_a_move", || run(a_removal_waits_for_the_end_of_a_move())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -219,6 +220,29 @@ async fn no_word_is_left_while_the_slot_moves() -> Case {
     while provider.backfill().await?.is_some() {}
     assert_eq!(nodes.count_words().await?, 0);
     check(&provider, &before.ids).await
+}
+
+/// A scan names no key, so no node refuses it because the slot moves.
+async fn a_removal_waits_for_the_end_of_a_move() -> Case {
+    let cluster = RedisCluster::start_with(&[])?;
+    let mut config = RedisConfig::from_url(&cluster.url())?;
+    (config.namespace, config.connect_timeout) = (NAMESPACE.to_owned(), Duration::from_secs(1));
+    let provider = open(config.clone()).await?;
+    Before::store(&provider, 100).await?;
+    provider.shutdown().await?;
+    let nodes = Nodes::of(&cluster).await?;
+    let from = block_in_place(|| cluster.primary_of(&nodes.key))?;
+    let to = *nodes.known.keys().find(|port| **port != from).ok_or("no other primary")?;
+    nodes.begin_move(from, to).await?;
+    assert!(nodes.move_keys(from, to).await?, "some keys stay");
+    let error = memory_redis::remove(&config).await.expect_err("the slot moves");
+    assert!(error.kind() == ErrorKind::Unavailable && error.is_retryable(), "{error:?}");
+    while nodes.move_keys(from, to).await? {}
+    nodes.end_move(to).await?;
+    assert!(nodes.count(&[""]).await? > 0, "a removal that was refused has removed all");
+    memory_redis::remove(&config).await?;
+    assert_eq!(nodes.count(&[""]).await?, 0);
+    Ok(())
 }
 
 /// The memories that were stored before the move.
@@ -553,9 +577,14 @@ impl Nodes {
 
     /// How many keys an index of words has on all nodes together.
     async fn count_words(&self) -> Result<usize, Failure> {
+        self.count(&["x:", "ew:", "steps:words"]).await
+    }
+
+    /// How many keys of these kinds there are on all nodes together.
+    async fn count(&self, kinds: &[&str]) -> Result<usize, Failure> {
         let mut count = 0;
         for (mut node, _) in self.known.clone().into_values() {
-            for kind in ["x:", "ew:", "steps:words"] {
+            for kind in kinds {
                 let keys: Vec<Vec<u8>> =
                     cmd("KEYS").arg(format!("{}:{kind}*", self.key)).query_async(&mut node).await?;
                 count += keys.len();
