@@ -86,10 +86,10 @@ pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
     redirection(source(error)?).filter(|(name, _)| !name.is_empty())
 }
 
-/// The same, for an error of the driver. The name is empty if it is that of the asked node.
+/// The same, for an error of the driver. The name is empty if it is that of the asked node; `?` stands for one that is not known.
 pub(crate) fn redirection(error: &RedisError) -> Option<(String, u16)> {
     let (node, _) = error.redirect_node()?;
-    let (name, port) = node.rsplit_once(':')?;
+    let (name, port) = node.rsplit_once(':').filter(|(name, _)| *name != "?")?;
     Some((name.to_owned(), port.parse().ok()?))
 }
 

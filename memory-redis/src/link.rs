@@ -13,8 +13,8 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind as Kind,
+    IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
 use tokio::sync::{Mutex, oneshot};
 
@@ -50,7 +50,7 @@ enum Source {
     Cluster(Cluster),
 }
 
-/// The connection, and the last failure to open it, with the time at which it ended.
+/// The connection, and the last failure to open it, with the time at which that attempt began.
 #[derive(Default)]
 struct Opened {
     current: Option<Arc<Current>>,
@@ -164,17 +164,18 @@ impl Link {
     }
 
     async fn connection(&self) -> Result<Arc<Current>> {
-        let since = Instant::now();
+        let called = Instant::now();
         let mut opened = self.opened.lock().await;
         let losses = self.losses.load(Ordering::Relaxed);
         let is_good = |current: &&Arc<Current>| current.losses == losses && !current.is_silent.load(Ordering::Relaxed);
         if let Some(current) = opened.current.as_ref().filter(is_good) {
             return Ok(Arc::clone(current));
         }
-        // What has failed while this call waited has failed for it, too: a thousand calls don't connect one after another.
-        if let Some((_, error)) = opened.failed.as_ref().filter(|(ended, _)| *ended > since) {
+        // An attempt that began after this call has failed for it, too: a thousand calls don't connect one after another.
+        if let Some((_, error)) = opened.failed.as_ref().filter(|(began, _)| *began > called) {
             return Err(error.clone());
         }
+        let began = Instant::now();
         // Boxed, so that calls that find a connection don't carry the size of opening one.
         match Box::pin(self.source.connect(self.patience)).await.map_err(native) {
             Ok(connection) => {
@@ -183,7 +184,7 @@ impl Link {
                 Ok(Arc::clone(opened.current.insert(current)))
             }
             Err(error) => {
-                opened.failed = Some((Instant::now(), error.clone()));
+                opened.failed = Some((began, error.clone()));
                 Err(error)
             }
         }
@@ -247,8 +248,9 @@ impl Source {
         }
     }
 
-    async fn connect(&self, patience: Duration) -> RedisResult<MultiplexedConnection> {
-        let patience = CONNECT.min(patience);
+    /// Connects to the primary. A whole search for it has this time, and each attempt to connect at most [`CONNECT`].
+    async fn connect(&self, whole: Duration) -> RedisResult<MultiplexedConnection> {
+        let patience = CONNECT.min(whole);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(patience))
             // Calls have deadlines of their own.
@@ -256,7 +258,10 @@ impl Source {
         match self {
             Self::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
             Self::Sentinel(client) => client.lock().await.get_async_connection_with_config(&config).await,
-            Self::Cluster(cluster) => cluster.connect(&config, patience).await,
+            Self::Cluster(cluster) => {
+                let found = tokio::time::timeout(whole, cluster.connect(&config, patience)).await;
+                found.unwrap_or_else(|_| Err((Kind::Io, "no node of the cluster led to the primary in time").into()))
+            }
         }
     }
 }
