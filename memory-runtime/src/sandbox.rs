@@ -7,8 +7,8 @@ use memory_core::{Clock, HistorySettings, Inspection, MemoryProvider, Result};
 
 use crate::engine::{self, Engine};
 
-/// A separate namespace (a file, a schema, a key tag or a database) beside the one that a URL names, and the settings
-/// of a provider that no URL can express.
+/// A separate namespace (a file, a schema, a key tag or a database) beside the one that a URL names, and settings that
+/// replace those of the URL.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     /// The name of the namespace, or the end of the name of the file: lower-case letters, digits and `_`, at most 48

@@ -39,12 +39,13 @@ impl RedisCluster {
         format!("redis+cluster://:{}@{}", self.password, hosts.join(","))
     }
 
-    /// The port of the primary that holds the slot of a key. Waits while no node knows one, as in the middle of a failover.
+    /// The port of the primary that holds the slot of a key, as the first node that answers sees it: for a moment, it may be one that was
+    /// killed. Waits while there is none, as in the middle of a failover.
     pub fn primary_of(&self, key: &str) -> io::Result<u16> {
         let slot: u16 = self.ask(&["CLUSTER", "KEYSLOT", key])?.parse().map_err(io::Error::other)?;
         let mut port = None;
         holds(|| {
-            let lines = self.ask(&["CLUSTER", "NODES"])?;
+            let Ok(lines) = self.ask(&["CLUSTER", "NODES"]) else { return Ok(false) };
             let mut holders = lines.lines().filter(|line| holds_slot(line, slot)).filter_map(Node::parse);
             port = holders.find(|node| node.is_primary).map(|node| node.port);
             Ok(port.is_some())
