@@ -1,4 +1,4 @@
-//! Chapter L: opening, closing, health, namespaces and deadlines.
+//! L1 to L8: opening, closing, health, schemas, namespaces, deadlines, backfills and heavy calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ chapter!("lifecycle":
     calls_get_by_beside_many_heavy_ones ["L8"],
 );
 
-/// A second `init` changes nothing (langgraph#7630 and #2887: the second `setup` failed).
+/// A second `init` changes nothing, on the same handle or on another one (BUGS.md, row 70).
 async fn init_twice_keeps_what_is_stored(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a-1", 1)).await?;
@@ -85,9 +85,9 @@ async fn init_beside_a_writer_loses_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Nothing is answered by a provider that was never initialised.
+/// Before `init`, calls answer `Closed` and have no effect.
 async fn every_call_before_init_is_closed(stage: Stage) -> CaseResult {
-    // The data exists, so that only the life cycle can refuse.
+    // The memory exists, so calls fail only because the provider is not initialised.
     let id = stage.open().await?.store(new_memory("a", 1)).await?;
     let provider = stage.open_uninitialised().await?;
     assert_all_closed(&*provider, id).await;
@@ -96,7 +96,7 @@ async fn every_call_before_init_is_closed(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A provider that was shut down answers no call, and does not panic (maiar-ai: the pool ended under its users).
+/// After `shutdown`, calls answer `Closed`, and do not panic (maiar-ai: the pool ended under its users).
 async fn every_call_after_shutdown_is_closed(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -104,7 +104,7 @@ async fn every_call_after_shutdown_is_closed(stage: Stage) -> CaseResult {
     provider.shutdown().await?;
     assert_all_closed(&*provider, id).await;
     let got = documents.get(&collection("notes"), &document_id("d")).await;
-    assert_eq!(kind(got), Some(ErrorKind::Closed), "documents taken before the shutdown outlive it");
+    assert_eq!(kind(got), Some(ErrorKind::Closed), "a document store from before the shutdown is not closed");
     assert_eq!(kind(provider.init().await), Some(ErrorKind::Closed), "a provider that was shut down stays so");
     assert_eq!(ids(&ledger(&*stage.open().await?).await?), [id], "a refused call had an effect");
     Ok(())
@@ -155,7 +155,7 @@ async fn shutdown_closes_its_own_handle_only(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An operator learns which engine runs there and what an acknowledged write survives.
+/// A health check reports the engine, its version, that of the schema, the latency, and how durable acknowledged writes are (L3).
 async fn health_tells_what_the_engine_is(stage: Stage) -> CaseResult {
     let health = stage.open().await?.check_health().await?;
     assert!(!health.engine.is_empty(), "the engine has no name");
@@ -165,13 +165,13 @@ async fn health_tells_what_the_engine_is(stage: Stage) -> CaseResult {
     match health.durability {
         Durability::Durable => {}
         Durability::AtRisk { reason, .. } | Durability::Unknown { reason } => {
-            assert!(!reason.is_empty(), "what is not durable has a reason");
+            assert!(!reason.is_empty(), "`at risk` and `unknown` must have a reason");
         }
     }
     Ok(())
 }
 
-/// A check reads nothing that it would have to write first (maiar-ai: the check opened a transaction).
+/// Health checks change neither the ledger nor the collections (maiar-ai: the check opened a transaction).
 async fn health_leaves_no_trace(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -207,7 +207,8 @@ async fn a_schema_of_this_program_is_taken_as_it_is(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// The schema of a later program is refused by its name and version, at each start, and no call gets past that.
+/// At each start, `init` refuses the schema of a later program with an error that tells its version and name, and other calls answer
+/// `Closed`.
 async fn a_newer_schema_is_refused_and_left_alone(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 1)).await?;
@@ -320,7 +321,7 @@ async fn a_provider_works_after_a_timeout(stage: Stage) -> CaseResult {
                 assert_eq!(the(&*stage.open().await?, id).await?.space_id.as_str(), "small");
                 return Ok(());
             }
-            Err(error) => assert!(error.kind() == ErrorKind::Timeout && attempt < 300, "never works again: {error:?}"),
+            Err(error) => assert!(error.kind() == ErrorKind::Timeout && attempt < 300, "after the timeout: {error:?}"),
         }
     }
     Ok(())
@@ -373,7 +374,7 @@ async fn open_in_time(stage: &Stage, deadline: Duration) -> memory_core::Result<
     Ok(None)
 }
 
-/// Reads and writes records of each kind. The input is valid, so only the life cycle can refuse it.
+/// Checks that calls on memories and on documents answer `Closed`. Their input is valid, so they can fail for no other reason.
 async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
     let memory = new_memory("a", 1);
     let documents = provider.documents();
@@ -436,8 +437,8 @@ async fn a_new_ledger_lacks_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Many callers search for what does not exist, and for what they may not remove, again and again. All other calls pass
-/// them, and each of them gets an answer or a refusal that can be retried.
+/// Many callers repeat queries that find nothing, and removals that find more than `max` documents. Other calls do not wait for these heavy
+/// calls, and each heavy call gets its answer, or `Unavailable`, which can be retried.
 async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
     const CALLERS: usize = 64;
     let provider = stage.open().await?;
@@ -476,15 +477,15 @@ async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
             }
         });
     }
-    // From then on all others wait while some are at work.
+    // From then on, some heavy calls hold all permits, and the others wait.
     while ended.load(Ordering::Relaxed) < CALLERS {
         if let Some(failed) = heavy.try_join_next() {
             failed?;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // A call that waits for its turn is passed by all that wait already, each time. On a slow machine some of them run
-    // first, now and then.
+    // If a call had to wait for a permit, all heavy calls that already wait would end before it, in each round. On a slow
+    // machine a few may do so all the same, so the round with the fewest counts.
     let mut overtaken = [usize::MAX; 4];
     for time in 0..5 {
         let mut before = ended.load(Ordering::Relaxed);
@@ -503,7 +504,7 @@ async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
         documents.put(new_document("others", "d", "c", "text")).await?;
         passed(3);
     }
-    // It has two seconds, which may not be enough on a busy machine.
+    // A health check has two seconds, which may not be enough on a busy machine, so it is repeated.
     let mut health = provider.check_health().await;
     for _ in 0..10 {
         if health.is_err() {

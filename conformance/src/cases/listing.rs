@@ -22,8 +22,8 @@ chapter!("spaces":
     a_damaged_row_hides_no_space ["S9"] needs Damage,
 );
 
-/// S8: ids with all boundaries, empty segments, and boundaries at both ends. Each lies in exactly one listed space, and the id of that
-/// space as a selector finds it.
+/// S8: ids with all boundaries, empty segments, and boundaries at both ends. Each belongs to exactly one listed space, and the selector of
+/// that space (under, or exact if it ends with a boundary) finds as many records as the listing counts.
 async fn a_listing_parts_what_lies_below_by_segments(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids = [
@@ -93,14 +93,14 @@ async fn a_listing_shows_nothing_outside_of_within(stage: Stage) -> CaseResult {
             assert_eq!(counted(&found), owned(&expected), "below {under:?} within {within}");
         }
     }
-    // Stored last, and outside of `within`.
+    // The records that are newer than the fourth lie outside of `within`.
     let within = || SpaceQuery::builder().within(SpaceSelector::under("t-1").expect("a valid path"));
     assert_eq!(level(&*provider, within()).await?.spaces[0].newest, at(4));
     Ok(())
 }
 
-/// S9: more places than an engine walks at the same time. The first ones hold more records than are counted, and the last one holds the
-/// newest.
+/// S9: more places than an engine walks at the same time. The first one alone holds more records than are counted, the last one holds the
+/// newest, and a newer record lies outside of `within`.
 async fn a_listing_tells_the_newest_among_many_places(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let places: Vec<_> = (0..300).map(|number| format!("t-{number:03}")).collect();
@@ -176,7 +176,8 @@ async fn a_listing_goes_down_to_its_depth(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S10, Q6: a cursor works on another handle, but not for another path, another `within`, another collection, or a query.
+/// S10, Q6: a cursor works on another handle and with another limit, but not for another path, another `within` or documents. A text that
+/// is no cursor is refused too.
 async fn a_cursor_of_a_listing_belongs_to_it(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     store_each(&*provider, ["a-b", "a-c", "a-d"]).await?;
@@ -238,8 +239,7 @@ async fn a_listing_of_documents_follows_them(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S10, L8: from thousands of spaces, the first ones and those in the middle are listed without reading the others, even without a permit;
-/// and a walk finds each of them.
+/// S10, L8: a walk over thousands of spaces, in pages of 200, which need no permit, lists each of them once and in order.
 async fn a_listing_of_many_spaces_begins_at_once(stage: Stage) -> CaseResult {
     const SPACES: usize = 3_000;
     let provider = stage.open().await?;

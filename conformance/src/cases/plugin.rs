@@ -67,7 +67,7 @@ fn sentence<T: std::fmt::Debug>(result: Result<T>) -> String {
     error.message().to_owned()
 }
 
-/// A provider with memories and documents of two tenants.
+/// A provider with memories and documents of the tenant `mine`, and of others.
 struct World {
     provider: Arc<dyn MemoryProvider>,
     plugin: Arc<dyn Plugin>,

@@ -47,7 +47,7 @@ async fn write_each(
     let note = |id: &str| new_document(NOTES, id, "a-1", "text");
     let one = DocumentSelection::ids(collection(NOTES), [document_id("kept")]).expect("a selection");
     let again =
-        documents.get(&collection(NOTES), &document_id("kept")).await.expect("it is read").expect("it is there");
+        documents.get(&collection(NOTES), &document_id("kept")).await.expect("it is read").expect("the note exists");
     let other = memory_core::Document { id: document_id("restored"), ..again };
     vec![
         ("a store", provider.store(new_memory("a-1", 5)).await.err()),
@@ -91,7 +91,7 @@ async fn each_write_is_refused_and_reads_go_on(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The fence belongs to the namespace: it holds for handles that were open before, for later ones, and after a restart.
+/// The read-only state belongs to the namespace: it holds for handles that were open before, for later ones, and after a restart.
 async fn every_handle_and_every_restart_is_refused(stage: Stage) -> CaseResult {
     let (operator, before) = (stage.open().await?, stage.open().await?);
     before.store(new_memory("a", 1)).await?;
@@ -108,8 +108,8 @@ async fn every_handle_and_every_restart_is_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Writes in flight are committed before the call has returned, or never: the data then no longer changes, and has all acknowledged writes.
-/// A write that begins later is refused.
+/// Writes in flight are committed before `set_read_only` returns, or never: from then on the data does not change, and it has all
+/// acknowledged writes. A write that begins later is refused.
 async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
     let (operator, handles) = (stage.open().await?, [stage.open().await?, stage.open().await?]);
     let (written, is_answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -174,7 +174,8 @@ async fn documents(provider: &dyn MemoryProvider) -> Result<Vec<memory_core::Doc
     walk_documents(&*provider.documents(), NOTES, |query| query.all().limit(1_000)).await
 }
 
-/// Repeating either call changes nothing, even beside writers.
+/// Making a namespace read-only twice, or writable twice, is the same as once. While the state changes beside writers, each write succeeds
+/// or is refused with the usual error.
 async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     let (one, other) = (stage.open().await?, stage.open().await?);
     one.set_read_only(false).await?;
@@ -188,10 +189,10 @@ async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     assert!(!one.is_read_only().await?);
     one.store(new_memory("a", 3)).await?;
     one.set_read_only(true).await?;
-    check_refused("a store after a second fence", other.store(new_memory("a", 4)).await);
+    check_refused("a store after the namespace was made read-only again", other.store(new_memory("a", 4)).await);
     one.set_read_only(false).await?;
 
-    // A write that is refused while the fence is lifted gets the same error as any other.
+    // A write that is refused while the namespace becomes writable again gets the same error as any other.
     let is_over = Arc::new(AtomicBool::new(false));
     let writers = (0..WRITERS).map(|writer| {
         let (handle, is_over) = (Arc::clone(&other), Arc::clone(&is_over));
@@ -214,7 +215,7 @@ async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The fence holds for one namespace only.
+/// Making a namespace read-only leaves other namespaces writable.
 async fn other_namespaces_are_written(stage: Stage) -> CaseResult {
     let (here, there) = (stage.open().await?, stage.elsewhere().open().await?);
     here.set_read_only(true).await?;

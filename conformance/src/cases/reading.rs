@@ -1,4 +1,6 @@
 //! Q1 to Q9: what a query finds, in which order, and on which pages.
+//!
+//! What stands in parentheses in the docs of these cases is mostly a known bug of another system; `BUGS.md` lists them.
 
 mod bounds;
 mod damage;

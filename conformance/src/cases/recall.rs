@@ -75,7 +75,7 @@ pub(super) fn text_of(memory: &Memory) -> String {
     trigger["text"].as_str().expect("a text").to_owned()
 }
 
-/// Everything in an answer that a caller sees, with the bits of the scores.
+/// The record and the parts of each hit, with the bits of its score.
 pub(super) fn shown<T: std::fmt::Debug>(recalled: &Recalled<T>) -> Vec<(String, u64)> {
     recalled.hits.iter().map(|hit| (format!("{:?} {:?}", hit.record, hit.parts), hit.score.to_bits())).collect()
 }

@@ -29,12 +29,13 @@ chapter!("spaces":
     patterns_of_one_kib_work ["S7"],
 );
 
-/// S4, S5: globs and regular expressions are what `golden/patterns.json` says (one pattern, two dialects).
+/// S4, S5: globs and regular expressions find what `golden/patterns.json` says (one engine read a pattern as a glob, another
+/// as a regex).
 async fn patterns_follow_the_table(stage: Stage) -> CaseResult {
     check_table(&stage, &golden::patterns()).await
 }
 
-/// S2, S3: prefixes and paths are what `golden/prefixes.json` says.
+/// S2, S3: prefixes and paths find what `golden/prefixes.json` says.
 async fn prefixes_and_paths_follow_the_table(stage: Stage) -> CaseResult {
     check_table(&stage, &golden::prefixes()).await
 }
@@ -50,7 +51,7 @@ async fn under_never_leaks_a_sibling(stage: Stage) -> CaseResult {
     check_finds(&stage, &[&inside[..], &outside, &more].concat(), &[(SpaceSelector::under("guild-1")?, &inside)]).await
 }
 
-/// S3: `-`, `/` and `:` end a path; a path that ends with one of them means just that one.
+/// S3: each of `-`, `/` and `:` begins what lies below a path; a path that ends with one of them finds only the ids that start with it.
 async fn under_knows_three_boundaries(stage: Stage) -> CaseResult {
     let table: [(_, &[_]); 4] = [
         (SpaceSelector::under("a")?, &["a-", "a/", "a:", "a-b", "a/b", "a:b", "a"]),
@@ -84,7 +85,7 @@ async fn a_prefix_finds_bytes_and_no_wildcards(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S2: the ends of a range of keys are drawn at the right byte, also at the ends of the encoding.
+/// S2: if an engine reads a prefix as a range of keys, the range ends at the right byte, also where UTF-8 needs one byte more.
 async fn a_prefix_ends_before_its_neighbors(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     #[rustfmt::skip]
@@ -145,7 +146,7 @@ async fn a_prefix_over_many_siblings_keeps_the_order(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// S1, S3: the few rows of a parent are found although there are thousands below it, and those below without it.
+/// S1, S3: the few rows of a parent are found although thousands lie below it, and a path that ends with a boundary finds only those below.
 async fn a_parent_with_few_rows_above_many_is_found(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let own = provider.store_many((0..3).map(|time| new_memory("guild-1", time)).collect()).await?;
@@ -179,8 +180,8 @@ async fn case_matters_everywhere(stage: Stage) -> CaseResult {
     check_finds(&stage, &["user/1", "User/1", "USER/1", "äser/1", "Äser/1"], &table).await
 }
 
-/// S1 to S4: each printable ASCII character, and 200 from all over Unicode, go through every selector as themselves (graphiti#1269: escaping
-/// missed some).
+/// S1 to S4: in exact, prefix, under and glob, each printable ASCII character and 200 from all over Unicode mean themselves (graphiti#1269:
+/// escaping missed some).
 async fn characters_of_all_planes_are_themselves(stage: Stage) -> CaseResult {
     let all = (0x80_u32..=0x10_FFFF).step_by(5_557).chain([0xA0, 0xAD, 0x300, 0x200B, 0x202E, 0xFEFF, 0xFFFD, 0x1F600]);
     let letters = all.filter_map(char::from_u32).chain(' '..='~').filter(|letter| !letter.is_control());
@@ -189,14 +190,14 @@ async fn characters_of_all_planes_are_themselves(stage: Stage) -> CaseResult {
     check_apart(&stage, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 
-/// S1 to S6: ids that are made of separators, escapes and look-alikes stay apart on every read path (two paths, one key; a folding that
-/// turned a full-width percent sign into a wildcard), and what looks like SQL, a Redis command or an operator of a document database is the
-/// id of a space.
+/// S1 to S4, S6: ids that are made of separators, escapes and look-alikes stay apart for exact, prefix, under and glob (two paths, one key;
+/// a folding that turned a full-width percent sign into a wildcard). An id that looks like SQL, a Redis command or an operator of a
+/// document database is an ordinary id.
 async fn different_ids_never_share_a_key(stage: Stage) -> CaseResult {
     check_apart(&stage, &[&DOUBLES[..], &LOOKALIKES, &HOSTILE].concat()).await
 }
 
-/// S6: rows of one of these ids are kept apart from those of the others.
+/// S6: after an update of the memory in each of the spaces [`DOUBLES`], each space has its own memory, with its own metadata.
 async fn an_update_hits_the_id_and_not_its_double(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = store_each(&*provider, DOUBLES).await?;
@@ -212,7 +213,8 @@ async fn an_update_hits_the_id_and_not_its_double(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// V2, S1, S3: an id of 33 levels is found under each of its ancestors, and one of 512 bytes in every way (payload#8787: too large to index).
+/// V2, S1, S3: ids of 33 levels and of 512 bytes are found by their exact id, and by under and prefix of each ancestor (payload#8787: too
+/// large to index).
 async fn the_deepest_and_longest_ids_work(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let deepest = (0..33).map(|level| format!("l{level}")).collect::<Vec<_>>().join("-");
@@ -298,7 +300,7 @@ async fn hostile_patterns_come_to_an_end(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// S7: a pattern of 1 KiB is one.
+/// S7: a prefix, path, glob or regex of exactly 1 KiB is valid.
 async fn patterns_of_one_kib_work(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, ["b", "ab"]).await?;
@@ -352,7 +354,7 @@ async fn check_table(stage: &Stage, table: &[SelectorLine]) -> CaseResult {
     Ok(())
 }
 
-/// Checks that each id is found by every selector that names it, and no other but by a prefix or a path that it continues.
+/// Checks that exact and an escaped glob find only the id itself, and that under and prefix also find the ids that continue it.
 async fn check_apart(stage: &Stage, all: &[&str]) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, all.iter().copied()).await?;

@@ -26,7 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// The time limit for a change to come. Far above what any takes, so it ends only a case in which none comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A watch of all memories that satisfy a query.
+/// A watch of the memories, and of the documents of all collections, that satisfy a query.
 fn watch(build: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>) -> Watch {
     Watch::new(Watched::Both(Collections::All), build(MemoryQuery::builder())).expect("a valid watch")
 }
@@ -109,7 +109,7 @@ fn apply(replica: &mut Replica, change: &Change) {
     replica.apply(&change.kind).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-/// The record of a change.
+/// The id of the record of a *stored*, *updated*, *removed* or *left* change; `None` for any other change.
 fn named(kind: &ChangeKind) -> Option<RecordId> {
     match kind {
         ChangeKind::Stored(record) | ChangeKind::Updated(record) => Some(record.id()),

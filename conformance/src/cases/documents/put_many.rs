@@ -59,7 +59,7 @@ async fn put_many_with_a_conflict_in_its_last_document_puts_none(stage: Stage) -
         writes.push(note(id, "x", "new").expect(expect));
         let error = documents.put_many(writes).await.expect_err("the last does not find what it expects");
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Conflict, Outcome::NotDone), "{id} {expect:?}");
-        assert!(error.message().contains("300"), "which document of the call it is: {error}");
+        assert!(error.message().contains("300"), "the message does not name the document: {error}");
         let left = walk_documents(&*documents, NOTES, |query| query.all()).await?;
         assert_eq!(left.len(), known.len(), "a refused call put something");
         assert!(known.iter().all(|known| left.contains(known)), "a refused call changed something");

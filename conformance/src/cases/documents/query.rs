@@ -147,7 +147,7 @@ async fn offset_and_limit_count_documents(stage: Stage) -> CaseResult {
 }
 
 /// A walk gives each document that is there throughout exactly once, while others are put before and behind it, and while
-/// those on the way are replaced. Offsets in disguise and positions by row number fail here.
+/// those on the way are replaced. An engine whose cursor is an offset or a row number fails here.
 async fn walk_is_exact_while_others_write(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for order in [Order::NewestFirst, Order::OldestFirst] {

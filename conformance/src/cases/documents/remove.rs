@@ -82,7 +82,7 @@ async fn remove_by_spaces_leaves_the_siblings(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A removal by ids, spaces, filter and text takes what satisfies all that is named, in all spaces unless some are.
+/// A removal by ids, spaces, filter and text takes the documents that satisfy all of these, in all spaces unless it names some.
 async fn remove_by_filter_and_text_takes_what_matches(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for (id, space_id, content, topic) in [
@@ -134,7 +134,7 @@ async fn remove_over_max_removes_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// However many documents a caller allows, those that a removal takes fit into memory; a dry run says the same.
+/// A removal takes at most 64 MiB of texts, however many documents the caller allows; its dry run has the same limit.
 async fn remove_takes_a_bounded_number_of_bytes(stage: Stage) -> CaseResult {
     const LARGE: usize = 1_000_000;
     let provider = stage.open().await?;
@@ -191,7 +191,7 @@ async fn remove_is_complete_beyond_a_page(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A removal takes the ids that it names and no others: none that one begins, and none that one would match as a pattern.
+/// A removal takes the ids that it names and no others: none that begin with a named id, and none that match it as a pattern.
 async fn remove_is_exact_about_ids(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let odd = [

@@ -1,4 +1,4 @@
-//! Restoring and listing documents, D6, and the rules of W and L that hold for documents.
+//! Restoring documents (W12, W13), listing collections (D5), documents and the ledger (D6), and durability (W1).
 
 use memory_core::{
     Content, Document, DocumentQuery, DocumentSelection, Expect, MemoryPatch, Order, RestoreReport, Revision, Status,
@@ -113,7 +113,7 @@ async fn replaced_documents_are_found_where_they_are_now(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// A document that was removed and put again is another one, whatever its revision.
+/// A document that was removed and put again is another one: `restore_newer` takes it only after the removal was repeated here.
 async fn documents_that_were_put_again_come_in_behind_their_removal(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     documents.restore(vec![version("a", "apple", 7)]).await?;

@@ -32,7 +32,7 @@ async fn a_key_that_was_erased_is_not_stored_again(stage: Stage) -> CaseResult {
         assert_eq!(kind(batch), Some(ErrorKind::Erased));
         assert_eq!(ledger(&**handle).await?, [], "all or none");
     }
-    // Concurrent stores, which share a batch with others.
+    // Concurrent stores, which an engine may write in one batch: a refused one fails no other.
     let stores = join_all((0..20).map(|number| {
         let (provider, memory) = (Arc::clone(&provider), keyed(if number % 2 == 0 { "k" } else { "m" }));
         async move { provider.store(memory).await }
@@ -95,7 +95,7 @@ async fn a_document_that_is_put_anew_is_another_one(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// A tombstone keeps out every document of its name, however late its createdAt, even one that was removed before the erasure.
+/// A tombstone keeps out every earlier document of its name, however late its createdAt, even one that was removed before the erasure.
 async fn a_tombstone_keeps_out_all_that_had_its_name(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());

@@ -63,7 +63,7 @@ async fn what_is_selected_goes_and_nothing_else(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A record that was named, and no longer matches the query, stays.
+/// An erasure by a query that also names records takes only those that it names and that the query still finds.
 async fn names_limit_what_a_query_takes(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let ids = provider.store_many((0..3).map(|number| new_memory("a", number)).collect()).await?;

@@ -79,7 +79,7 @@ async fn told(
 ) -> std::result::Result<(Vec<ChangeKind>, WatchToken), Box<dyn std::error::Error + Send + Sync>> {
     let (mut changes, mut kinds) = (provider.watch(&watch).await?, Vec::new());
     loop {
-        let Change { kind, token } = changes.next().await.ok_or("it goes on")??;
+        let Change { kind, token } = changes.next().await.ok_or("the watch has ended")??;
         match kind {
             ChangeKind::Reached => return Ok((kinds, token)),
             ChangeKind::Progress => {}

@@ -50,7 +50,7 @@ async fn tombstones_keep_out_elsewhere_too(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Tombstones that arrive late erase existing records, even in a ledger that has a key of its own.
+/// Tombstones that arrive late erase existing records, even in a ledger that has a hash key of its own.
 async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     other.store(new_memory("a", 7).with_idempotency_key(key("own"))).await?;
@@ -89,7 +89,7 @@ async fn tombstones_erase_what_is_there(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The same holds if the document was removed since, and only its history is left.
+/// A document that was put after the erasure keeps its history when the tombstone arrives, even if it was removed since.
 async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());
@@ -110,7 +110,7 @@ async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A tombstone from a ledger with another key blocks no idempotency key, and gets the key's hash from one that does.
+/// A tombstone that comes with another hash key blocks no idempotency key. If it comes again with the ledger's own hash key, it does.
 async fn tombstones_learn_from_each_other(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));

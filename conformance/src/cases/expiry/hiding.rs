@@ -1,4 +1,4 @@
-//! Calls that name expired records, or continue where they were (X2).
+//! Calls that name expired records, and walks that began before the expiry (X2).
 
 use memory_core::{
     DocumentQuery, DocumentSelection, Erasure, ErrorKind, History, MemoryPatch, MemoryQuery, Order, RecordId, Status,
@@ -22,7 +22,8 @@ chapter!("expiry":
 
 const REASON: &str = "somebody asked for it";
 
-/// A call tells that an expired memory existed, as after an erasure, but not that a document did.
+/// `get` and `update` of an expired memory are `Erased`, as after an erasure; `get` of an expired document finds nothing. Both have
+/// tombstones.
 async fn names_of_what_is_over_are_erased(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(expiring("a", 1)).await?;

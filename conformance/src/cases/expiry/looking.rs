@@ -63,7 +63,7 @@ async fn nothing_shows_from_its_millisecond_on(stage: Stage) -> CaseResult {
     set_both(END - 1);
     for (name, look) in &looks {
         let (shown, without) = (look(Arc::clone(&provider), over).await?, look(Arc::clone(&never), over).await?);
-        assert_ne!(shown, without, "{name}: it is there for another millisecond");
+        assert_ne!(shown, without, "{name}: a record is hidden before its expiry");
     }
     set_both(END);
     for is_swept in [false, true] {
@@ -276,7 +276,7 @@ async fn an_old_token_shows_nothing_that_is_over(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let all = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
     let mut changes = provider.watch(&all.clone().from(WatchFrom::Now)).await?;
-    let token = changes.next().await.ok_or("it goes on")??.token;
+    let token = changes.next().await.ok_or("the watch has ended")??.token;
     drop(changes);
     provider.store(expiring("a", 1)).await?;
     put(&*provider, expiring_note("n", "a", "text")).await?;

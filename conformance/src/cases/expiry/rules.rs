@@ -43,7 +43,7 @@ async fn restored(provider: &dyn MemoryProvider, byte: u8, memory: NewMemory) ->
     Ok(id)
 }
 
-/// Rules come back in the order of their paths, even after a restart; new rules replace all earlier ones.
+/// Rules come back in the order of their paths, on every handle; new rules replace all earlier ones.
 async fn rules_are_kept_for_every_handle(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(provider.retention().await?, []);

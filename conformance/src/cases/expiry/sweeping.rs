@@ -50,7 +50,7 @@ async fn a_sweep_erases_what_is_over_and_nothing_else(stage: Stage) -> CaseResul
         let tombstone = provider.tombstone(&record).await?.ok_or("a tombstone")?;
         assert_eq!((tombstone.at, tombstone.reason.as_str(), tombstone.actor), (at(END + 1), "expired", None));
     }
-    // The tombstone hides key and space of a memory as that of an erasure does.
+    // The tombstone has hashes instead of the space, as that of an erasure has; the memory had no idempotency key.
     let hash_key = provider.hash_key().await?.ok_or("a key")?;
     let tombstone = provider.tombstone(&over[1].into()).await?.ok_or("a tombstone")?;
     let mut places = hash_key.of_space(&crate::fixture::space("b"));
@@ -64,7 +64,7 @@ async fn a_sweep_erases_what_is_over_and_nothing_else(stage: Stage) -> CaseResul
     Ok(())
 }
 
-/// Records whose expiry was extended or cleared stay, and those whose expiry was moved forward are erased.
+/// The present expiry counts: records whose expiry was extended or cleared stay, and those that now expire earlier are erased.
 async fn a_sweep_goes_by_what_holds_now(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut ids = [MemoryId::from_bytes([0; 16]); 4];

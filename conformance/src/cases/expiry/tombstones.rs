@@ -93,7 +93,7 @@ async fn an_expiry_ends_no_earlier_erasure(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A sweep that comes more than 90 days after the expiry leaves no tombstone at all.
+/// Sweeps that come more than 90 days after the expiry leave no tombstone: the same round or the next one removes it.
 async fn a_late_sweep_leaves_no_tombstones(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));
@@ -126,7 +126,7 @@ async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     let page = provider.tombstones(None).await?;
     assert_eq!((page.tombstones.len(), page.next), (2, None));
     assert!(page.tombstones.iter().all(Tombstone::is_of_expiry));
-    // There it would exist for some time yet.
+    // In the other ledger, whose clock is earlier, the memory has not expired.
     assert_eq!(the(&*other, id).await?, memory);
     let report = other.restore_tombstones(page.tombstones.clone(), &hash_key).await?;
     assert_eq!((report.written, report.equal), (2, 0));
@@ -135,7 +135,7 @@ async fn tombstones_of_expiry_go_along(stage: Stage) -> CaseResult {
     for tombstones in [&mut here, &mut there] {
         tombstones.sort_by(|one, other| one.record.cmp(&other.record));
     }
-    // The other ledger has a key of its own, since the memory that it got has an idempotency key.
+    // Without the hashes: the other ledger made a hash key of its own when it got a memory with an idempotency key.
     let told = |tombstones: &[Tombstone]| tombstones.iter().map(|one| (one.record.clone(), one.at)).collect::<Vec<_>>();
     assert_eq!(told(&there), told(&here));
     assert!(there.iter().all(Tombstone::is_of_expiry));

@@ -35,7 +35,7 @@ async fn expiries_are_taken_or_refused_plainly(stage: Stage) -> CaseResult {
         return calls.into_iter().collect::<Result<_, _>>().map_err(Into::into);
     }
     for (number, call) in calls.into_iter().enumerate() {
-        let refused = call.err().ok_or("it can't erase")?;
+        let refused = call.err().ok_or("an engine that can't erase accepts it")?;
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unsupported, Outcome::NotDone), "{number}");
     }
     let memory = the(&*provider, id).await?;
@@ -67,7 +67,7 @@ async fn times_that_are_not_in_the_future_are_refused(stage: Stage) -> CaseResul
             provider.documents().put_many(puts).await.map(drop),
         ];
         for (number, call) in calls.into_iter().enumerate() {
-            let refused = call.err().ok_or("it is not in the future")?;
+            let refused = call.err().ok_or("a time that is not in the future is accepted")?;
             assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::InvalidInput, Outcome::NotDone), "{number}");
         }
         assert_eq!(ledger(&*provider).await?, std::slice::from_ref(&before));

@@ -25,7 +25,8 @@ chapter!("expiry":
     a_thousand_puts_in_the_place_of_what_is_over_are_one_call ["X2", "D7"] needs Erasure,
 );
 
-/// Plays a scenario twice, before and after the sweep of the expired records. Both must give the same answers.
+/// Moves the clock to the expiry, and sweeps if `is_swept`. A case plays its scenario with and without a sweep, and expects the same
+/// answers.
 async fn behind_both(stage: &Stage, is_swept: bool) -> CaseResult {
     set_clock(stage, END);
     if is_swept {
@@ -77,7 +78,7 @@ async fn a_key_that_is_over_is_not_stored_again(stage: Stage) -> CaseResult {
             assert_eq!(kind(other), Some(ErrorKind::Erased), "swept: {is_swept}");
             assert_eq!(ledger(&**handle).await?, [], "all or none");
         }
-        // Concurrent stores, which share a batch with others.
+        // Concurrent stores, which an engine may write in one batch: a refused one fails no other.
         let stores = join_all((0..20).map(|number| {
             let memory = keyed(if number % 2 == 0 { "m" } else { "new" }).expires_at(at(END + 9));
             let provider = Arc::clone(&provider);
@@ -174,7 +175,7 @@ async fn a_restore_leaves_out_what_is_over(stage: Stage) -> CaseResult {
     let report = provider.restore_newer(memories.clone()).await?;
     assert_eq!((report.written, report.equal, report.erased), (0, 2, vec![0, 3]));
     assert_eq!(ledger(&*provider).await?, memories[1..3], "exactly as given");
-    // It never existed here, so it is not reported as erased.
+    // It never existed here, so `get` finds nothing, rather than `Erased`.
     assert_eq!(provider.get(memories[0].id).await?, None);
     assert_eq!(provider.tombstone(&memories[0].id.into()).await?, None);
 
@@ -256,7 +257,7 @@ async fn racing_puts_make_one_document(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A version whose expiry has passed was extended by a later version, which would be lost if the earlier one was swept.
+/// A version is restored even if its expiry has passed, since a later version may have extended it; otherwise that one would be lost.
 async fn versions_that_were_over_are_restored_as_they_are(stage: Stage) -> CaseResult {
     if !stage.harness().keeps_history() {
         return Ok(());

@@ -61,9 +61,9 @@ pub(super) const CALLS: [Call; 15] = [
 pub(super) struct Attempt {
     call: Call,
     name: String,
-    /// The memory that an update finds, or that is restored.
+    /// The memory that an update finds, or the memories of a restore.
     memories: Vec<Memory>,
-    /// The document that a put or a removal finds, or that is restored.
+    /// The documents that a put or a removal finds, or those of a restore.
     documents: Vec<Document>,
     answer: Option<Result<Answer>>,
 }
@@ -88,7 +88,7 @@ enum Told {
 
 /// The effect of a call, as the ledger shows it.
 struct Effect {
-    /// How many parts of the call are done, or how often.
+    /// How many parts of the call are done; of an update or a put of one document, how many times it was done.
     done: usize,
     /// Whether each part is as the call requested it, and as its answer says.
     is_right: bool,
@@ -314,7 +314,7 @@ impl Attempt {
     }
 }
 
-/// The records, followed by the first one again: by then it exists, or is written by another step than the rest.
+/// The first record, followed by all of the records: the first one comes twice, and must be written once.
 fn with_a_repetition<T: Clone>(records: &[T]) -> Vec<T> {
     records.iter().take(1).chain(records).cloned().collect()
 }

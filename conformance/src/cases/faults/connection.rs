@@ -55,7 +55,7 @@ async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseR
     }
     assert!(clients.iter().all(|client| client.acknowledged() == 0));
     trouble.recover().await?;
-    // The held traffic belongs to the provider that timed out.
+    // Closes the connections whose traffic was held, before the effects are checked.
     trouble.provider.shutdown().await?;
     for client in &clients {
         assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);

@@ -60,7 +60,7 @@ async fn cut_everywhere(stage: &Stage, fault: fn(Place) -> Fault) -> CaseResult 
         ways.push(cut(BehindProxy::open(stage).await?, call, fault, every, random.below(FAR)));
     }
     let mut cuts = try_join_all(ways).await?;
-    // All kinds run concurrently, since a server may keep the locks of a cut transaction for a minute.
+    // The kinds run, and their stores are repeated, concurrently, since a server may keep the locks of a cut transaction for a minute.
     let direct = stage.clone().with_deadline(DEFAULT_DEADLINE).open().await?;
     let attempts = cuts.iter().flat_map(|cut| &cut.attempts);
     let repeated = try_join_all(attempts.map(|attempt| attempt.mistake_repeated(&*direct))).await?;
@@ -114,7 +114,7 @@ async fn cut(
     let mut records = FEW;
     let mut length = measure(&mut cuts, records).await?;
     if every > 0 || length < 2 * FEW {
-        // The first call may have queried what later ones know, so a restore of few records is measured again.
+        // With places in bytes, or if records are not sent one by one, a restore gets more records, and is measured again.
         records = RECORDS;
         length = measure(&mut cuts, records).await?;
     }

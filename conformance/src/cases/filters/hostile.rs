@@ -14,7 +14,8 @@ chapter!("filters":
     the_largest_filters_work ["F5"],
 );
 
-/// F5: hostile predicates are refused or find nothing, and the ledger stays unchanged (SQL written by a model).
+/// F5: a hostile text, quoted, is a value and finds nothing. Pasted unchanged, it is refused or is an ordinary filter. The ledger stays
+/// unchanged (SQL written by a model).
 async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let rows =
@@ -58,8 +59,8 @@ async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// F1, F5: a hostile key finds the value under it, and nothing else happens (SQL through the key of a filter,
-/// CVE-2025-8709).
+/// F1, F5: a filter with a hostile key that no record has finds nothing, and changes nothing (SQL through the key of a
+/// filter, CVE-2025-8709).
 async fn hostile_keys_are_data(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(new_memory("a", 1).with_metadata(metadata(r#"{"topic":"rust","x":{"y":1}}"#))).await?;
@@ -101,8 +102,8 @@ async fn an_equality_that_an_engine_can_narrow_by_is_exact(stage: Stage) -> Case
     Ok(())
 }
 
-/// F5: 16 KiB, 16 levels, 256 conditions and 1,000 values work, written and built. No engine sees a filter over a
-/// limit.
+/// F5: 16 KiB, 14 of 16 levels, 256 conditions and 1,000 values work; levels and values both written and built. No engine
+/// sees a filter over a limit.
 async fn the_largest_filters_work(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(new_memory("a", 1).with_metadata(metadata(r#"{"v":1}"#))).await?;

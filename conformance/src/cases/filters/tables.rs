@@ -33,7 +33,8 @@ async fn predicates_follow_the_table(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// F5: each predicate of the table gives the same rows with selectors, pages and both orders.
+/// F5: each predicate of the table, together with a selector and a status, finds those of its rows that satisfy them, in small pages and
+/// both orders.
 async fn predicates_confine_and_combine_as_other_conditions_do(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let table = golden::predicates();

@@ -96,7 +96,7 @@ async fn a_restore_of_versions_goes_on_behind_what_is_there(stage: Stage) -> Cas
         target.restore_versions(versions[..2].to_vec()).await?;
         assert_eq!(target.restore_versions(versions.clone()).await?, report(count - 2, 2));
         assert_eq!(oldest_first(&*target, id).await?.1, versions);
-        // A part of the versions continues as well.
+        // The last of the versions alone is accepted too, and is found in place.
         assert_eq!(target.restore_versions(versions[count - 1..].to_vec()).await?, report(0, 1));
     }
     assert_eq!(target.restore_versions(Vec::new()).await?, report(0, 0));
@@ -125,12 +125,12 @@ async fn what_is_none_of_the_versions_stays(stage: Stage) -> CaseResult {
     let (provider, target) = (stage.open().await?, stage.elsewhere().open().await?);
     let (id, versions) = of_a_memory(&stage, &*provider).await?;
     let RecordId::Memory(memory) = id else { panic!("{id:?}") };
-    // Another memory has its key.
+    // In the target, another memory has the idempotency key.
     let other = target.store(new_memory("a-b", 6).with_idempotency_key(key("k"))).await?;
     assert_eq!(target.restore_versions(versions.clone()).await?.conflicts, [0, 1, 2, 3]);
     assert_eq!(target.get(memory).await?, None);
     assert_eq!(versions_of(&*target, other).await?.len(), 1);
-    // The record in place has a revision that the versions have with other values.
+    // The target has the record at revision 2, with other values than the given version of that revision.
     let target = stage.elsewhere().open().await?;
     target.restore_versions(versions[..1].to_vec()).await?;
     target.update(memory, MemoryPatch::new().with_status(Status::Failed)).await?;
@@ -189,7 +189,7 @@ fn many(first: &Version) -> Vec<Version> {
     (1..=1_001).map(version).collect()
 }
 
-/// Its memory may lie between others that were stored with a commit time.
+/// The first of the given versions may have no commit time, even if the target holds memories that were stored with one.
 async fn a_first_version_may_lack_its_time(stage: Stage) -> CaseResult {
     let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
     let target = elsewhere.open().await?;
@@ -251,7 +251,7 @@ async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> Ca
     provider.update(id, lease(6)).await?;
     assert_eq!(target.restore_versions(whole().await?).await?, report(1, 1));
     assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
-    // Then the lease ends, so the version before no longer has it.
+    // The lease is renewed again, and then the status changes: the export has the version before without a lease.
     provider.update(id, lease(7)).await?;
     provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     assert_eq!(target.restore_versions(whole().await?).await?, report(2, 1));
@@ -386,7 +386,7 @@ async fn a_version_of_metadata_alone_is_taken_over_once(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A change in the target beyond transient members is no renewed lease: it is a conflict.
+/// If the target has changed more than transient members, the restore is a conflict.
 async fn what_differs_in_more_than_transient_members_stays(stage: Stage) -> CaseResult {
     let (provider, target) = with_leases(&stage).await?;
     let id = provider.store(new_memory("a", 0)).await?;
@@ -395,7 +395,7 @@ async fn what_differs_in_more_than_transient_members_stays(stage: Stage) -> Case
     target.restore_versions(versions[..1].to_vec()).await?;
     target.update(id, MemoryPatch::new().with_status(Status::Completed).merge_metadata(metadata(r#"{"x":1}"#))).await?;
     let before = (the(&*target, id).await?, versions_of(&*target, id).await?);
-    // A lease was renewed between the two versions.
+    // Revision 5, as if a lease had been renewed between the two versions.
     if let [_, Version { revision, record: Some(Record::Memory(memory)), .. }] = &mut versions[..] {
         memory.revision = Revision::new(5)?;
         *revision = memory.revision;

@@ -1,4 +1,4 @@
-//! What a namespace keeps, and the members that no version has.
+//! Whether a namespace keeps a history (H6), and transient members of metadata (H8).
 
 use memory_core::{ErrorKind, History, HistorySettings, Memory, MemoryPatch, Record, Status};
 
@@ -94,7 +94,7 @@ async fn no_version_has_transient_members(stage: Stage) -> CaseResult {
     let mut expected = vec![without_lease(the(&*provider, id).await?)];
     for (number, text) in ["[1]", "[1,2]", "null", "[1,2,3]"].into_iter().enumerate() {
         let newest = updated(&*provider, id, MemoryPatch::new().set_context(context(text))).await?;
-        assert!(newest.metadata.as_str().contains("leaseUntil"), "what is now has them");
+        assert!(newest.metadata.as_str().contains("leaseUntil"), "the record itself has its transient members");
         expected.push(without_lease(newest));
         for until in 0..number {
             let newest = updated(&*provider, id, lease((10 * number + until).try_into()?)).await?;

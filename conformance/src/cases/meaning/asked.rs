@@ -276,7 +276,7 @@ async fn words_answer_for_another_model_where_they_may(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// A recall by words alone calls no model, and any other recall calls it once.
+/// A recall by words or by a vector calls no model, nor does a recall by a model if no record of its scope has a vector.
 async fn a_model_is_asked_only_where_it_counts(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let words = told(&*provider).await?;

@@ -20,12 +20,13 @@ chapter!("meaning":
 
 /// How many questions each scope gets.
 const QUESTIONS: usize = 2;
-/// How far a cosine may be from the exact one: where records keep whole numbers, those of the question are rounded to 16 bits.
+/// How far a cosine may be from the exact one: for a compact vector, the numbers of the question are rounded to 16 bits.
 const CLOSE: f64 = 1e-4;
 /// How far the parts by words may be from the exact ones, since they are divided and multiplied again.
 const EQUAL: f64 = 1e-9;
 
-/// Compact and exact vectors, records without a vector, equal texts, and random orders of time. All scopes lie in one namespace.
+/// Compact and exact vectors, records without a vector, equal texts, and random orders of time. All scopes of one precision lie in one
+/// namespace.
 async fn random_scopes_are_ranked_as_by_brute_force(stage: Stage) -> CaseResult {
     for (precision, offset) in [(Precision::Compact, 0), (Precision::Exact, 1)] {
         let provider = stage.elsewhere().open().await?;
@@ -119,7 +120,7 @@ async fn random_documents_are_ranked_as_by_brute_force(stage: Stage) -> CaseResu
 /// The memories of one scope.
 struct Scope {
     told: Vec<Told>,
-    /// The place of each memory: the number of its room, and its own number.
+    /// The room, the number and the color of each memory.
     places: Vec<Place>,
     /// Whether each memory is completed.
     completed: Vec<bool>,
@@ -189,9 +190,10 @@ async fn read_vectors(provider: &dyn MemoryProvider, names: &[RecordId], told: &
     Ok(())
 }
 
-/// The options of a recall.
+/// The options, the limit and the condition of a recall.
 #[derive(Debug)]
 struct How {
+    /// 0: the space above; 1: the first segment of the space; 2: the metadata key `color`.
     container: usize,
     window: usize,
     candidates: usize,
@@ -246,7 +248,7 @@ struct Found {
 }
 
 fn answer<T>(recalled: Recalled<T>, id: impl Fn(&T) -> Vec<u8>) -> Answer {
-    assert!(recalled.complete, "nothing is left out");
+    assert!(recalled.complete, "the recall is not complete");
     let found = |hit: &memory_core::Hit<T>| Found { id: id(&hit.record), score: hit.score, parts: hit.parts };
     Answer {
         hits: recalled.hits.iter().map(found).collect(),
@@ -308,7 +310,7 @@ impl<'t> Expected<'t> {
     /// added.
     fn check_both(&self, plain: &Answer, both: &Answer) -> Checked {
         self.check_scope(both)?;
-        ensure(plain.unembedded.is_none(), || "a recall without a vector counts them".to_owned())?;
+        ensure(plain.unembedded.is_none(), || "a recall without a vector has `unembedded`".to_owned())?;
         let best = both.explained.together_with_meaning;
         for hit in &both.hits {
             let (place, parts) = (self.place(hit)?, hit.parts);
@@ -325,7 +327,7 @@ impl<'t> Expected<'t> {
             }
         }
         self.check_order(both)?;
-        // With fewer candidates by words, or other candidates by meaning, the divisors differ.
+        // If not every record can be a candidate and a hit, the divisors and the hits may differ.
         if self.how.candidates < self.told.len() || self.how.limit < self.told.len() {
             return Ok(());
         }
@@ -370,7 +372,7 @@ impl<'t> Expected<'t> {
         let without = self.cosines.iter().filter(|cosine| cosine.is_none()).count();
         let told = (answer.examined, answer.unembedded);
         ensure(told == (self.told.len(), Some(without)), || {
-            format!("{told:?} records are counted, {without} have no vector")
+            format!("(examined, unembedded) is {told:?}, although {without} records have no vector")
         })?;
         let Explained { least_cosine, greatest_cosine, .. } = answer.explained;
         let is_right = close(least_cosine, self.least) && close(greatest_cosine, self.greatest);

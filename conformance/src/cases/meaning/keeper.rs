@@ -27,7 +27,7 @@ chapter!("meaning":
     a_keeper_begins_anew_where_the_feed_was_cut ["M5", "C6"] needs LostChanges,
 );
 
-/// More than an hour, in milliseconds, after which a refused text is tried again.
+/// Two hours, in milliseconds. A refused text is tried again after one hour.
 const LATER: i64 = 2 * 60 * 60 * 1_000;
 /// More texts than the keeper gives the model in one call.
 const MANY: i64 = 150;
@@ -109,7 +109,7 @@ async fn a_keeper_goes_on_where_it_was(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     assert_eq!(keeper(&provider, &words).catch_up().await?.embedded, 0);
     assert_eq!(words.take_asked(), [""; 0]);
-    // A change that leaves the texts alone embeds nothing, and one more text embeds only that.
+    // After a change that leaves the texts as they are, nothing is embedded; after a store, only its text.
     let RecordId::Memory(id) = ids[0] else { return Err("a memory".into()) };
     provider.update(id, MemoryPatch::new().with_status(memory_core::Status::Failed)).await?;
     provider.store(said("b", 0, "a horse")).await?;
@@ -146,8 +146,8 @@ async fn a_text_that_changes_meanwhile_is_embedded_anew(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A caller stores a record and gives its vector while the model still embeds the keeper's version of it; the caller's
-/// vector stays.
+/// While the model embeds three records for the keeper, a caller embeds two of them. The caller's vectors stay, and the keeper adds only
+/// the third.
 async fn a_vector_that_is_given_meanwhile_stays(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let words = model();
@@ -265,7 +265,8 @@ async fn another_model_is_taken_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A caller with vectors of its own sets another model and then the first one again; no watch tells of the vectors that it keeps.
+/// A caller sets another model, replaces vectors, and sets the first model again. The keeper embeds these records again, although no watch
+/// reports that their vectors were replaced.
 async fn what_another_model_has_replaced_is_embedded_anew(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (first, second) = (model(), WordModel::new("others"));

@@ -34,7 +34,8 @@ const RECORDS: usize = 40;
 /// How often an update races with a vector.
 const ROUNDS: i64 = 20;
 
-/// Vectors of memories and documents in one call come back in the order of their names, on other handles and after a restart too.
+/// Vectors of memories and documents come back in the order in which one call names their records, also through other handles, open before
+/// or opened later.
 async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
     for precision in [Precision::Compact, Precision::Exact] {
         let stage = stage.elsewhere();
@@ -300,7 +301,7 @@ async fn no_watch_tells_of_a_vector(stage: Stage) -> CaseResult {
     let watch = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?.from(WatchFrom::Now);
     let mut changes = provider.watch(&watch).await?;
     let mut next = async || loop {
-        let change = timeout(PATIENCE, changes.next()).await.expect("a change comes").expect("it goes on")?;
+        let change = timeout(PATIENCE, changes.next()).await.expect("a change comes").expect("the watch continues")?;
         if change.kind != ChangeKind::Progress {
             return Ok::<_, Error>(change.kind);
         }

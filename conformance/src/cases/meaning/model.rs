@@ -46,7 +46,7 @@ async fn vectors_are_kept_or_that_is_refused_plainly(stage: Stage) -> CaseResult
         return calls.into_iter().collect::<Result<_, _>>().map_err(Into::into);
     }
     for (number, call) in calls.into_iter().enumerate() {
-        let refused = call.err().ok_or("it keeps no vectors")?;
+        let refused = call.err().ok_or("a call succeeds although the engine keeps no vectors")?;
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unsupported, Outcome::NotDone), "{number}");
     }
     assert_eq!(provider.vector_model().await?, None);
@@ -150,7 +150,7 @@ async fn a_model_of_another_width_is_another_one(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Existing vectors keep their precision, and can be used with those of the new one.
+/// After a change of the precision, existing vectors keep theirs, and a recall finds them beside new ones.
 async fn how_vectors_are_kept_may_change(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, compact) = model_of(&*provider).await?;

@@ -11,7 +11,8 @@ pub(super) struct Told {
     pub(super) is_wanted: bool,
 }
 
-/// The cosine of each record that has a vector, with those of `window` neighbours on each side.
+/// For each record that has a vector, the cosine of the question and the sum of its vector and those of up to `window` neighbours on each
+/// side, halved for each step.
 pub(super) fn cosines(records: &[Told], question: &[f64], window: usize) -> Vec<Option<f64>> {
     let cosine = |place: usize| {
         records[place].vector.as_ref()?;

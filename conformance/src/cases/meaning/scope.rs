@@ -245,7 +245,8 @@ async fn equal_cosines_come_newest_first(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A neighbour counts half for each step of its distance, up to the window, whether or not the record itself has a vector.
+/// The vector of a neighbour counts half for each step of its distance, up to the window. A record without a vector of its own is not
+/// found, whatever its neighbours have.
 async fn a_record_means_also_what_stands_beside_it(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let model = axes_of(&*provider).await?;

@@ -53,7 +53,7 @@ async fn a_vector_stays_while_the_texts_of_its_memory_do(stage: Stage) -> CaseRe
     Ok(())
 }
 
-/// Puts with another space, other metadata or another expiry keep the vector, one by one or in a batch.
+/// Puts of the same content keep the vector, also with another space or other metadata, one by one or in a batch.
 async fn a_vector_stays_while_the_text_of_its_document_does(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -84,6 +84,7 @@ async fn a_vector_stays_while_the_text_of_its_document_does(stage: Stage) -> Cas
     Ok(())
 }
 
+/// A change of the context removes the vector, even if its strings stay the same, as those of the last patch do.
 async fn a_vector_goes_with_the_texts_of_its_memory(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;
@@ -104,7 +105,7 @@ async fn a_vector_goes_with_the_texts_of_its_memory(stage: Stage) -> CaseResult 
         }
         let recall = asked("", |query| query.exact(format!("a{number}"))).by_vector(words.vector("zebra"));
         assert_eq!(answer(&*provider, &recall).await?, (vec![], Some(1)), "{number}");
-        // Putting the earlier texts again does not bring the vector back.
+        // Setting the earlier context again does not bring the vector back.
         let again = match before {
             Some(before) => MemoryPatch::new().set_context(context(before)),
             None => MemoryPatch::new().clear_context(),
@@ -137,7 +138,7 @@ async fn a_vector_goes_with_the_text_of_its_document(stage: Stage) -> CaseResult
     Ok(())
 }
 
-/// A vector stays only beside the texts that it was made of, also if a copy brings the version.
+/// `restore_newer` keeps a vector if the texts of the later version are the same, and removes it otherwise.
 async fn a_vector_is_that_of_the_version_that_is_there(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (words, model) = model_of(&*provider).await?;
@@ -162,7 +163,7 @@ async fn a_vector_is_that_of_the_version_that_is_there(stage: Stage) -> CaseResu
         let revision = document.revision.next()?;
         documents.push(Document { content, revision, updated_at: Some(at(7)), ..document });
     }
-    // A version that equals the one in place, or loses against it, changes nothing.
+    // `restore` of a version that equals the one in place, or is a conflict with it, changes nothing.
     let (present, present_note) = (the(&*provider, ids[0]).await?, documents[0].clone());
     provider.restore(vec![present.clone(), Memory { status: Status::Running, ..present }]).await?;
     provider.documents().restore(vec![present_note]).await?;

@@ -19,7 +19,7 @@ chapter!("plugin":
     damaged_records_are_left_out_and_mentioned ["P5", "Q8"] needs Damage,
 );
 
-/// The ledger is read by the same arguments, and its records show what happened.
+/// With the source `ledger` the verb returns memories, each with its status, trigger and metadata, and none from outside of the scope.
 async fn query_reads_the_ledger(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
     let arguments = json!({"source": "ledger", "where": "status = 'completed'"});
@@ -31,7 +31,7 @@ async fn query_reads_the_ledger(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Walking by the cursor shows every document that has a word once, in both orders.
+/// A walk by cursor returns each document with a matching word exactly once, in both orders.
 async fn query_walks_in_both_orders(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for place in 0..45 {
@@ -75,8 +75,8 @@ async fn stored_json_comes_byte_for_byte(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An answer ends before its limit of bytes, says how many records it leaves out, and its cursor continues after the
-/// last one.
+/// An answer ends at about its limit of bytes, and says how many records it leaves out. Its cursor continues after the last one that it
+/// has; the answer to a question has no cursor.
 async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for place in 0..30 {

@@ -38,8 +38,8 @@ async fn time_bounds_follow_the_table(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q2: the bounds hold for every selector (a time filter that was lost in one of two query paths), and the newest rows below an upper one
-/// come first ("before" that reversed the order).
+/// Q2: the bounds hold for every selector (known bug: one of two query paths lost the time filter). With an upper bound, the newest rows
+/// below it come first (known bug: "before" reversed the order).
 async fn time_bounds_hold_on_every_read_path(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds([1, 2, 3, 4, 5])).await?;

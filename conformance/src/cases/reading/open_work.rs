@@ -1,5 +1,5 @@
-//! Q9: pending and running rows are found wherever they lie. The chapter's cases in `pages` check that no other rows are examined for them,
-//! since those have enough rows.
+//! Q9: pending and running rows are found wherever they lie. In `pages`, `a_match_behind_many_candidates_is_found` checks that no other
+//! rows are examined for them, since it stores enough rows.
 
 use memory_core::{MemoryPatch, Order, Status};
 
@@ -31,7 +31,7 @@ async fn open_work_is_found_among_much_that_is_done(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Q9: a row enters and leaves as its status changes, and other patches leave it where it is.
+/// Q9: as its status changes, a row becomes open work, and stops being open work; other patches change nothing about that.
 async fn open_work_follows_updates(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((1..=3).map(|time| new_memory("guild-1-a", time)).collect()).await?;

@@ -15,7 +15,8 @@ chapter!("reading":
     rows_of_many_spaces_come_in_one_order ["Q4"],
 );
 
-/// Q4: newest first by default, oldest first on request. A limit takes from the front of the order (the oldest N instead of the newest N).
+/// Q4: newest first by default, oldest first on request. A limit takes the first rows of that order (known bug:
+/// the oldest N instead of the newest N).
 async fn the_limit_takes_the_newest(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let stored = provider.store_many((1..=30).flat_map(|time| guilds([time])).collect()).await?;
@@ -105,7 +106,7 @@ async fn rows_of_many_spaces_come_in_one_order(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Every read path gives `rows`, which are all in `guild-1`, in both orders.
+/// Checks that every read path gives `rows`, which lie in `guild-1-a` and `guild-1-b`, in both orders.
 async fn check_order(provider: &dyn MemoryProvider, rows: &[Memory]) -> CaseResult {
     for order in BOTH_ORDERS {
         let expected = sorted_ids(rows, order);

@@ -47,7 +47,7 @@ async fn a_limit_of_zero_is_an_empty_page(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: the largest limit is served in one page, over one space and over many.
+/// Q5: the largest limit is served in one page, and a walk with it finds all rows.
 async fn a_page_takes_a_thousand_rows(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut stored = provider.store_many((0..1_100).map(|time| new_memory("a", time)).collect()).await?;
@@ -103,7 +103,7 @@ async fn a_full_page_has_a_cursor_exactly_when_there_is_more(stage: Stage) -> Ca
     Ok(())
 }
 
-/// Q5: an offset leaves out that many rows from the front, with and without a limit, and one of the number of rows, or more, all of them.
+/// Q5: an offset leaves out that many rows from the front, with and without a limit. With the number of rows or more, nothing is left.
 async fn an_offset_skips_rows(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds(1..=5)).await?;
@@ -183,7 +183,7 @@ async fn a_page_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: rows of 12 MiB, the largest possible, come one on a page.
+/// Q5: rows with the largest trigger and context, together 12 MiB, come one on a page.
 async fn a_page_has_at_least_one_row_however_large(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let text = |bytes: usize| format!("\"{}\"", "y".repeat(bytes - 2));

@@ -37,7 +37,7 @@ async fn selectors_are_a_union_without_repetition(stage: Stage) -> CaseResult {
 async fn hundreds_of_selectors_are_one_union(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = |number: usize| format!("room-{number:03}");
-    // The times alternate between the spaces, so that the rows of a selector are not adjacent.
+    // The times do not ascend with the numbers of the spaces, so that the rows of a selector are not adjacent.
     let rows = (0..400).map(|number| new_memory(&id(number), (number as i64 * 7) % 401));
     provider.store_many(rows.collect()).await?;
     let many = |query| (0..300).fold(query, |query: memory_core::QueryBuilder<_>, number| query.exact(id(number)));
@@ -144,7 +144,7 @@ async fn filter_applies_before_the_limit(stage: Stage) -> CaseResult {
     for (number, condition) in conditions.into_iter().enumerate() {
         for (name, part) in READ_PATHS {
             let page = page(&*provider, |query| condition(part(query)).limit(1), None).await?;
-            let what = format!("{name}, condition {number}: 1,001 candidates are below every bound of a page");
+            let what = format!("{name}, condition {number}: a page examines more than 1,001 candidates");
             assert_eq!(ids(&page.memories), [wanted], "{what}");
         }
     }

@@ -81,7 +81,7 @@ async fn a_walk_survives_appends(stage: Stage) -> CaseResult {
         let stage = stage.elsewhere();
         let provider = stage.open().await?;
         let before = provider.store_many((0..20).map(|time| new_memory("a-b", time)).collect()).await?;
-        // One far after the walk, one in the middle, one far ahead. Only a few, so that the walk ends.
+        // One at each end of the order, and one in the middle. Only five times, so that the walk ends.
         let mut times = 0..5;
         let mut pages = Walk::new(&*provider, |query| query.under("a").order(order).limit(3));
         while pages.next().await?.is_some() {
@@ -188,7 +188,8 @@ async fn a_walk_survives_that_its_last_row_leaves(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: hundreds of rows below one path, which engines may keep in parts, in each order in which they can have been written.
+/// Q6: hundreds of rows below one path, which an engine may keep in several parts, come in order, whether they were written oldest first,
+/// newest first or at random.
 async fn a_long_walk_yields_each_row_once_however_it_was_written(stage: Stage) -> CaseResult {
     const ROWS: u64 = 700;
     let row = |number: u64| {
@@ -315,8 +316,8 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: the same query of another namespace does not accept the cursor. No text is one: neither what is like a cursor, nor one of version 1
-/// of the ledger. (memory-core tests each byte of a cursor, and each condition of a query.)
+/// Q6: the same query of another namespace refuses the cursor. Texts that are no cursors are refused too: other texts, parts of a cursor,
+/// and a cursor of version 1 of the ledger. (memory-core tests each byte of a cursor, and each condition of a query.)
 async fn a_cursor_belongs_to_its_namespace(stage: Stage) -> CaseResult {
     let (mine, other) = (stage.open().await?, stage.elsewhere().open().await?);
     for provider in [&mine, &other] {

@@ -1,4 +1,4 @@
-//! What a question finds, and how it is read (R2, R4).
+//! What a question finds, and how it is read (R2 to R4).
 
 use memory_core::{
     Container, Error, ErrorKind, Language, MAX_NEIGHBOURS, MAX_TEXT, MAX_WORDS, Memory, MemoryQuery, Order,
@@ -28,7 +28,7 @@ chapter!("recall":
     weights_are_the_callers ["R4"],
 );
 
-/// Inflected forms find each other, and words that every text has find nothing.
+/// Inflected forms find each other, stop words find nothing, and a question may have a language of its own.
 async fn words_count_by_their_stems(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for (number, text) in ["She was painting the sunrise", "Two lakes", "Running late again"].into_iter().enumerate() {
@@ -99,7 +99,7 @@ async fn a_question_without_terms_finds_nothing(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Operators and delimiters of some systems are ordinary text here, and the words beside them find.
+/// Operators and delimiters of query languages are ordinary text here, and the word beside them finds its record.
 async fn hostile_questions_are_no_errors_of_the_engine(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(said("a", 0, "one apple")).await?;

@@ -56,7 +56,7 @@ async fn random_documents_are_ranked_as_by_an_oracle(stage: Stage) -> CaseResult
         for place in 0..1 + random.below(30) {
             let (id, millis) = (format!("{number}-{place}"), random.below(20) as i64);
             let container = format!("c{number}-r{}", random.below(3));
-            // The first text is replaced, which leaves its id and its time.
+            // A second put may replace the text; the id and the createdAt stay.
             let mut content = text(&mut random);
             for time in 0..1 + random.below(2) {
                 content = if time == 0 { content } else { text(&mut random) };
@@ -131,7 +131,7 @@ fn text(random: &mut Random) -> String {
     words.join(" ")
 }
 
-/// The limit and the options of a recall: few candidates, or as many as usual.
+/// The number of candidates, few or as many as usual, and the options with it.
 fn options(random: &mut Random) -> (usize, RecallOptions) {
     let candidates = [200, 200, 3, 7][random.below(4)];
     let weights = Weights { candidates, ..Weights::default() };

@@ -135,7 +135,7 @@ async fn hits_satisfy_all_conditions(stage: Stage) -> CaseResult {
         let found = provider.recall(&recall).await?;
         assert_eq!(found.hits.iter().map(|hit| text_of(&hit.record)).collect::<Vec<_>>(), expected, "{recall:?}");
         let same = scores(&all.hits).into_iter().filter(|(text, _)| expected.contains(&text.as_str()));
-        assert_eq!(scores(&found.hits), same.collect::<Vec<_>>(), "the others take part as before");
+        assert_eq!(scores(&found.hits), same.collect::<Vec<_>>(), "the conditions change the scores of the hits");
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ async fn the_limit_is_kept(stage: Stage) -> CaseResult {
 async fn the_newest_records_are_looked_at(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let most = MAX_RECALLED as i64;
-    // The newest records of a place are stored first, in two places, so that none is read in the order of time.
+    // After the two oldest, the records are stored newest first, in two places, so the order of storing is not that of time.
     provider.store_many(vec![said("b", 0, "the oldest zebra"), said("a", 1, "an old zebra")]).await?;
     for from in (2..most + 1).rev().step_by(10_000) {
         let memories = (2..=from).rev().take(10_000);
@@ -219,7 +219,7 @@ async fn the_newest_records_are_looked_at(stage: Stage) -> CaseResult {
 async fn an_answer_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let large = "zebra ".repeat((1 << 20) / 6);
-    // With its space and its metadata.
+    // A page counts the space and the metadata of a document, too.
     let fitting = MAX_PAGE_BYTES / (large.len() + "a00{}".len());
     for number in 0..fitting + 2 {
         documents.put(new_document(NOTES, &number.to_string(), &format!("a{number:02}"), &large)).await?;

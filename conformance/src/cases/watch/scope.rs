@@ -13,7 +13,7 @@ chapter!("watch":
     what_moves_and_goes_before_it_is_told_has_left ["C4", "C3"] needs Feed,
 );
 
-/// Changes outside of `within` appear nowhere, and move no token that can be seen.
+/// Changes outside of `within` appear nowhere, and do not change the length of a token.
 async fn nothing_outside_of_within_shows(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let within = || SpaceSelector::under("guild-1").expect("valid");
@@ -75,7 +75,7 @@ async fn what_has_left_is_told_by_its_id(stage: Stage) -> CaseResult {
     assert_eq!(reader.since(&*provider).await?, ["left n"]);
     remove_note(&*provider, "n").await?;
     assert_eq!(reader.since(&*provider).await?, ["removed n"]);
-    // With a status and a time, which only memories have.
+    // With a status and a time, conditions that only a watch of memories takes.
     let closed = MemoryQuery::builder().under("a").status(Status::Completed).created_after(at(0));
     let closed = Watch::new(Watched::Memories, closed)?;
     let mut changes = provider.watch(&closed).await?;

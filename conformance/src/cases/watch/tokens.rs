@@ -18,7 +18,7 @@ chapter!("watch":
     what_was_there_is_told_before_it_is_reached ["C2"] needs Feed,
 );
 
-/// Makes five changes. Returns the token of each, and the one before.
+/// Makes five changes. Returns the token from before them, and then that of each.
 async fn five(provider: &dyn MemoryProvider) -> Result<Vec<WatchToken>> {
     let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
     let mut tokens = vec![next(&mut changes).await?.token];
@@ -57,7 +57,7 @@ async fn a_token_goes_on_behind_its_change(stage: Stage) -> CaseResult {
             assert_eq!(all_shown(&told), behind);
         }
     }
-    // After the existing records, the watch continues with later changes.
+    // After *reached*, the watch continues with later changes.
     let mut changes = other.watch(&everything(tokens[4].clone())).await?;
     assert_eq!(all_shown(&until_reached(&mut changes).await?), ["stored a-4"]);
     provider.store(new_memory("later", 1)).await?;
@@ -122,7 +122,7 @@ async fn a_token_in_the_midst_of_a_snapshot_goes_on_there(stage: Stage) -> CaseR
         let rest = all_shown(&rest);
         let (last, snapshot) = rest.split_last().expect("what was stored since");
         assert_eq!(last, "stored since");
-        // Until the snapshot reaches the memories, it includes the new one, too.
+        // The new memory has the earliest createdAt, so it lies before all tokens, and comes only in the feed.
         assert_eq!(snapshot, &all[told + 1..], "behind {told}");
     }
     Ok(())

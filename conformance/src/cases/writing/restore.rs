@@ -148,7 +148,7 @@ async fn every_field_makes_a_difference(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A memory that comes twice in one input is compared with itself.
+/// If a memory comes several times in one input, the later ones are compared with the first.
 async fn repetitions_within_the_input_are_compared_too(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let mut other = old_memory(1);
@@ -334,7 +334,7 @@ async fn replaced_memory_is_found_by_what_it_is_now(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// Two copies from one source, in any order, leave the latest version.
+/// Concurrent restores of several versions, in any order, leave the one of the highest revision.
 async fn racing_restores_leave_the_highest_revision(stage: Stage) -> CaseResult {
     let providers = [stage.open().await?, stage.open().await?];
     let calls = (1..=16_u64).map(|number| {
@@ -347,8 +347,8 @@ async fn racing_restores_leave_the_highest_revision(stage: Stage) -> CaseResult 
     Ok(())
 }
 
-/// A large backup comes in one call (the cap on bound parameters again: mempalace#1015), and so do many versions, to a copy that was
-/// interrupted for long.
+/// One call restores a large backup (mempalace#1015: a cap on bound parameters), and one call brings many later versions to a copy that
+/// has not been updated for long.
 async fn thousands_of_memories_are_restored_in_one_call(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let memories = |numbers: Range<u32>, revision: u64| {

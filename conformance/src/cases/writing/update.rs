@@ -133,7 +133,7 @@ async fn contexts_absent_null_and_empty_differ(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The examples of RFC 7396 first, and then what engines get wrong.
+/// A merge gives the results of `golden/patches.json`: the examples of RFC 7396, and then patches that engines get wrong.
 async fn merge_follows_the_golden_table(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for line in golden::patches() {
@@ -232,7 +232,7 @@ async fn updated_memory_is_visible_through_another_handle(stage: Stage) -> CaseR
 /// The limit holds for the result of a merge, which no type can check beforehand.
 async fn merge_over_64_kib_is_too_large_and_writes_nothing(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
-    // {"a":"…"} with a member of the same size beside it, which makes one byte less for the second pair of braces.
+    // Two objects of one member each. Merged, they are one byte shorter than their sum: a comma replaces a pair of braces.
     let member = |key: char, bytes: usize| metadata(&format!(r#"{{"{key}":"{}"}}"#, "x".repeat(bytes - 8)));
     let half = Metadata::MAX_BYTES / 2;
     let id = provider.store(new_memory("a", 1).with_metadata(member('a', half))).await?;
