@@ -485,7 +485,7 @@ async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // If a call had to wait for a permit, all heavy calls that already wait would end before it, in each round. On a slow
-    // machine a few may do so all the same, so the round with the fewest counts.
+    // machine heavy calls may end before it anyway, so of five rounds only the least number is checked.
     let mut overtaken = [usize::MAX; 4];
     for time in 0..5 {
         let mut before = ended.load(Ordering::Relaxed);

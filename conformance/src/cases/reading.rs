@@ -1,6 +1,6 @@
 //! Q1 to Q9: what a query finds, in which order, and on which pages.
 //!
-//! What stands in parentheses in the docs of these cases is mostly a known bug of another system; `BUGS.md` lists them.
+//! The parentheses in the docs of these cases mostly name a known bug of another system; `BUGS.md` lists these bugs.
 
 mod bounds;
 mod damage;

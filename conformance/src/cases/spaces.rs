@@ -51,7 +51,7 @@ async fn under_never_leaks_a_sibling(stage: Stage) -> CaseResult {
     check_finds(&stage, &[&inside[..], &outside, &more].concat(), &[(SpaceSelector::under("guild-1")?, &inside)]).await
 }
 
-/// S3: each of `-`, `/` and `:` begins what lies below a path; a path that ends with one of them finds only the ids that start with it.
+/// S3: each of `-`, `/` and `:` begins what lies below a path; a path that ends with one finds only the ids that start with that path.
 async fn under_knows_three_boundaries(stage: Stage) -> CaseResult {
     let table: [(_, &[_]); 4] = [
         (SpaceSelector::under("a")?, &["a-", "a/", "a:", "a-b", "a/b", "a:b", "a"]),
@@ -180,8 +180,8 @@ async fn case_matters_everywhere(stage: Stage) -> CaseResult {
     check_finds(&stage, &["user/1", "User/1", "USER/1", "äser/1", "Äser/1"], &table).await
 }
 
-/// S1 to S4: in exact, prefix, under and glob, each printable ASCII character and 200 from all over Unicode mean themselves (graphiti#1269:
-/// escaping missed some).
+/// S1 to S4: in exact, prefix, under and an escaped glob, each printable ASCII character and 200 from all over Unicode mean themselves
+/// (graphiti#1269: escaping missed some).
 async fn characters_of_all_planes_are_themselves(stage: Stage) -> CaseResult {
     let all = (0x80_u32..=0x10_FFFF).step_by(5_557).chain([0xA0, 0xAD, 0x300, 0x200B, 0x202E, 0xFEFF, 0xFFFD, 0x1F600]);
     let letters = all.filter_map(char::from_u32).chain(' '..='~').filter(|letter| !letter.is_control());
@@ -354,7 +354,7 @@ async fn check_table(stage: &Stage, table: &[SelectorLine]) -> CaseResult {
     Ok(())
 }
 
-/// Checks that exact and an escaped glob find only the id itself, and that under and prefix also find the ids that continue it.
+/// Checks that exact and an escaped glob find only the id itself, prefix also the ids that continue it, and under those of them below it.
 async fn check_apart(stage: &Stage, all: &[&str]) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, all.iter().copied()).await?;

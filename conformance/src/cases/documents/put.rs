@@ -212,7 +212,7 @@ async fn odd_ids_stay_apart(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// An id is unique in its collection only, and a query sees one collection, also when its name begins with that of another.
+/// An id is unique in its collection only, and a query sees one collection, also if the name of another begins with its name.
 async fn same_id_in_two_collections_is_two_documents(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let names = ["n", "n_1", "n-1", "n-1_", "0", &"z".repeat(64)];

@@ -82,7 +82,7 @@ async fn remove_by_spaces_leaves_the_siblings(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A removal by ids, spaces, filter and text takes the documents that satisfy all of these, in all spaces unless it names some.
+/// A removal by ids, spaces, filter and text takes the documents that satisfy all of these; by a text without a word it takes none.
 async fn remove_by_filter_and_text_takes_what_matches(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     for (id, space_id, content, topic) in [

@@ -32,7 +32,7 @@ async fn a_key_that_was_erased_is_not_stored_again(stage: Stage) -> CaseResult {
         assert_eq!(kind(batch), Some(ErrorKind::Erased));
         assert_eq!(ledger(&**handle).await?, [], "all or none");
     }
-    // Concurrent stores, which an engine may write in one batch: a refused one fails no other.
+    // Concurrent stores, which an engine may write in one batch: a refused one makes no other one fail.
     let stores = join_all((0..20).map(|number| {
         let (provider, memory) = (Arc::clone(&provider), keyed(if number % 2 == 0 { "k" } else { "m" }));
         async move { provider.store(memory).await }

@@ -92,8 +92,8 @@ async fn an_erased_memory_has_no_history(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Space and idempotency key can be recognised with the hash key of the ledger, and not be guessed without it: two ledgers have no hash
-/// in common.
+/// The space and the idempotency key can be recognised with the hash key of the ledger, and can't be guessed without it: two ledgers have
+/// no hash in common.
 async fn a_tombstone_has_keyed_hashes_alone(stage: Stage) -> CaseResult {
     let mut hashes = Vec::new();
     for stage in [stage.clone(), stage.elsewhere()] {

@@ -110,7 +110,7 @@ async fn what_was_put_behind_an_erasure_elsewhere_stays(stage: Stage) -> CaseRes
     Ok(())
 }
 
-/// A tombstone that comes with another hash key blocks no idempotency key. If it comes again with the ledger's own hash key, it does.
+/// A tombstone that comes with another hash key blocks no idempotency key; once it comes with the ledger's own, it blocks its key.
 async fn tombstones_learn_from_each_other(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.elsewhere().open().await?);
     let keyed = || new_memory("a", 1).with_idempotency_key(key("k"));

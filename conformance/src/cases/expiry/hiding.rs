@@ -1,4 +1,4 @@
-//! Calls that name expired records, and walks that began before the expiry (X2).
+//! Calls that name or select expired records, and walks that began before the expiry (X2).
 
 use memory_core::{
     DocumentQuery, DocumentSelection, Erasure, ErrorKind, History, MemoryPatch, MemoryQuery, Order, RecordId, Status,

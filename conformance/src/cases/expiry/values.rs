@@ -35,7 +35,7 @@ async fn expiries_are_taken_or_refused_plainly(stage: Stage) -> CaseResult {
         return calls.into_iter().collect::<Result<_, _>>().map_err(Into::into);
     }
     for (number, call) in calls.into_iter().enumerate() {
-        let refused = call.err().ok_or("an engine that can't erase accepts it")?;
+        let refused = call.err().ok_or("a call succeeds although the engine can't erase")?;
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unsupported, Outcome::NotDone), "{number}");
     }
     let memory = the(&*provider, id).await?;

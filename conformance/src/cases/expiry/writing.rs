@@ -78,7 +78,7 @@ async fn a_key_that_is_over_is_not_stored_again(stage: Stage) -> CaseResult {
             assert_eq!(kind(other), Some(ErrorKind::Erased), "swept: {is_swept}");
             assert_eq!(ledger(&**handle).await?, [], "all or none");
         }
-        // Concurrent stores, which an engine may write in one batch: a refused one fails no other.
+        // Concurrent stores, which an engine may write in one batch: a refused one makes no other one fail.
         let stores = join_all((0..20).map(|number| {
             let memory = keyed(if number % 2 == 0 { "m" } else { "new" }).expires_at(at(END + 9));
             let provider = Arc::clone(&provider);
@@ -175,7 +175,7 @@ async fn a_restore_leaves_out_what_is_over(stage: Stage) -> CaseResult {
     let report = provider.restore_newer(memories.clone()).await?;
     assert_eq!((report.written, report.equal, report.erased), (0, 2, vec![0, 3]));
     assert_eq!(ledger(&*provider).await?, memories[1..3], "exactly as given");
-    // It never existed here, so `get` finds nothing, rather than `Erased`.
+    // It never existed here, so `get` finds nothing, and does not answer `Erased`.
     assert_eq!(provider.get(memories[0].id).await?, None);
     assert_eq!(provider.tombstone(&memories[0].id.into()).await?, None);
 

@@ -60,7 +60,7 @@ async fn cut_everywhere(stage: &Stage, fault: fn(Place) -> Fault) -> CaseResult 
         ways.push(cut(BehindProxy::open(stage).await?, call, fault, every, random.below(FAR)));
     }
     let mut cuts = try_join_all(ways).await?;
-    // The kinds run, and their stores are repeated, concurrently, since a server may keep the locks of a cut transaction for a minute.
+    // All kinds run concurrently, and so do the repeated stores, since a server may keep the locks of a cut transaction for a minute.
     let direct = stage.clone().with_deadline(DEFAULT_DEADLINE).open().await?;
     let attempts = cuts.iter().flat_map(|cut| &cut.attempts);
     let repeated = try_join_all(attempts.map(|attempt| attempt.mistake_repeated(&*direct))).await?;

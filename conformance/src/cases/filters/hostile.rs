@@ -59,8 +59,8 @@ async fn injections_are_data_or_refused(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// F1, F5: a filter with a hostile key that no record has finds nothing, and changes nothing (SQL through the key of a
-/// filter, CVE-2025-8709).
+/// F1, F5: a filter by a hostile key finds nothing, since no record has the key, and changes nothing (SQL through the key of
+/// a filter, CVE-2025-8709).
 async fn hostile_keys_are_data(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(new_memory("a", 1).with_metadata(metadata(r#"{"topic":"rust","x":{"y":1}}"#))).await?;

@@ -128,7 +128,7 @@ async fn an_actor_is_in_no_record_and_in_no_patch(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The context is a list that grows by an item in each step; one step changes an item, and one cuts the list to three items.
+/// The context is a list. Each of 40 steps appends an item, except one that changes an item, and one that cuts the list to three.
 async fn a_chain_comes_back_as_it_was_at_each_step(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let id = provider.store(new_memory("a", 0)).await?;

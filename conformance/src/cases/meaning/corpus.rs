@@ -372,7 +372,7 @@ impl<'t> Expected<'t> {
         let without = self.cosines.iter().filter(|cosine| cosine.is_none()).count();
         let told = (answer.examined, answer.unembedded);
         ensure(told == (self.told.len(), Some(without)), || {
-            format!("(examined, unembedded) is {told:?}, although {without} records have no vector")
+            format!("(examined, unembedded) is {told:?}, not {:?}", (self.told.len(), Some(without)))
         })?;
         let Explained { least_cosine, greatest_cosine, .. } = answer.explained;
         let is_right = close(least_cosine, self.least) && close(greatest_cosine, self.greatest);

@@ -27,7 +27,7 @@ chapter!("meaning":
     a_keeper_begins_anew_where_the_feed_was_cut ["M5", "C6"] needs LostChanges,
 );
 
-/// Two hours, in milliseconds. A refused text is tried again after one hour.
+/// Two hours, in milliseconds. A text that was refused once is tried again after one hour.
 const LATER: i64 = 2 * 60 * 60 * 1_000;
 /// More texts than the keeper gives the model in one call.
 const MANY: i64 = 150;
@@ -265,8 +265,8 @@ async fn another_model_is_taken_over(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// A caller sets another model, replaces vectors, and sets the first model again. The keeper embeds these records again, although no watch
-/// reports that their vectors were replaced.
+/// A caller sets another model, replaces the vectors of two records, and sets the first model again. The keeper embeds the two again,
+/// although no watch reports that their vectors were replaced.
 async fn what_another_model_has_replaced_is_embedded_anew(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let (first, second) = (model(), WordModel::new("others"));

@@ -34,8 +34,8 @@ const RECORDS: usize = 40;
 /// How often an update races with a vector.
 const ROUNDS: i64 = 20;
 
-/// Vectors of memories and documents come back in the order in which one call names their records, also through other handles, open before
-/// or opened later.
+/// `vectors` returns the vectors of memories and documents in the order in which it names them, bit by bit, also through a handle that was
+/// open before, and through one that is opened later.
 async fn vectors_come_back_bit_by_bit(stage: Stage) -> CaseResult {
     for precision in [Precision::Compact, Precision::Exact] {
         let stage = stage.elsewhere();

@@ -84,7 +84,7 @@ async fn a_vector_stays_while_the_text_of_its_document_does(stage: Stage) -> Cas
     Ok(())
 }
 
-/// A change of the context removes the vector, even if its strings stay the same, as those of the last patch do.
+/// A change of the context removes the vector, even if no string changes: the second and the last patch change contexts without strings.
 async fn a_vector_goes_with_the_texts_of_its_memory(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let (words, model) = model_of(&*provider).await?;

@@ -103,7 +103,7 @@ async fn a_full_page_has_a_cursor_exactly_when_there_is_more(stage: Stage) -> Ca
     Ok(())
 }
 
-/// Q5: an offset leaves out that many rows from the front, with and without a limit. With the number of rows or more, nothing is left.
+/// Q5: an offset leaves out that many rows from the front, with and without a limit. An offset of all rows or more leaves an empty page.
 async fn an_offset_skips_rows(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store_many(guilds(1..=5)).await?;

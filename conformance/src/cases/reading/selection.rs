@@ -144,7 +144,7 @@ async fn filter_applies_before_the_limit(stage: Stage) -> CaseResult {
     for (number, condition) in conditions.into_iter().enumerate() {
         for (name, part) in READ_PATHS {
             let page = page(&*provider, |query| condition(part(query)).limit(1), None).await?;
-            let what = format!("{name}, condition {number}: a page examines more than 1,001 candidates");
+            let what = format!("{name}, condition {number}: the first page lacks the match behind 1,000 candidates");
             assert_eq!(ids(&page.memories), [wanted], "{what}");
         }
     }

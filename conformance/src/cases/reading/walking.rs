@@ -316,8 +316,8 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q6: the same query of another namespace refuses the cursor. Texts that are no cursors are refused too: other texts, parts of a cursor,
-/// and a cursor of version 1 of the ledger. (memory-core tests each byte of a cursor, and each condition of a query.)
+/// Q6: in another namespace the same query refuses the cursor. What is no cursor is refused, too: odd texts, half a cursor, one with
+/// swapped halves, and one of version 1 of the ledger. (memory-core tests each byte of a cursor, and each condition of a query.)
 async fn a_cursor_belongs_to_its_namespace(stage: Stage) -> CaseResult {
     let (mine, other) = (stage.open().await?, stage.elsewhere().open().await?);
     for provider in [&mine, &other] {

@@ -1,4 +1,4 @@
-//! What a question finds, and how it is read (R2 to R4).
+//! What a question finds, and how it is read (R2 to R4, R6).
 
 use memory_core::{
     Container, Error, ErrorKind, Language, MAX_NEIGHBOURS, MAX_TEXT, MAX_WORDS, Memory, MemoryQuery, Order,

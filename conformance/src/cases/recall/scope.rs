@@ -219,7 +219,7 @@ async fn the_newest_records_are_looked_at(stage: Stage) -> CaseResult {
 async fn an_answer_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let large = "zebra ".repeat((1 << 20) / 6);
-    // A page counts the space and the metadata of a document, too.
+    // The space and the metadata of each document count, too.
     let fitting = MAX_PAGE_BYTES / (large.len() + "a00{}".len());
     for number in 0..fitting + 2 {
         documents.put(new_document(NOTES, &number.to_string(), &format!("a{number:02}"), &large)).await?;

@@ -89,7 +89,7 @@ fn restored_document(id: &str) -> Document {
     write.apply(&document_id(id), None, at(1)).expect("nothing is in its place")
 }
 
-/// Rows come even if their createdAt lies before what was read already. A consumer that polls by createdAt would miss them.
+/// Rows come even if their createdAt is before that of rows that were read already. A consumer that polls by createdAt would miss them.
 async fn late_and_backdated_rows_come(stage: Stage) -> CaseResult {
     let (provider, other) = (stage.open().await?, stage.open().await?);
     let mut reader = Reader::begin(&*provider, everything(WatchFrom::Now)).await?;

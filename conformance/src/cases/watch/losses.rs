@@ -120,7 +120,7 @@ async fn a_watch_that_has_delivered_what_is_lost_is_reset(stage: Stage) -> CaseR
     if can_erase {
         provider.erase(&Erasure::records([erased.into()], "asked for")?).await?;
     }
-    // One that knows the update, one that knows no erased memory, and one that has read both.
+    // One that knows the update, one that has missed the erased memory (if the engine can erase), and one that has read both.
     let (kind, updated) = first(&*provider, WatchFrom::from(before)).await?;
     assert!(matches!(&kind, ChangeKind::Updated(Record::Memory(memory)) if memory.id == changed), "{kind:?}");
     let (kind, missed) = first(&*provider, WatchFrom::from(updated.clone())).await?;
