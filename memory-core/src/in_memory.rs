@@ -25,6 +25,12 @@ const KEPT: usize = 100_000;
 /// A provider that keeps everything in memory and loses it on drop.
 pub type InMemory = Provider<InMemoryEngine>;
 
+/// Without optimisation, crates share what a crate below them has compiled: this compiles the provider here, once, instead of in each program
+/// that uses it.
+#[cfg(all(debug_assertions, not(test)))]
+#[used]
+static COMPILED_HERE: fn(Arc<InMemory>) -> Arc<dyn crate::MemoryProvider> = |provider| provider;
+
 /// The engine of [`InMemory`].
 #[derive(Debug)]
 pub struct InMemoryEngine {
