@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use tokio::runtime::Runtime;
@@ -14,14 +15,20 @@ use crate::runner::{Outcome, run_case};
 ///
 /// Each case is a test named `engine::chapter.case`. A case that an engine or its harness can't run is ignored, with the reason.
 pub fn run(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Some cases wait for a server in trouble, or for time to pass, and use no processor meanwhile.
+    arguments.test_threads.get_or_insert_with(|| 2 * available_parallelism().map_or(1, usize::from));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let (runtime, settings) = match (runtime, Settings::from_env()) {
         (Ok(runtime), Ok(settings)) => (Arc::new(runtime), settings),
         (Err(error), _) => return failure(&format!("no runtime to test on: {error}")),
         (_, Err(error)) => return failure(&error),
     };
-    let trials = harnesses.iter().flat_map(|harness| trials(&runtime, harness, settings)).collect();
+    let mut cases: Vec<_> =
+        harnesses.iter().flat_map(|harness| crate::cases::all().into_iter().map(move |case| (harness, case))).collect();
+    // The longest waits begin first, beside the other cases.
+    cases.sort_by_key(|(_, case)| !case.id.starts_with("faults."));
+    let trials = cases.into_iter().map(|(harness, case)| trial(&runtime, harness, case, settings)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Dropping the harnesses ends their servers: outside of the runtime's threads, and while the runtime still exists.
     drop(harnesses);
@@ -31,10 +38,6 @@ pub fn run(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
 fn failure(message: &str) -> ExitCode {
     eprintln!("{message}");
     ExitCode::FAILURE
-}
-
-fn trials(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>, settings: Settings) -> Vec<Trial> {
-    crate::cases::all().into_iter().map(|case| trial(runtime, harness, case, settings)).collect()
 }
 
 fn trial(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>, case: Case, settings: Settings) -> Trial {

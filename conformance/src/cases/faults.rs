@@ -17,7 +17,7 @@ use crate::fixture::new_memory;
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
-    [connection::cases(), cuts::cases(), crash::cases()].concat()
+    [cuts::cases(), connection::cases(), crash::cases()].concat()
 }
 
 /// How long a provider may take to work again after a fault: longer than the minute for which a server keeps the locks of a transaction

@@ -210,7 +210,16 @@ fn start_node(binary: &Path, arguments: &[&str]) -> io::Result<Local> {
         let small = ["--wiredTigerCacheSizeGB", "2", "--setParameter", "diagnosticDataCollectionEnabled=false"];
         // No test reads old snapshots, and thousands of dropped namespaces that are kept for them slow the server down.
         let forgetful = ["--setParameter", "minSnapshotHistoryWindowInSeconds=0"];
-        Ok(own.into_iter().chain(small).chain(forgetful).map(str::to_owned).chain(arguments.iter().cloned()).collect())
+        // Dropping a database waits for the journal to be written, which is once in 100 ms by default.
+        let prompt = ["--journalCommitInterval", "1"];
+        Ok(own
+            .into_iter()
+            .chain(small)
+            .chain(forgetful)
+            .chain(prompt)
+            .map(str::to_owned)
+            .chain(arguments.iter().cloned())
+            .collect())
     };
     let answers = |port| hello((Ipv4Addr::LOCALHOST, port)).is_ok();
     Local::start(home, binary.to_owned(), arguments, answers, Signal::SIGKILL)

@@ -12,9 +12,9 @@ use crate::fault::{Fault, Place};
 use crate::random::Random;
 
 chapter!("faults":
+    what_may_have_been_done_is_never_called_not_done ["W1", "W11", "W12", "D1", "D4"] needs Server,
     requests_cut_in_the_middle_are_whole_or_none ["W1", "W2", "W4", "W8", "W11", "W12", "D1", "D4"] needs Server,
     answers_cut_in_the_middle_leave_one_write ["W1", "W2", "W3", "W4", "W8", "W11", "W12", "D1", "D4"] needs Server,
-    what_may_have_been_done_is_never_called_not_done ["W1", "W11", "W12", "D1", "D4"] needs Server,
 );
 
 /// The size of a restore, in records: more than the engines of this workspace write in one step, so that cuts also come between steps.
@@ -30,6 +30,13 @@ const ROUNDS: usize = 3;
 /// A place that no call reaches.
 const FAR: usize = usize::MAX >> 1;
 
+/// The answer is lost and the server can't be reached any more, so nobody knows the outcome of the write. The caller
+/// must not be told `NotDone`, however the call ends (a bug that this finds: an attempt that was cut off is hidden by
+/// the refusal of the next one).
+async fn what_may_have_been_done_is_never_called_not_done(stage: Stage) -> CaseResult {
+    cut_everywhere(&stage.with_deadline(Duration::from_millis(1_500)), Fault::LastAnswer).await
+}
+
 /// A request of which the server got only the first bytes changes nothing, or is repeated and then takes effect once.
 async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResult {
     cut_everywhere(&stage, Fault::CutRequest).await
@@ -38,13 +45,6 @@ async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResul
 /// A write whose answer was lost is there once, and its answer to the caller is true (a replayed write that was doubled).
 async fn answers_cut_in_the_middle_leave_one_write(stage: Stage) -> CaseResult {
     cut_everywhere(&stage, Fault::CutAnswer).await
-}
-
-/// The answer is lost and the server can't be reached any more, so nobody knows the outcome of the write. The caller
-/// must not be told `NotDone`, however the call ends (a bug that this finds: an attempt that was cut off is hidden by
-/// the refusal of the next one).
-async fn what_may_have_been_done_is_never_called_not_done(stage: Stage) -> CaseResult {
-    cut_everywhere(&stage.with_deadline(Duration::from_millis(1_500)), Fault::LastAnswer).await
 }
 
 /// Cuts a call of each kind at one place after the other, until one ends before its cut.
