@@ -132,7 +132,8 @@ fn a_server_is_ready_while_its_engine_answers() {
     let engine = LocalPostgres::start();
     let mut engine = engine.unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let cli = Cli::new();
-    let server = Server::start(&cli, &["--url", engine.url()]);
+    // As long as each call waits for a connection while the engine is down.
+    let server = Server::start(&cli, &["--url", &format!("{}?acquire_timeout_ms=1000", engine.url())]);
     assert_eq!(server.get("/readyz").status, 200);
     engine.kill().expect("killed");
     eventually("it is not ready", || server.get("/readyz").status == 503);

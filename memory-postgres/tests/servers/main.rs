@@ -24,7 +24,7 @@ use conformance::server::{run_waiting, trial};
 use libtest_mimic::Trial;
 
 /// How many tests run at once.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 5;
 
 fn main() -> ExitCode {
     let mut trials = vec![

@@ -33,7 +33,7 @@ use crate::systems::{Cluster, Mongo, Postgres, Redis, Sqlite, System};
 const ROLE: &str = "MEMORY_TEST_ROLE";
 const PART: &str = "MEMORY_TEST_PART";
 /// How many engines are tested at once. Their programs mostly wait for servers.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 4;
 
 type Fallible<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
