@@ -195,6 +195,12 @@ pub(crate) fn match_any(tokens: impl IntoIterator<Item = impl AsRef<str>>) -> St
 /// Returns the places of the paths that start with `prefix`, have no further boundary and come after `after`: the first
 /// ones in byte order, at least `most` if there are as many.
 pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most: usize) -> Result<Vec<Place>> {
+    if let Some(mut all) = all_siblings(connection, prefix, most)? {
+        // The first path may be empty.
+        all.retain(|place| after.is_empty() || place.path() > after);
+        all.sort();
+        return Ok(all);
+    }
     let mut siblings = Siblings::new(most);
     for (kind, place) in [(SPACE, Place::Space as fn(String) -> Place), (BELOW, Place::Below)] {
         let mut paths = OrderedPaths { kind, prefix, next: prepare(connection, statements::NEXT_PATH_TOKEN)? };
@@ -204,6 +210,25 @@ pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most:
         })?;
     }
     Ok(siblings.into_places())
+}
+
+/// Returns all siblings, in any order, with one search for each: [`OrderedPaths`] needs one for each character. `None`
+/// if there are more than `most` of a kind.
+fn all_siblings(connection: &Connection, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    let mut next = prepare(connection, statements::NEXT_PATH_TOKEN)?;
+    let mut siblings = Vec::new();
+    for kind in [SPACE, BELOW] {
+        let (start, end) = (token(kind, prefix), siblings.len() + most);
+        let mut from = start.clone();
+        while let Some(token) = next_token(&mut next, &from, &start)? {
+            if siblings.len() == end {
+                return Ok(None);
+            }
+            siblings.push(found_place(&token)?);
+            from = behind(&token);
+        }
+    }
+    Ok(Some(siblings))
 }
 
 /// Like [`siblings`], for the paths of a collection of documents.
@@ -274,9 +299,7 @@ struct OrderedPaths<'p, 'c> {
 impl OrderedPaths<'_, '_> {
     /// Returns the first path after another one.
     fn behind(&mut self, after: &str) -> Result<Option<String>> {
-        // The lowest text above the token and its marker: no token holds a `!`.
-        let from = format!("{}{MARKER}!", token(self.kind, after));
-        let next = self.seek(&from, &token(self.kind, self.prefix))?;
+        let next = self.seek(&behind(&token(self.kind, after)), &token(self.kind, self.prefix))?;
         let shared = next.map_or(0, |next| shared_length(&next, after)).max(self.prefix.len());
         let ends = after.char_indices().map(|(at, _)| at).chain([after.len()]).filter(|at| *at >= self.prefix.len());
         for end in ends.collect::<Vec<_>>().into_iter().rev() {
@@ -333,11 +356,24 @@ impl OrderedPaths<'_, '_> {
 
     /// Returns the path of the first token at or after a text, if the token starts with another text.
     fn seek(&mut self, from: &str, start: &str) -> Result<Option<String>> {
-        let token = self.next.query_row([from], |row| row.get::<_, String>(0)).optional().map_err(native)?;
-        let Some(token) = token.filter(|token| token.starts_with(start)) else { return Ok(None) };
-        let place = place_of(&token).ok_or_else(|| Error::corrupt("the path index has an unknown token"))?;
-        Ok(Some(place.path().to_owned()))
+        let Some(token) = next_token(&mut self.next, from, start)? else { return Ok(None) };
+        Ok(Some(found_place(&token)?.path().to_owned()))
     }
+}
+
+/// Returns the first token at or after a text, if it starts with another text.
+fn next_token(next: &mut CachedStatement<'_>, from: &str, start: &str) -> Result<Option<String>> {
+    let token = next.query_row([from], |row| row.get::<_, String>(0)).optional().map_err(native)?;
+    Ok(token.filter(|token| token.starts_with(start)))
+}
+
+/// Returns the lowest text above a token and its marker: no token holds a `!`.
+fn behind(token: &str) -> String {
+    format!("{token}{MARKER}!")
+}
+
+fn found_place(token: &str) -> Result<Place> {
+    place_of(token).ok_or_else(|| Error::corrupt("the path index has an unknown token"))
 }
 
 /// Returns the length of the common prefix, in bytes.

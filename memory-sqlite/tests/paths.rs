@@ -41,6 +41,8 @@ fn a_token_tells_its_place() {
     let mut expected = spaces.map(|space| Place::Space(space.to_owned()));
     expected.sort();
     assert_eq!(siblings(&connection, "", "", spaces.len()).expect("reads"), expected, "in the order of bytes");
+    let fewer = spaces.len() - 1;
+    assert_eq!(siblings(&connection, "", "", fewer).expect("reads"), expected[..fewer]);
     for (place, next) in expected.iter().zip(&expected[1..]) {
         assert_eq!(siblings(&connection, "", place.path(), 1).expect("reads"), std::slice::from_ref(next));
     }
@@ -48,6 +50,12 @@ fn a_token_tells_its_place() {
     let mut below = vec![PathEntry { slot: 99, tokens: tokens_of(&memory(1, "B/c-d")), is_shared: false }];
     paths::insert(&connection, &mut below).expect("inserts");
     assert_eq!(siblings(&connection, "B", "", 1).expect("reads"), [Place::Below("B".to_owned())]);
+    let mut below_nothing = vec![PathEntry { slot: 100, tokens: tokens_of(&memory(1, "-a")), is_shared: false }];
+    paths::insert(&connection, &mut below_nothing).expect("inserts");
+    for most in [2, 100] {
+        let first = siblings(&connection, "", "", most).expect("reads");
+        assert!(first.contains(&Place::Below(String::new())), "{most}: {first:?}");
+    }
     for unknown in ["e0~4", "e0~é"] {
         let connection = database();
         connection.execute(INSERT_PATHS, params![1, unknown]).expect("inserts");
