@@ -66,7 +66,8 @@ def test_names_with_separators_never_meet(store: AgentMemoryStore) -> None:
 
 
 @pytest.mark.parametrize("key", ["or", "größe", "a.b", "1", "a-b"])
-def test_any_key_can_be_asked_for(store: AgentMemoryStore, saver: AgentMemorySaver, key: str) -> None:
+def test_any_key_can_be_asked_for(store: AgentMemoryStore, memory: Memory, root: str, collection: str, key: str) -> None:
+    saver = AgentMemorySaver(memory, root=root, collection=f"{collection}_saver")
     for n, text in enumerate(["it's", "x"]):
         store.put(("a",), str(n), {key: text, "n": n})
         saver.put(made.generate_config("t"), made.generate_checkpoint(), made.generate_metadata(step=n, **{key: text}), {})
