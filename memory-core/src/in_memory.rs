@@ -258,9 +258,10 @@ impl Reader for InMemorySession {
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
+        let after = after.unwrap_or_default();
         let data = self.lock();
         let spaces: Vec<_> = match of {
             None => data.memories.values().map(|memory| memory.space_id.as_str()).collect(),

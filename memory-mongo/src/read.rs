@@ -57,9 +57,10 @@ impl Reader for MongoSession {
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
+        let after = after.unwrap_or_default();
         let (rows, within) = match of {
             None => (&self.reads().memories, doc! {}),
             Some(collection) => (&self.reads().documents, within(collection)),

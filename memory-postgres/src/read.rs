@@ -64,9 +64,10 @@ impl Reader for Session {
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
+        let after = after.unwrap_or_default();
         let mut from = if after.is_empty() { prefix.to_owned() } else { Place::behind_space(after) };
         if let Some(collection) = of {
             return self.document_siblings(collection, prefix, &from, most).await.map(Some);

@@ -64,9 +64,10 @@ impl Reader for RedisSession {
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
+        let after = after.unwrap_or_default();
         let (above, last) = parted(prefix);
         let (node, above) = (self.on.keys.node(of, above), above.unwrap_or_default());
         // No path holds a control character, and no UTF-8 text has the final byte.

@@ -192,14 +192,16 @@ pub(crate) fn match_any(tokens: impl IntoIterator<Item = impl AsRef<str>>) -> St
     quoted.join(" OR ")
 }
 
-/// Returns the places of the paths that start with `prefix`, have no further boundary and come after `after`: the first
-/// ones in byte order, at least `most` if there are as many.
-pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most: usize) -> Result<Vec<Place>> {
-    if let Some(mut all) = all_siblings(connection, prefix, most)? {
+/// Returns the places of the paths that start with `prefix` and have no further boundary: at least `most`, or all. With
+/// `after` these are the first ones in byte order that come after it.
+pub(crate) fn siblings(connection: &Connection, prefix: &str, after: Option<&str>, most: usize) -> Result<Vec<Place>> {
+    let (mut some, are_all) = any_siblings(connection, prefix, most)?;
+    let Some(after) = after else { return Ok(some) };
+    if are_all {
         // The first path may be empty.
-        all.retain(|place| after.is_empty() || place.path() > after);
-        all.sort();
-        return Ok(all);
+        some.retain(|place| after.is_empty() || place.path() > after);
+        some.sort();
+        return Ok(some);
     }
     let mut siblings = Siblings::new(most);
     for (kind, place) in [(SPACE, Place::Space as fn(String) -> Place), (BELOW, Place::Below)] {
@@ -212,9 +214,9 @@ pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most:
     Ok(siblings.into_places())
 }
 
-/// Returns all siblings, in any order, with one search for each: [`OrderedPaths`] needs one for each character. `None`
-/// if there are more than `most` of a kind.
-fn all_siblings(connection: &Connection, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+/// Returns siblings in the order of their tokens, with one search for each: [`OrderedPaths`] needs one for each
+/// character. Also returns whether these are all: it stops at `most` of a kind.
+fn any_siblings(connection: &Connection, prefix: &str, most: usize) -> Result<(Vec<Place>, bool)> {
     let mut next = prepare(connection, statements::NEXT_PATH_TOKEN)?;
     let mut siblings = Vec::new();
     for kind in [SPACE, BELOW] {
@@ -222,13 +224,13 @@ fn all_siblings(connection: &Connection, prefix: &str, most: usize) -> Result<Op
         let mut from = start.clone();
         while let Some(token) = next_token(&mut next, &from, &start)? {
             if siblings.len() == end {
-                return Ok(None);
+                return Ok((siblings, false));
             }
             siblings.push(found_place(&token)?);
             from = behind(&token);
         }
     }
-    Ok(Some(siblings))
+    Ok((siblings, true))
 }
 
 /// Like [`siblings`], for the paths of a collection of documents.

@@ -73,12 +73,14 @@ impl Reader for Session {
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
         let siblings = match of {
             None => paths::siblings(&self.connection, prefix, after, most),
-            Some(collection) => paths::document_siblings(&self.connection, collection, prefix, after, most),
+            Some(collection) => {
+                paths::document_siblings(&self.connection, collection, prefix, after.unwrap_or_default(), most)
+            }
         };
         siblings.map(Some)
     }

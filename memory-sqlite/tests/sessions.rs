@@ -89,10 +89,10 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     ];
     let in_and_below = |path: &str| vec![Place::Space(path.to_owned()), Place::Below(path.to_owned())];
     let below = |path: &str| vec![Place::Below(path.to_owned())];
-    assert_eq!(session.siblings(None, "t-c7-", "", 100).await.expect("reads").map(|many| many.len()), Some(100));
-    let channels = session.siblings(None, "t-c", "", 100).await.expect("reads").expect("an index");
-    let sparse = session.siblings(None, "t-s", "", 100).await.expect("reads").expect("an index");
-    // A path is found by some look-ups for each of its characters, which are no part of the walks.
+    assert_eq!(session.siblings(None, "t-c7-", None, 100).await.expect("reads").map(|many| many.len()), Some(100));
+    let channels = session.siblings(None, "t-c", None, 100).await.expect("reads").expect("an index");
+    let sparse = session.siblings(None, "t-s", None, 100).await.expect("reads").expect("an index");
+    // Each path is found by one look-up, which is no part of the walks.
     let next = prepare(&session.connection, statements::NEXT_PATH_TOKEN).expect("a statement");
     let steps = next.reset_status(StatementStatus::VmStep);
     assert!((1..20_000).contains(&steps), "{steps} steps for some hundred paths");
@@ -224,9 +224,10 @@ async fn a_walk_along_documents_examines_what_its_places_hold() {
     provider.shutdown().await.expect("a shutdown");
 
     let mut session = Session::to_read(&path, &SqliteConfig::new(&path), Arc::default()).expect("the file");
-    let some = session.siblings(Some(&notes), "t-1-1", "", 21).await.expect("reads").expect("an index");
+    let some = session.siblings(Some(&notes), "t-1-1", Some(""), 21).await.expect("reads").expect("an index");
     assert_eq!(some.len(), 21);
-    let rest = session.siblings(Some(&notes), "t-1-1", some[20].path(), 21).await.expect("reads").expect("an index");
+    let rest =
+        session.siblings(Some(&notes), "t-1-1", Some(some[20].path()), 21).await.expect("reads").expect("an index");
     let siblings = [some, rest].concat();
     assert_eq!(siblings.len(), 22, "100, 150, and 1000 to 1950");
     let below = [Place::Below("t-1".to_owned())];

@@ -84,7 +84,7 @@ impl Places {
                 // A space id holds no control character.
                 SpaceRange::Prefix(prefix) if prefix.contains(char::is_control) => {}
                 SpaceRange::Prefix(prefix) => {
-                    let siblings = reader.siblings(of, prefix, "", share + 1).await?;
+                    let siblings = reader.siblings(of, prefix, None, share + 1).await?;
                     match (siblings.filter(|siblings| count_paths(siblings) <= share), prefix.rfind(BOUNDARIES)) {
                         (Some(siblings), _) => places.extend(siblings),
                         (None, Some(parent)) => drop(places.insert(Place::Below(prefix[..parent].to_owned()))),

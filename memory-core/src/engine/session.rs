@@ -44,14 +44,14 @@ pub trait Reader: Send {
     /// collection: as a space if a record lies at the path, as an ancestor if one lies below it. `None` if the engine
     /// has no index by place, as in the default.
     ///
-    /// `after` is empty or one of these paths; it and those with lower bytes may be left out. Returns at least `most`
-    /// others, or all. Every path before the last one in byte order is included, except ancestors that are a prefix of
-    /// the last one.
+    /// Returns at least `most` of them, or all. `after` is `None` if it does not matter which; otherwise it is empty or
+    /// one of these paths: it and those with lower bytes may be left out and don't count, and every other path before
+    /// the last one in byte order is included, except ancestors that are a prefix of the last one.
     fn siblings(
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send {
         let _ = (of, prefix, after, most);

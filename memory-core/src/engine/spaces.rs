@@ -279,7 +279,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
             }
         }
         let after = if after.starts_with(head) { after } else { "" };
-        let Some(found) = self.reader.siblings(self.of, head, after, most + 1).await? else {
+        let Some(found) = self.reader.siblings(self.of, head, Some(after), most + 1).await? else {
             return self.walked_siblings(head).await;
         };
         let mut found: BTreeSet<_> = found.into_iter().collect();
@@ -495,7 +495,7 @@ mod tests {
             &mut self,
             of: Option<&Collection>,
             prefix: &str,
-            after: &str,
+            after: Option<&str>,
             most: usize,
         ) -> Result<Option<Vec<Place>>> {
             self.asked += 1;

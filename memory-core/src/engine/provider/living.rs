@@ -149,7 +149,7 @@ impl<S: Reader> Reader for Living<'_, S> {
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
-        after: &str,
+        after: Option<&str>,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
         self.session.siblings(of, prefix, after, most).await
